@@ -1,21 +1,20 @@
-/// The durable events of a session that were received, and of which it is not known yet whether they may
-/// be forgotten.
+/// Received durable events of a session that are not acknowledged yet.
 ///
-/// An acknowledgement is of all events up to one, so an event that is still in work holds back those
-/// after it.
+/// An acknowledgement covers all events up to a sequence number, so an event that is still being processed delays the
+/// acknowledgement of later ones.
 public struct AcknowledgementWindow: Sendable {
-    /// The last event that was received.
+    /// Sequence number of the last received event.
     public private(set) var received: Int64 = 0
-    /// The last event that the daemon knows to be taken in.
+    /// Sequence number of the last event that the daemon knows to be acknowledged.
     public private(set) var acknowledged: Int64 = 0
     private var inWork: Set<Int64> = []
-    /// The number of the session that the events are of, where the daemon tells it.
+    /// Number of the session that the events belong to, if the daemon reports it.
     private var session: Int64?
 
-    /// Creates the window of a client that has received nothing.
+    /// Creates a window without received events.
     public init() {}
 
-    /// Takes an event in; returns `false` if it was before.
+    /// Notes a received event; returns `false` if it was received before.
     public mutating func receive(_ sequence: Int64) -> Bool {
         guard sequence > received else { return false }
         received = sequence
@@ -23,24 +22,24 @@ public struct AcknowledgementWindow: Sendable {
         return true
     }
 
-    /// Takes back the receipt of the last event, which is to be delivered again.
+    /// Takes back the receipt of the last event, so that it can be delivered again.
     public mutating func release(_ sequence: Int64) {
         guard sequence == received else { return }
         received -= 1
         inWork.remove(sequence)
     }
 
-    /// Takes in that everything was done for an event.
+    /// Marks an event as processed.
     public mutating func finish(_ sequence: Int64) { inWork.remove(sequence) }
 
-    /// Takes in what the daemon says that it was told.
+    /// Notes an acknowledgement that the daemon has confirmed.
     public mutating func wasAcknowledged(_ sequence: Int64) {
         acknowledged = max(acknowledged, sequence)
     }
 
-    /// Takes in the numbers of the daemon when a client attaches.
+    /// Synchronises with the daemon's sequence numbers when a client attaches.
     ///
-    /// A daemon that lost its records counts from the beginning again, which the number of the session shows.
+    /// A daemon that has lost its journal counts from 1 again, which the session's number reveals.
     public mutating func attach(lastEvent: Int64, acknowledged: Int64, session: Int64? = nil) {
         let isAnother = session != nil && self.session != nil && session != self.session
         if isAnother || lastEvent < received { self = AcknowledgementWindow() }
@@ -49,12 +48,12 @@ public struct AcknowledgementWindow: Sendable {
         self.acknowledged = max(self.acknowledged, acknowledged)
     }
 
-    /// The last event that may be forgotten, with all before it.
+    /// Sequence number up to which all events are processed.
     public var finished: Int64 { inWork.min().map { $0 - 1 } ?? received }
 
-    /// What the daemon is to be told; `nil` if it knows.
+    /// Sequence number to acknowledge; `nil` if the daemon already knows it.
     public var due: Int64? { finished > acknowledged ? finished : nil }
 
-    /// Whether nothing is in work.
+    /// Set if no event is being processed.
     public var isIdle: Bool { inWork.isEmpty }
 }

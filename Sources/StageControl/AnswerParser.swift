@@ -1,19 +1,19 @@
-/// Takes an answer of HTTP/1.1 apart as it arrives, in pieces of any size (RFC 9112).
+/// Incremental parser of an HTTP/1.1 response (RFC 9112), for input in pieces of any size.
 ///
-/// Does no I/O. What it does not need is passed over: the fields of the head that do not say how the
-/// body ends, answers with a status of 1xx, chunk extensions and trailers.
+/// Does no I/O. Skips header fields that do not determine the length of the body, informational (1xx) responses,
+/// chunk extensions and trailers.
 struct AnswerParser {
-    /// A part of an answer.
+    /// Parsed part of a response.
     enum Part: Equatable {
-        /// The status, once the head is complete.
+        /// Status code, after the complete head.
         case status(Int)
         /// Bytes of the body.
         case body([UInt8])
-        /// The body is complete; nothing is read after it.
+        /// End of the body; further input is ignored.
         case end
     }
 
-    /// The most bytes that a head, the line of a chunk's size or the trailers have.
+    /// Maximum bytes of the head, of a chunk-size line, and of the trailers.
     static let headLimit = 64 << 10
 
     private enum State: Equatable {
@@ -31,7 +31,7 @@ struct AnswerParser {
     private var buffer: [UInt8] = []
     private var position = 0
 
-    /// Takes bytes in, and returns the parts that they complete.
+    /// Parses further bytes; returns the parts that they complete.
     mutating func read(_ bytes: [UInt8]) throws(ControlError) -> [Part] {
         buffer.removeFirst(position)
         position = 0
@@ -41,10 +41,10 @@ struct AnswerParser {
         return parts
     }
 
-    /// Whether the answer is complete if the connection ends here.
+    /// Set if the response is complete when the connection ends here.
     var isComplete: Bool { state == .ended || state == .bodyUntilEnd }
 
-    /// Makes one step; `nil` where more bytes are needed for it.
+    /// Makes one step; returns `nil` if it needs more bytes.
     private mutating func next() throws(ControlError) -> [Part]? {
         switch state {
         case .head: return try readHead()
@@ -93,7 +93,7 @@ struct AnswerParser {
         return state == .ended ? [.status(status), .end] : [.status(status)]
     }
 
-    /// How the body ends that follows a head.
+    /// Returns the state after the head, which determines how the body ends.
     private static func body(
         _ status: Int,
         _ fields: ArraySlice<Substring>
@@ -137,7 +137,7 @@ struct AnswerParser {
         return size
     }
 
-    /// The text without blanks around it.
+    /// Returns the text without surrounding spaces and tabs.
     private static func trimmed(_ text: Substring) -> Substring {
         let isBlank = { (character: Character) in character == " " || character == "\t" }
         var rest = text.drop(while: isBlank)
@@ -145,7 +145,7 @@ struct AnswerParser {
         return rest
     }
 
-    /// Takes bytes out of the buffer; `nil` if there are none.
+    /// Takes bytes from the buffer; returns `nil` if it is empty.
     private mutating func take(atMost count: Int) -> [UInt8]? {
         let bytes = buffer[position...].prefix(count)
         guard !bytes.isEmpty else { return nil }
@@ -153,7 +153,7 @@ struct AnswerParser {
         return Array(bytes)
     }
 
-    /// Takes a line out of the buffer, without what ends it.
+    /// Takes a line without its line break from the buffer.
     private mutating func line() throws(ControlError) -> [UInt8]? {
         let rest = buffer[position...]
         guard let end = Self.index(of: [13, 10], in: rest) else {
@@ -165,13 +165,12 @@ struct AnswerParser {
         return Array(rest[..<end])
     }
 
-    /// Refuses what would have been refused without its last byte, so that it does not matter in which
-    /// pieces it arrived.
+    /// Enforces the limit exactly, so that the result does not depend on how the input was divided.
     private func checkLimit(upTo end: Int) throws(ControlError) {
         guard end - position <= Self.headLimit + 1 else { throw .tooLarge(limit: Self.headLimit) }
     }
 
-    /// Reads digits and nothing else; `Int` takes signs, too.
+    /// Parses digits only; `Int` would accept signs.
     private static func number(_ digits: some StringProtocol, radix: Int = 10) -> Int? {
         digits.first?.isHexDigit == true ? Int(digits, radix: radix) : nil
     }
@@ -186,15 +185,14 @@ struct AnswerParser {
     }
 }
 
-/// Cuts bytes that arrive in pieces into lines.
+/// Splits input in pieces of any size into lines.
 struct LineSplitter {
-    /// The most bytes that a line has.
+    /// Maximum bytes of a line.
     static let limit = 4 << 20
 
     private var rest: [UInt8] = []
 
-    /// Takes bytes in, and returns the lines that they complete, without what ends them; empty lines are
-    /// passed over.
+    /// Adds bytes; returns the lines that they complete, without line breaks and without empty lines.
     mutating func read(_ bytes: [UInt8]) throws(ControlError) -> [[UInt8]] {
         var lines: [[UInt8]] = []
         var left = bytes[...]
@@ -211,6 +209,6 @@ struct LineSplitter {
         return lines
     }
 
-    /// The bytes after the last line.
+    /// Bytes after the last line break.
     var remainder: [UInt8] { rest }
 }

@@ -1,17 +1,16 @@
 import FoundationEssentials
 package import StageModel
 
-/// What a server says when it wants to know who asks: the value of a `WWW-Authenticate` field (RFC 9110,
-/// section 11.6.1).
+/// Authentication challenge: the parsed value of a `WWW-Authenticate` field (RFC 9110, section 11.6.1).
 public struct Challenge: Equatable, Sendable {
-    /// The schemes on offer, in lower case and in order.
+    /// Offered authentication schemes, in lower case and in order.
     public let schemes: [String]
-    /// The realm of the first scheme that can be answered, or of the first.
+    /// Realm of the `Basic` scheme, or else of the first scheme.
     public let realm: String?
-    /// Where the question comes from.
+    /// URL of the response with the challenge.
     public let url: String
 
-    /// Reads a field's value.
+    /// Parses the value of the field.
     public init(_ value: String, url: String) {
         self.url = url
         var schemes: [String] = []
@@ -19,7 +18,7 @@ public struct Challenge: Equatable, Sendable {
         for part in Self.parts(value) {
             let equals = part.firstIndex(of: "=")
             var words = part[..<(equals ?? part.endIndex)].split(separator: " ")
-            // 'Basic realm="x"' begins a challenge, 'charset="UTF-8"' goes on with one.
+            // 'Basic realm="x"' starts a challenge; 'charset="UTF-8"' is a further parameter of the current one.
             if equals == nil || words.count > 1, let scheme = words.first {
                 schemes.append(scheme.lowercased())
                 words.removeFirst()
@@ -33,17 +32,17 @@ public struct Challenge: Equatable, Sendable {
         realm = realms[schemes.contains("basic") ? "basic" : schemes.first ?? ""]
     }
 
-    /// The server that the question comes from; `nil` where the URL names none.
+    /// Origin of the server; `nil` if the URL has none.
     package var origin: URLOrigin? { URLReference(url).origin }
 
-    /// The value of the `Authorization` field that answers with a name and password; `nil` if the server
-    /// does not take those in the clear.
+    /// Returns the value of the `Authorization` field for a name and password; `nil` if the server does not offer
+    /// Basic authentication.
     public func authorization(user: String, password: String) -> String? {
         guard schemes.contains("basic") else { return nil }
         return "Basic \(Data("\(user):\(password)".utf8).base64EncodedString())"
     }
 
-    /// Cuts a list at the commas that are not within quotes.
+    /// Splits a list at its commas, except those within quotes.
     private static func parts(_ value: String) -> [Substring] {
         var isQuoted = false
         var isEscaped = false

@@ -2,36 +2,37 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// A client of the daemon: asks over its socket, a connection for each question.
+/// Client of the daemon's control socket, which opens a connection for each request.
 ///
-/// The calls that have a name wait without blocking a thread of Swift's tasks, and close their
-/// connection when the task is cancelled; ``answer(to:patience:)`` blocks.
+/// The asynchronous methods do not block a thread of the concurrency pool; cancelling their task closes the
+/// connection. ``answer(to:patience:)`` and ``openEvents(_:)`` block.
 public struct ControlClient: Sendable {
-    /// The time that a daemon has for its first answer: a process that has other ways does not
-    /// wait for one that hangs.
+    /// Timeout of the first response from a daemon.
+    ///
+    /// It is short, so that processes which can work without a daemon do not wait for one that hangs.
     public static let firstPatience = Duration.seconds(3)
-    /// The time that a daemon has for each further answer.
+    /// Default timeout of further responses.
     public static let usualPatience = Duration.seconds(30)
 
-    /// The path of the daemon's socket.
+    /// Path of the daemon's socket.
     public let path: String
     /// Directory of this user's finished downloads; `nil` if the daemon was not asked.
     public private(set) var staged: StagedDirectory?
-    /// The longest silence of the daemon that a request waits through; `nil` for no limit.
+    /// Maximum time without data from the daemon during a request; `nil` for no limit.
     public var patience: Duration? = Self.usualPatience
 
-    /// The connections of ``answer(to:patience:)``, where others may close them.
+    /// Registry of the connections of ``answer(to:patience:)``, through which other threads can close them.
     var connections: OpenConnections?
 
-    /// Creates a client of the daemon at `path`, whether it is there or not.
+    /// Creates a client of the daemon at `path`, without connecting to it.
     public init(path: String) { self.path = path }
 
-    /// Finds the daemon by asking each of ``ControlSocket/candidates(environment:)`` what it says of itself.
+    /// Finds the daemon by requesting the status at each of ``ControlSocket/candidates(environment:)``.
     ///
-    /// Blocks the thread, ``firstPatience`` for each at most.
+    /// Blocks the thread, at most ``firstPatience`` for each candidate.
     ///
-    /// - Throws: ``ControlError/notRunning(_:)`` with all paths that were tried if no daemon listens, or
-    ///   why the last one that there is cannot be spoken to.
+    /// - Throws: ``ControlError/notRunning(_:)`` with all tried paths if no daemon listens, or the error of the last
+    ///   daemon that did not respond properly.
     public static func find(
         environment: [String: String]
     ) throws(ControlError) -> ControlClient {
@@ -51,7 +52,7 @@ public struct ControlClient: Sendable {
         throw problem
     }
 
-    /// Finds the daemon as ``find(environment:)`` does, without blocking a thread of Swift's tasks.
+    /// Finds the daemon like ``find(environment:)``, without blocking a thread of the concurrency pool.
     public static func discover(
         environment: [String: String]
     ) async throws(ControlError) -> ControlClient {
@@ -60,9 +61,9 @@ public struct ControlClient: Sendable {
         }
     }
 
-    /// Asks, and blocks the thread until the answer is there.
+    /// Sends a request, and blocks the thread until the response has arrived.
     ///
-    /// - Throws: ``ControlError/lost(_:after:)`` if it is not there after `patience`, where one is named.
+    /// - Throws: ``ControlError/lost(_:after:)`` if the daemon is silent for `patience`; `nil` means no limit.
     public func answer<Answer>(
         to request: ControlRequest<Answer>,
         patience: Duration? = usualPatience
@@ -78,14 +79,14 @@ public struct ControlClient: Sendable {
         }
     }
 
-    /// Asks for events, and blocks the thread until the daemon has agreed.
+    /// Requests an event stream, and blocks the thread until the daemon has accepted.
     public func openEvents(
         _ request: ControlRequest<SessionEvent>
     ) throws(ControlError) -> ControlEvents {
         let connection = try ControlConnection(path: path, patience: patience)
         guard let connections else { return try connection.events(request) }
         guard connections.insert(connection) else { throw .cancelled }
-        // From then on the stream is closed by its owner.
+        // From here on, the owner of the stream closes it.
         defer { connections.remove(connection) }
         do throws(ControlError) {
             return try connection.events(request)
@@ -94,15 +95,15 @@ public struct ControlClient: Sendable {
         }
     }
 
-    /// Returns what the daemon says of itself.
+    /// Returns the daemon's status.
     public func status() async throws(ControlError) -> ServiceStatus { try await ask(.status) }
 
-    /// Returns the sessions, of all users if the client may see them.
+    /// Returns the sessions that the client may use; with `all` set, root gets those of all users.
     public func sessions(all: Bool = false) async throws(ControlError) -> [SessionStatus] {
         try await ask(.sessions(all: all)).sessions
     }
 
-    /// Makes a session, or changes the one that there is.
+    /// Creates a session, or changes the configuration of an existing one.
     @discardableResult
     public func makeSession(
         _ identifier: String,
@@ -116,14 +117,14 @@ public struct ControlClient: Sendable {
         try await ask(.session(identifier))
     }
 
-    /// Cancels the tasks of a session and forgets it, events included.
+    /// Cancels the tasks of a session and removes it with its events.
     public func removeSession(_ identifier: String) async throws(ControlError) {
         _ = try await ask(.removeSession(identifier))
     }
 
-    /// Creates tasks, all or none, and returns their numbers in the same order once they are on disk.
+    /// Creates tasks, all or none; returns their identifiers in the same order, once they are on disk.
     ///
-    /// `launch` is the token of the launch that this process was started by, if it was.
+    /// `launch` is the token of the launch that started this process, if one did.
     public func createTasks(
         _ tasks: [TransferRequest],
         in session: String,
@@ -138,12 +139,12 @@ public struct ControlClient: Sendable {
         return created.ids
     }
 
-    /// Returns the tasks of a session that have not ended, or whose end was not acknowledged.
+    /// Returns the tasks of a session that are unfinished, or whose end is not acknowledged.
     public func tasks(in session: String) async throws(ControlError) -> [TransferTask] {
         try await ask(.tasks(in: session)).tasks
     }
 
-    /// Returns the tasks of all sessions, of all users if the client may see them.
+    /// Returns the tasks of all sessions that the client may use; with `all` set, root gets those of all users.
     public func tasks(all: Bool = false) async throws(ControlError) -> [TransferTask] {
         try await ask(.tasks(all: all)).tasks
     }
@@ -153,7 +154,7 @@ public struct ControlClient: Sendable {
         try await ask(.task(id))
     }
 
-    /// Changes a task, and returns it as it then is.
+    /// Changes a task, and returns its new state.
     @discardableResult
     public func change(
         _ id: Int64,
@@ -162,7 +163,7 @@ public struct ControlClient: Sendable {
         try await ask(.change(id, change))
     }
 
-    /// Says what was taken in; it is on disk afterwards.
+    /// Acknowledges events; returns once that is on disk.
     public func acknowledge(
         _ acknowledgement: Acknowledgement,
         in session: String
@@ -170,12 +171,12 @@ public struct ControlClient: Sendable {
         _ = try await ask(.acknowledge(acknowledgement, in: session))
     }
 
-    /// Asks for more time for a launched handler.
+    /// Extends the time limit of a launched handler.
     public func extend(_ session: String) async throws(ControlError) {
         _ = try await ask(.extend(session))
     }
 
-    /// Attaches to a session, and returns its events after `sequence` as they come.
+    /// Attaches to a session, and returns the stream of its events after `sequence`.
     ///
     /// - Throws: ``ControlError/refused(_:)`` with `conflict` while another client is attached.
     public func events(
@@ -186,7 +187,8 @@ public struct ControlClient: Sendable {
         try await stream(.events(of: session, after: sequence, launch: launch))
     }
 
-    /// Returns what happens in all sessions, of all users if the client may see them, as it happens.
+    /// Returns a stream of the events of all sessions that the client may use; with `all` set, root gets those of all
+    /// users.
     public func watch(all: Bool = false) async throws(ControlError) -> ControlEvents {
         try await stream(.watch(all: all))
     }
@@ -205,7 +207,7 @@ public struct ControlClient: Sendable {
         try await connected { connection throws(ControlError) in try connection.events(request) }
     }
 
-    /// Runs `body` with a connection on a thread that may block; cancelling the task closes it.
+    /// Runs `body` with a connection on a blocking thread; cancelling the task closes the connection.
     private func connected<Value: Sendable>(
         _ body: @escaping @Sendable (ControlConnection) throws(ControlError) -> Value
     ) async throws(ControlError) -> Value {

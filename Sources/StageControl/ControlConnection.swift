@@ -3,21 +3,21 @@ import StageSystem
 import Synchronization
 import SystemPackage
 
-/// A connection to the daemon that carries one question and its answer.
+/// Connection to the daemon for one request and its response.
 ///
-/// Its calls block; one thread makes them, and any thread may ``close()``.
+/// Its methods block and belong to one thread; ``close()`` may be called from any thread.
 public final class ControlConnection: Sendable {
-    /// The most bytes that an answer has which is read whole.
+    /// Maximum bytes of a response that is read into memory as a whole.
     public static let answerLimit = 256 << 20
 
     private let socket: UnixSocket
     private let patience: Mutex<Duration?>
 
-    /// Connects to the daemon at `path`, and makes sure that the process that listens there is root's or
-    /// this user's own; for root, that it is root's.
+    /// Connects to the daemon at `path`, after checking that the listening process belongs to root or, unless this
+    /// process is root, to this user.
     ///
-    /// Nothing is sent before that is known. With `patience` the daemon counts as lost after so many
-    /// whole seconds without a byte of it.
+    /// Sends nothing before the check. `patience` is the time without data after which the daemon counts as lost, in
+    /// whole seconds.
     ///
     /// - Throws: ``ControlError/untrusted(_:user:)`` for a process of another user.
     public init(path: String, patience: Duration? = nil) throws(ControlError) {
@@ -37,17 +37,19 @@ public final class ControlConnection: Sendable {
         guard Self.isTrusted(user) else { throw .untrusted(path, user: user) }
     }
 
-    /// Whether this process believes a daemon of the user.
+    /// Returns whether this process trusts a daemon of the user.
     private static func isTrusted(_ user: UInt32) -> Bool {
         user == 0 || user == UserIdentity.current.user
     }
 
-    /// Ends the connection; what waits for the daemon returns at once, with ``ControlError/lost(_:)``.
+    /// Closes the connection.
+    ///
+    /// A blocked method returns at once with ``ControlError/lost(_:)``.
     public func close() { socket.shutDown() }
 
-    /// Asks, and returns the answer.
+    /// Sends a request, and returns the response.
     ///
-    /// To be called once.
+    /// Call it only once.
     public func answer<Answer>(
         to request: ControlRequest<Answer>
     ) throws(ControlError) -> Answer {
@@ -57,19 +59,19 @@ public final class ControlConnection: Sendable {
         return try Self.decode(Answer.self, content)
     }
 
-    /// Asks for events, and returns them as they come once the daemon has agreed.
+    /// Requests an event stream; returns it after the daemon has accepted.
     ///
-    /// To be called once.
+    /// Call it only once.
     public func events(
         _ request: ControlRequest<SessionEvent>
     ) throws(ControlError) -> ControlEvents {
         let body = try ask(request)
-        // Three heartbeats that did not come are a daemon that hangs.
+        // Three missed heartbeats mean that the daemon hangs.
         try setPatience(ControlFormat.heartbeat * 3)
         return ControlEvents(self, body)
     }
 
-    /// Has the daemon count as lost after so many whole seconds without a byte of it.
+    /// Sets the time without data after which the daemon counts as lost, in whole seconds.
     private func setPatience(_ patience: Duration) throws(ControlError) {
         do throws(FileError) {
             try socket.setPatience(seconds: Int(patience.components.seconds))
@@ -79,12 +81,12 @@ public final class ControlConnection: Sendable {
         self.patience.withLock { $0 = patience }
     }
 
-    /// The path of the daemon's socket.
+    /// Path of the daemon's socket.
     var path: String { socket.path.string }
 
-    /// Sends a question and reads the status of the answer.
+    /// Sends a request, and reads the status of the response.
     ///
-    /// - Throws: ``ControlError/refused(_:)`` where that is one of 400 or more.
+    /// - Throws: ``ControlError/refused(_:)`` for a status of 400 or more.
     private func ask<Answer>(
         _ request: ControlRequest<Answer>
     ) throws(ControlError) -> ControlBody {
@@ -92,7 +94,8 @@ public final class ControlConnection: Sendable {
         do throws(FileError) {
             try socket.send(bytes)
         } catch {
-            // A daemon that refuses a large body does so before it has read it: its words are there.
+            // A daemon that refuses a large body responds before it has read it, so the response can be read despite
+            // the error.
         }
         var body = ControlBody(self)
         let status = try body.readStatus()
@@ -104,9 +107,9 @@ public final class ControlConnection: Sendable {
         return body
     }
 
-    /// The words of a refusal; made of the status where the body has none.
+    /// Decodes the body of a refusal, or derives the refusal from the status.
     private static func refusal(_ status: Int, _ content: [UInt8]) -> ControlRefusal {
-        // Not the daemon's words: whoever sits in front of it wrote them.
+        // A body in another format was not written by the daemon, but by a proxy in front of it.
         if let refusal = try? ControlFormat.decode(ControlRefusal.self, from: Data(content)) {
             return refusal
         }
@@ -125,7 +128,7 @@ public final class ControlConnection: Sendable {
         return ControlRefusal(code, "the daemon refused with status \(status)")
     }
 
-    /// Reads a value of an answer.
+    /// Decodes a value of a response.
     static func decode<Value: Decodable>(
         _ type: Value.Type,
         _ content: [UInt8]
@@ -139,7 +142,7 @@ public final class ControlConnection: Sendable {
 }
 
 extension ControlConnection {
-    /// Waits for bytes of the daemon and returns them; none once it has ended the connection.
+    /// Waits for data from the daemon; returns an empty array at the end of the connection.
     fileprivate func receive() throws(ControlError) -> [UInt8] {
         do throws(FileError) {
             return try socket.receive()
@@ -150,13 +153,13 @@ extension ControlConnection {
     }
 }
 
-/// The answer of a daemon as it arrives.
+/// Response of the daemon, read incrementally.
 struct ControlBody {
     private let connection: ControlConnection
     private var parser = AnswerParser()
     private var parts: ArraySlice<AnswerParser.Part> = []
 
-    /// Creates the answer to what was sent by `connection`.
+    /// Creates the response to the request that was sent over `connection`.
     init(_ connection: ControlConnection) { self.connection = connection }
 
     /// Waits for the status.
@@ -167,7 +170,7 @@ struct ControlBody {
         return status
     }
 
-    /// Waits for bytes of the body; `nil` at its end.
+    /// Waits for bytes of the body; returns `nil` at its end.
     mutating func read() throws(ControlError) -> [UInt8]? {
         guard case .body(let bytes) = try nextPart() else { return nil }
         return bytes
@@ -193,7 +196,7 @@ struct ControlBody {
             parts = try parser.read(bytes)[...]
         }
         let part = parts.removeFirst()
-        // What is asked for once more after the end is the end again.
+        // Keeps returning the end if asked again.
         if part == .end { parts = [.end] }
         return part
     }

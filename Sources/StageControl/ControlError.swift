@@ -2,32 +2,32 @@ import StageModel
 public import StageSystem
 import SystemPackage
 
-/// Why a question to the daemon has no answer.
+/// Error of a request to the daemon.
 @nonexhaustive
 public indirect enum ControlError: Error, Equatable, Sendable {
-    /// No daemon listens at any of the paths that were tried.
+    /// No daemon listens on any of these paths.
     case notRunning([String])
-    /// A daemon listens there, and this user may not speak to it.
+    /// This user may not connect to the daemon's socket.
     case accessDenied(String)
-    /// The process that listens there is another user's, whose word does not count.
+    /// The listening process belongs to another user, whom this process does not trust.
     case untrusted(String, user: UInt32)
-    /// The path has more bytes than that of a socket can have.
+    /// The path is longer than a socket's path can be.
     case pathTooLong(String)
-    /// The daemon ended, broke off, or was silent for `after`, before its answer was complete: what was
-    /// asked for may have been done or not.
+    /// The daemon ended, disconnected, or was silent for `after` before its response was complete. The request may
+    /// have taken effect.
     case lost(String, after: Duration? = nil)
-    /// The daemon refused.
+    /// The daemon refused the request.
     case refused(ControlRefusal)
-    /// What came is no answer that this version understands.
+    /// The response is not one that this version understands.
     case malformed(String)
-    /// The answer, or a line of it, has more bytes than this.
+    /// The response, or one of its lines, exceeds the limit in bytes.
     case tooLarge(limit: Int)
-    /// The one who asked does not want to know any more.
+    /// The caller cancelled the request.
     case cancelled
-    /// The system refused a connection for another reason.
+    /// The system call that failed for another reason.
     case system(FileError)
 
-    /// Makes the error of a connection that could not be made within `patience`.
+    /// Converts the error of a failed connection attempt with a timeout of `patience`.
     init(connecting error: FileError, patience: Duration?) {
         let path = error.path.string
         switch error.errno {
@@ -41,7 +41,7 @@ public indirect enum ControlError: Error, Equatable, Sendable {
 }
 
 extension ControlError {
-    /// Whether the same request may be answered otherwise by another connection.
+    /// Set if repeating the request later, or over another connection, may succeed.
     public var mayPass: Bool {
         switch self {
         case .notRunning, .lost, .cancelled, .system: true
@@ -52,26 +52,27 @@ extension ControlError {
 }
 
 extension ControlError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// The reason, as a sentence fragment for people.
     public var description: String {
         switch self {
         case .notRunning(let paths):
             let places = paths.map { "'\($0)'" }.joined(separator: " or ")
             return "no daemon listens at \(places.isEmpty ? "any socket" : places)"
-        case .accessDenied(let path): return "the daemon at '\(path)' is not for this user"
+        case .accessDenied(let path): return "this user may not connect to the daemon at '\(path)'"
         case .pathTooLong(let path):
             return "the path of a socket has at most 107 bytes, found \(path.utf8.count): '\(path)'"
         case .untrusted(let path, let user):
-            return "the socket '\(path)' is of a process of user \(user), which is no daemon for "
+            return
+                "the process that listens at '\(path)' belongs to user \(user), and not to root or "
                 + "this user"
         case .lost(let path, let patience?):
             let seconds = patience.components.seconds
             return
-                "the daemon at '\(path)' does not answer: nothing came for \(seconds.quantity(of: "second"))"
+                "the daemon at '\(path)' does not answer: it sent nothing for \(seconds.quantity(of: "second"))"
         case .lost(let path, nil):
-            return "the daemon at '\(path)' broke off before it had answered"
+            return "the daemon at '\(path)' closed the connection before it answered"
         case .refused(let refusal): return refusal.message
-        case .malformed(let reason): return "the daemon's answer is none: \(reason)"
+        case .malformed(let reason): return "the daemon's answer is invalid: \(reason)"
         case .tooLarge(let limit):
             return
                 "the daemon's answer is too large: expected at most \(limit.quantity(of: "byte"))"

@@ -1,14 +1,14 @@
 import StageSystem
 import Synchronization
 
-/// Events of the daemon as they come.
+/// Event stream from the daemon.
 ///
-/// There is one reader: of the asynchronous sequence, or of ``nextEvent()`` on a thread that may block.
-/// When the reader's task is cancelled, or the last reference goes, the connection is closed at once.
+/// It has one reader, which uses either the asynchronous sequence, or ``nextEvent()`` on a thread that may block. The
+/// connection closes when the reader's task is cancelled, or when the last reference is released.
 public final class ControlEvents: AsyncSequence, Sendable {
-    /// An event.
+    /// Event of a session.
     public typealias Element = SessionEvent
-    /// Why no more events come.
+    /// Error that ends the stream.
     public typealias Failure = ControlError
 
     private struct State: Sendable {
@@ -19,7 +19,7 @@ public final class ControlEvents: AsyncSequence, Sendable {
     }
 
     private let connection: ControlConnection
-    // Held while a reader waits for the daemon; there is one reader, so nobody waits for the lock.
+    // Locked while the reader waits for the daemon. There is only one reader, so no other thread waits for the lock.
     private let state: Mutex<State>
 
     init(_ connection: ControlConnection, _ body: ControlBody) {
@@ -29,15 +29,15 @@ public final class ControlEvents: AsyncSequence, Sendable {
 
     deinit { connection.close() }
 
-    /// The path of the daemon's socket.
+    /// Path of the daemon's socket.
     public var path: String { connection.path }
 
-    /// Ends the stream: whoever waits for an event is told that the daemon is lost.
+    /// Ends the stream; a waiting reader gets ``ControlError/lost(_:after:)``.
     public func close() { connection.close() }
 
-    /// Waits for the next event, blocking the thread; `nil` once the daemon has ended the stream.
+    /// Waits for the next event, blocking the thread; returns `nil` after the daemon has ended the stream.
     ///
-    /// - Throws: ``ControlError/lost(_:)`` if the connection broke, or nothing came for three heartbeats.
+    /// - Throws: ``ControlError/lost(_:)`` if the connection broke, or three heartbeats were missed.
     public func nextEvent() throws(ControlError) -> SessionEvent? {
         try state.withLock { state throws(ControlError) in
             while state.lines.isEmpty {
@@ -55,11 +55,11 @@ public final class ControlEvents: AsyncSequence, Sendable {
         }
     }
 
-    /// Reads the events one by one.
+    /// Asynchronous reader of the events.
     public struct AsyncIterator: AsyncIteratorProtocol {
         let events: ControlEvents
 
-        /// Waits for the next event; `nil` at the end of the stream, and once the task is cancelled.
+        /// Waits for the next event; returns `nil` at the end of the stream, and after the task was cancelled.
         public mutating func next() async throws(ControlError) -> SessionEvent? {
             let events = events
             let result = await withTaskCancellationHandler {
@@ -73,7 +73,7 @@ public final class ControlEvents: AsyncSequence, Sendable {
             return try result.get()
         }
 
-        /// Waits for the next event; `nil` at the end of the stream, and once the task is cancelled.
+        /// Waits for the next event; returns `nil` at the end of the stream, and after the task was cancelled.
         public mutating func next(
             isolation actor: isolated (any Actor)?
         ) async throws(ControlError) -> SessionEvent? {

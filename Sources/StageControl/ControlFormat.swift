@@ -1,22 +1,23 @@
 public import FoundationEssentials
 import StageModel
 
-/// How messages between the daemon and its clients are written: JSON whose dates are RFC 3339 with
-/// milliseconds and whose members a reader passes over where it does not know them.
+/// Encoding of messages between the daemon and its clients: JSON with RFC 3339 dates in milliseconds.
+///
+/// Readers ignore unknown members.
 public enum ControlFormat {
-    /// The version of the protocol, the first component of every path.
+    /// Version of the protocol, the first component of every path.
     public static let version = "v1"
 
-    /// The largest body of a request, in bytes.
+    /// Maximum bytes of a request's body.
     public static let bodyLimit = 1 << 20
 
-    /// The most tasks that one request creates or changes.
+    /// Maximum number of tasks that one request creates or changes.
     public static let taskLimit = 1000
 
-    /// How often a stream of events says that it is alive.
+    /// Interval of heartbeats in an event stream.
     public static let heartbeat = Duration.seconds(15)
 
-    /// Writes a value on one line.
+    /// Encodes a value on one line.
     public static func encode(_ value: some Encodable) throws -> Data {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
@@ -27,7 +28,7 @@ public enum ControlFormat {
         return try encoder.encode(value)
     }
 
-    /// Reads a value.
+    /// Decodes a value.
     public static func decode<Value: Decodable>(_ type: Value.Type, from data: Data) throws -> Value
     {
         let decoder = JSONDecoder()

@@ -1,17 +1,16 @@
-/// What the daemon says of itself.
+/// Status of the daemon.
 public struct ServiceStatus: Hashable, Codable, Sendable {
-    /// The version of the program.
+    /// Version of the program.
     public var version: String
-    /// The number of the daemon's process.
+    /// Process identifier of the daemon.
     public var process: Int
-    /// The user that the daemon takes the client for.
+    /// User of the client, as the daemon sees it.
     public var user: UInt32
-    /// The client's tasks that have not ended.
+    /// Number of the client's unfinished tasks.
     public var unfinishedTasks: Int
-    /// The conditions, as `stagepack why` shows them.
+    /// Network and power conditions, as shown by `stagepack why`.
     public var conditions: [String: String]
-    /// The absolute path of the directory that the client finds its finished downloads in, each a file by
-    /// the number of its task.
+    /// Absolute path of the directory with the client's finished downloads, each named by the identifier of its task.
     public var staged: String?
 
     /// Creates a status.
@@ -32,11 +31,11 @@ public struct ServiceStatus: Hashable, Codable, Sendable {
     }
 }
 
-/// Tasks to be created, all or none.
+/// Request to create tasks, all or none.
 public struct NewTasks: Codable, Sendable {
     /// The tasks.
     public var tasks: [TransferRequest]
-    /// The token of the launch that the client was started by, if it was.
+    /// Token of the launch that started the client, if one did.
     public var launch: String?
 
     /// Creates a message.
@@ -46,7 +45,7 @@ public struct NewTasks: Codable, Sendable {
     }
 }
 
-/// The tasks that were created, in the order of the request, or that a question is answered with.
+/// List of tasks.
 public struct TaskList: Codable, Sendable {
     /// The tasks.
     public var tasks: [TransferTask]
@@ -55,18 +54,18 @@ public struct TaskList: Codable, Sendable {
     public init(_ tasks: [TransferTask]) { self.tasks = tasks }
 }
 
-/// The numbers of tasks that were created, in the order of the request.
+/// Identifiers of the created tasks, in the order of the request.
 public struct CreatedTasks: Codable, Sendable {
-    /// The numbers.
+    /// The identifiers.
     public var ids: [Int64]
 
     /// Creates a message.
     public init(_ ids: [Int64]) { self.ids = ids }
 }
 
-/// A change of one task.
+/// Change of one task.
 public struct TaskChange: Hashable, Codable, Sendable {
-    /// The number of the task.
+    /// Identifier of the task.
     public var task: Int64
     /// The change.
     public var change: TransferChange
@@ -78,7 +77,9 @@ public struct TaskChange: Hashable, Codable, Sendable {
     }
 }
 
-/// Changes of tasks of one session, each made or refused by itself; a task is named once.
+/// Changes of tasks in one session, which succeed or fail independently.
+///
+/// Each task may appear once.
 public struct TaskChanges: Codable, Sendable {
     /// The changes.
     public var changes: [TaskChange]
@@ -87,11 +88,11 @@ public struct TaskChanges: Codable, Sendable {
     public init(_ changes: [TaskChange]) { self.changes = changes }
 }
 
-/// The changes of a request that were refused.
+/// Result of a request to change tasks.
 public struct ChangedTasks: Codable, Sendable {
-    /// The refusal of one change.
+    /// Refusal of one change.
     public struct Refusal: Hashable, Codable, Sendable {
-        /// The number of the task.
+        /// Identifier of the task.
         public var task: Int64
         /// The reason.
         public var refusal: ControlRefusal
@@ -110,7 +111,7 @@ public struct ChangedTasks: Codable, Sendable {
     public init(_ refusals: [Refusal]) { self.refusals = refusals }
 }
 
-/// Sessions.
+/// List of sessions.
 public struct SessionList: Codable, Sendable {
     /// The sessions.
     public var sessions: [SessionStatus]
@@ -119,33 +120,33 @@ public struct SessionList: Codable, Sendable {
     public init(_ sessions: [SessionStatus]) { self.sessions = sessions }
 }
 
-/// Why the daemon refused a request: the body of every answer whose status is 400 or more.
+/// Reason why the daemon refused a request; the body of every response with a status of 400 or more.
 public struct ControlRefusal: Error, Hashable, Codable, Sendable, CustomStringConvertible {
-    /// The reasons, which stay the same.
+    /// Stable codes of the reasons.
     public enum Code: String, Codable, Sendable {
-        /// The request is none that the daemon understands (400).
+        /// The daemon does not understand the request (400).
         case malformed
-        /// A value in it is none that can be used (422).
+        /// A value in the request is invalid (422).
         case invalid
-        /// The client may not do that (403).
+        /// The client lacks permission (403).
         case forbidden
-        /// There is no such thing (404), or it is somebody else's.
+        /// The resource does not exist, or belongs to another user (404).
         case notFound
-        /// It contradicts what is: another client is attached, or the task has ended (409).
+        /// The current state does not permit the request: another client is attached, or the task has ended (409).
         case conflict
-        /// The user has as many tasks or bytes as one may (429).
+        /// The user has reached a limit of tasks, bytes or sessions (429).
         case quota
         /// The request is too large (413).
         case tooLarge
-        /// The disk is full or cannot be used (507).
+        /// The disk is full or unusable (507).
         case storage
-        /// The daemon is ending, or failed (503).
+        /// The daemon is shutting down or overloaded (503).
         case unavailable
     }
 
-    /// The reason.
+    /// Code of the reason.
     public var code: Code
-    /// The reason, in words for a person.
+    /// The reason, for people.
     public var message: String
 
     /// Creates a refusal.
@@ -154,6 +155,6 @@ public struct ControlRefusal: Error, Hashable, Codable, Sendable, CustomStringCo
         self.message = message
     }
 
-    /// The reason, as a sentence fragment a person can read.
+    /// The reason, as a sentence fragment for people.
     public var description: String { message }
 }

@@ -1,16 +1,16 @@
 import FoundationEssentials
 import StageModel
 
-/// A question to the daemon, with the type of its answer.
+/// Request to the daemon, with the type of its response.
 public struct ControlRequest<Answer: Decodable & Sendable>: Sendable {
-    /// The method of HTTP.
+    /// HTTP method.
     let method: String
-    /// The path and query.
+    /// Path and query.
     let target: String
-    /// The body, if there is one; it is not sent where it could not be written.
+    /// Body, or the error of encoding it, which is thrown when the request is sent; `nil` without a body.
     let body: Result<[UInt8], ControlError>?
 
-    /// Creates a question without a body.
+    /// Creates a request without a body.
     init(_ method: String, _ path: String, all: Bool = false, headers: Bool = false) {
         self.method = method
         let query = [all ? "all=1" : nil, headers ? "headers=1" : nil].compactMap(\.self)
@@ -19,7 +19,7 @@ public struct ControlRequest<Answer: Decodable & Sendable>: Sendable {
         body = nil
     }
 
-    /// Creates a question with a value as its body.
+    /// Creates a request with a JSON body.
     init(_ method: String, _ path: String, _ value: some Encodable) {
         self.method = method
         target = "/\(ControlFormat.version)/\(path)"
@@ -32,7 +32,9 @@ public struct ControlRequest<Answer: Decodable & Sendable>: Sendable {
         }
     }
 
-    /// The bytes that go to the daemon, which closes the connection after its answer.
+    /// Returns the encoded request.
+    ///
+    /// It asks the daemon to close the connection after the response.
     func bytes() throws(ControlError) -> [UInt8] {
         let content = try body?.get() ?? []
         var head = "\(method) \(target) HTTP/1.1\r\nHost: stagepack\r\nConnection: close\r\n"
@@ -43,24 +45,24 @@ public struct ControlRequest<Answer: Decodable & Sendable>: Sendable {
     }
 }
 
-/// The answer of a request that has none but its success.
+/// Response without content.
 public struct NoContent: Decodable, Hashable, Sendable {
-    /// Creates the answer.
+    /// Creates the response.
     public init() {}
 }
 
 extension ControlRequest where Answer == ServiceStatus {
-    /// Asks what the daemon says of itself.
+    /// Requests the daemon's status.
     public static var status: Self { Self("GET", "") }
 }
 
 extension ControlRequest where Answer == SessionList {
-    /// Asks for the sessions, of all users if the client may see them.
+    /// Requests the sessions that the client may use; with `all` set, those of all users, for root.
     public static func sessions(all: Bool = false) -> Self { Self("GET", "sessions", all: all) }
 }
 
 extension ControlRequest where Answer == SessionStatus {
-    /// Asks to make a session, or to change the one that there is.
+    /// Creates a session, or changes the configuration of an existing one.
     public static func makeSession(
         _ identifier: String,
         _ configuration: SessionConfiguration
@@ -68,69 +70,73 @@ extension ControlRequest where Answer == SessionStatus {
         Self("PUT", "sessions/\(identifier.percentEncoded())", configuration)
     }
 
-    /// Asks for a session.
+    /// Requests a session.
     public static func session(_ identifier: String) -> Self {
         Self("GET", "sessions/\(identifier.percentEncoded())")
     }
 }
 
 extension ControlRequest where Answer == CreatedTasks {
-    /// Asks to create tasks, all or none.
+    /// Creates tasks, all or none.
     public static func createTasks(_ tasks: NewTasks, in session: String) -> Self {
         Self("POST", "sessions/\(session.percentEncoded())/tasks", tasks)
     }
 }
 
 extension ControlRequest where Answer == ChangedTasks {
-    /// Asks to change tasks of a session.
+    /// Changes tasks of a session.
     static func changeTasks(_ changes: TaskChanges, in session: String) -> Self {
         Self("PATCH", "sessions/\(session.percentEncoded())/tasks", changes)
     }
 }
 
 extension ControlRequest where Answer == TaskList {
-    /// Asks for the tasks of a session, with the header fields of those that the client's user has created.
+    /// Requests the tasks of a session.
+    ///
+    /// With `headers` set, tasks that the client's user created include their header fields.
     public static func tasks(in session: String, headers: Bool = false) -> Self {
         Self("GET", "sessions/\(session.percentEncoded())/tasks", headers: headers)
     }
 
-    /// Asks for the tasks of all sessions, of all users if the client may see them.
+    /// Requests the tasks of all sessions that the client may use; with `all` set, those of all users, for root.
     public static func tasks(all: Bool = false) -> Self { Self("GET", "tasks", all: all) }
 }
 
 extension ControlRequest where Answer == TransferTask {
-    /// Asks for a task, with its header fields if the client's user has created it.
+    /// Requests a task.
+    ///
+    /// With `headers` set, it includes its header fields if the client's user created it.
     public static func task(_ id: Int64, headers: Bool = false) -> Self {
         Self("GET", "tasks/\(id)", headers: headers)
     }
 
-    /// Asks to change a task.
+    /// Changes a task.
     public static func change(_ id: Int64, _ change: TransferChange) -> Self {
         Self("PATCH", "tasks/\(id)", change)
     }
 }
 
 extension ControlRequest where Answer == NoContent {
-    /// Asks to cancel the tasks of a session and to forget it.
+    /// Cancels the tasks of a session and removes it.
     public static func removeSession(_ identifier: String) -> Self {
         Self("DELETE", "sessions/\(identifier.percentEncoded())")
     }
 
-    /// Says what the client has taken in.
+    /// Acknowledges events.
     public static func acknowledge(_ acknowledgement: Acknowledgement, in session: String) -> Self {
         Self("POST", "sessions/\(session.percentEncoded())/acknowledge", acknowledgement)
     }
 
-    /// Asks for more time for a launched handler.
+    /// Extends the time limit of a launched handler.
     public static func extend(_ session: String) -> Self {
         Self("POST", "sessions/\(session.percentEncoded())/extend")
     }
 }
 
 extension ControlRequest where Answer == SessionEvent {
-    /// Attaches to a session and asks for its events after one that is known.
+    /// Attaches to a session, and requests its events after a sequence number.
     ///
-    /// `launch` is the token of the launch that this process was started by, if it was.
+    /// `launch` is the token of the launch that started this process, if one did.
     public static func events(
         of session: String,
         after sequence: Int64 = 0,
@@ -140,6 +146,6 @@ extension ControlRequest where Answer == SessionEvent {
         return Self("GET", "sessions/\(session.percentEncoded())/events?after=\(sequence)\(token)")
     }
 
-    /// Asks for what happens in all sessions, of all users if the client may see them.
+    /// Requests the events of all sessions that the client may use; with `all` set, those of all users, for root.
     public static func watch(all: Bool = false) -> Self { Self("GET", "events", all: all) }
 }

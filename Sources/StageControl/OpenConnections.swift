@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Connections that several threads wait on, and that any thread may close together.
+/// Connections in use by several threads, which any thread may close together.
 final class OpenConnections: Sendable {
     private struct State {
         var connections: [ObjectIdentifier: ControlConnection] = [:]
@@ -9,10 +9,10 @@ final class OpenConnections: Sendable {
 
     private let state = Mutex(State())
 
-    /// Whether ``close()`` was called.
+    /// Set after ``close()`` was called.
     var isClosed: Bool { state.withLock { $0.isClosed } }
 
-    /// Adds a connection; returns `false` if no more are wanted.
+    /// Adds a connection; returns `false` after ``close()``.
     func insert(_ connection: ControlConnection) -> Bool {
         state.withLock { state in
             guard !state.isClosed else { return false }
@@ -21,12 +21,12 @@ final class OpenConnections: Sendable {
         }
     }
 
-    /// Removes a connection that no request waits on any more.
+    /// Removes a connection whose request has ended.
     func remove(_ connection: ControlConnection) {
         state.withLock { $0.connections[ObjectIdentifier(connection)] = nil }
     }
 
-    /// Closes all connections, and lets no more in.
+    /// Closes all connections, and refuses further ones.
     func close() {
         state.withLock { state in
             state.isClosed = true

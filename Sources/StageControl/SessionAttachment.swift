@@ -1,44 +1,45 @@
 import StageSystem
 
-/// Decisions of a process that takes the events of a session in: when to attach, and which events to acknowledge.
+/// State machine of a client that receives a session's events: decides when to attach, and which events to
+/// acknowledge.
 ///
 /// Does no I/O and has no clock.
 struct SessionAttachment {
-    /// The state of the connection.
+    /// State of the connection.
     enum Phase {
         case attempting
         case attached
         case waiting
     }
 
-    /// The state of the connection.
+    /// State of the connection.
     private(set) var phase = Phase.attempting
-    /// The error that keeps events away; `nil` while they come.
+    /// Error that currently prevents events; `nil` while they arrive.
     private(set) var problem: ControlError?
-    /// Whether no further event is wanted.
+    /// Set when the client wants no further events.
     private(set) var isOver = false
-    /// Whether the delay before the next attempt is to be cut short.
+    /// Set if the next attempt must not wait for its delay.
     private(set) var mustTry = false
-    /// Whether the attempt at hand, or the connection that came of it, is of no use.
+    /// Set if the current attempt or connection is to be replaced.
     private(set) var isDropped = false
-    /// The events that were received.
+    /// Received and acknowledged events.
     private(set) var window = AcknowledgementWindow()
-    /// The number of attempts that failed since events came last.
+    /// Number of failed attempts since the last connection.
     private(set) var failures = 0
-    /// The token of a launch that is to be acknowledged.
+    /// Token of a launch to acknowledge.
     var launch: String?
     private var attached: ContinuousClock.Instant?
-    // A daemon that takes clients in and soon drops them is not to be tried without delay.
+    // A daemon that accepts clients and soon disconnects them is not retried without delay.
     private var backoff = Backoff(longest: .seconds(10), stableTime: .seconds(10))
 
-    /// Takes in that an attempt begins.
+    /// Notes the start of an attempt.
     mutating func begin() {
         phase = .attempting
         mustTry = false
         isDropped = false
     }
 
-    /// Takes the daemon's numbers in, and returns that of the last event that was received.
+    /// Synchronises with the daemon's sequence numbers; returns that of the last received event.
     mutating func prepare(_ status: SessionStatus) -> Int64 {
         window.attach(
             lastEvent: status.lastEvent,
@@ -48,7 +49,7 @@ struct SessionAttachment {
         return window.received
     }
 
-    /// Takes in that events come.
+    /// Notes that the client is attached.
     mutating func attach(at now: ContinuousClock.Instant) {
         phase = .attached
         problem = nil
@@ -56,7 +57,7 @@ struct SessionAttachment {
         attached = now
     }
 
-    /// Takes in that no events come any more, and returns the delay before the next attempt.
+    /// Notes the loss of the connection, or a failed attempt; returns the delay before the next attempt.
     mutating func lose(_ problem: ControlError, at now: ContinuousClock.Instant) -> Duration {
         if attached == nil { failures += 1 }
         let lasted = attached?.duration(to: now) ?? .zero
@@ -66,7 +67,7 @@ struct SessionAttachment {
         return backoff.next(afterLasting: lasted)
     }
 
-    /// Takes in that a request of this process has found a daemon.
+    /// Notes that a request of this process has found a daemon, which ends the delay.
     mutating func daemonWasFound() {
         guard phase == .waiting else { return }
         switch problem {
@@ -75,50 +76,50 @@ struct SessionAttachment {
         }
     }
 
-    /// Takes in that the events are needed as soon as can be; returns `false` if there is nothing to wait for.
+    /// Ends the delay before the next attempt; returns `false` if the client is attached or wants no more events.
     mutating func hurry() -> Bool {
         guard !isOver, phase != .attached else { return false }
         mustTry = true
         return true
     }
 
-    /// Takes in that the connection is of no use, also while it is being made.
+    /// Marks the current attempt or connection as to be replaced.
     mutating func drop() {
         guard phase != .waiting else { return }
         phase = .attempting
         isDropped = true
     }
 
-    /// Whether events may be taken in of a stream that was opened.
+    /// Set if events of an opened stream are wanted.
     var wantsEvents: Bool { !isOver && !isDropped }
 
-    /// Takes in that no further event is wanted.
+    /// Notes that no further events are wanted.
     mutating func end() { isOver = true }
 
-    /// Takes in that no attempt can ever be made.
+    /// Notes that no attempt can ever be made.
     mutating func fail(_ problem: ControlError) {
         isOver = true
         phase = .waiting
         self.problem = problem
     }
 
-    /// Takes an event's number in; returns `false` if it came before.
+    /// Notes a received event; returns `false` if it was received before.
     mutating func receive(_ sequence: Int64) -> Bool { window.receive(sequence) }
 
     /// Takes back the receipt of an event.
     mutating func release(_ sequence: Int64) { window.release(sequence) }
 
-    /// Takes in that everything was done for an event.
+    /// Marks an event as processed.
     mutating func finish(_ sequence: Int64) { window.finish(sequence) }
 
-    /// The acknowledgement that is due, if the daemon can be told now.
+    /// Acknowledgement to send now, if there is one and the daemon can be reached.
     var dueAcknowledgement: Acknowledgement? {
         guard phase == .attached || isOver else { return nil }
         if let launch { return Acknowledgement(sequence: window.finished, launch: launch) }
         return window.due.map { Acknowledgement(sequence: $0) }
     }
 
-    /// Takes in that the daemon has an acknowledgement, or nothing to forget.
+    /// Notes that the daemon has confirmed an acknowledgement, or does not know its session.
     mutating func wasAcknowledged(_ acknowledgement: Acknowledgement) {
         window.wasAcknowledged(acknowledgement.sequence)
         if acknowledgement.launch != nil { launch = nil }

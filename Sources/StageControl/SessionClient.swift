@@ -2,24 +2,24 @@ import StageModel
 import StageSystem
 import Synchronization
 
-/// Requests of a process about one session of the daemon.
+/// Sends a process's requests about one session of the daemon.
 ///
-/// Finds the daemon with the first request and remembers it until a request fails. The session is made
-/// at each daemon that is found, before the first request that needs it. Requests of several threads run side by
-/// side. Calls block the thread, but for ``withoutBlocking(_:)``.
+/// Finds the daemon at the first request, and again after a request has failed. Creates the session at each daemon
+/// found, before the first request that needs it. Threads may send requests concurrently. Methods block the thread,
+/// except ``withoutBlocking(_:)``.
 public final class SessionClient: Sendable {
-    /// Makes the session at a daemon, or changes the one that there is, and returns it.
+    /// Closure that creates or updates the session at a daemon.
     public typealias Setup =
         @Sendable (ControlClient) throws(ControlError) -> SessionStatus
 
-    /// A daemon that was found.
+    /// Daemon that was found.
     private struct Found {
         var client: ControlClient
         var number: Int
         var hasSession = false
-        /// Whether it was found for the request at hand.
+        /// Set until the first request after finding the daemon.
         var isNew = true
-        /// The time of its last answer.
+        /// Time of the last response.
         var lastAnswer = ContinuousClock.now
     }
 
@@ -30,23 +30,23 @@ public final class SessionClient: Sendable {
         var whenFound: (@Sendable () -> Void)?
     }
 
-    /// The session's identifier.
+    /// Identifier of the session.
     public let identifier: String
     private let environment: [String: String]
     private let patience: Duration
     private let setup: Setup
     private let connections = OpenConnections()
-    // Held while the daemon is looked for: other requests need it as well.
+    // Locked during the search for the daemon, since other requests need its result as well.
     private let found = Mutex<(value: Found?, number: Int)>((nil, 0))
     private let state = Mutex(State())
 
-    /// Creates the client of a session; it asks nothing yet.
+    /// Creates the client of a session, without connecting.
     ///
     /// - Parameters:
     ///   - identifier: The session's identifier.
     ///   - environment: The variables that ``ControlSocket/candidates(environment:)`` reads.
-    ///   - patience: The longest silence of the daemon that a request waits through.
-    ///   - setup: Makes the session.
+    ///   - patience: The maximum time without data from the daemon during a request.
+    ///   - setup: Creates the session.
     public init(
         _ identifier: String,
         environment: [String: String],
@@ -59,13 +59,13 @@ public final class SessionClient: Sendable {
         self.setup = setup
     }
 
-    /// Creates the client of a session that has a fixed configuration.
+    /// Creates the client of a session with a fixed configuration, without connecting.
     ///
     /// - Parameters:
     ///   - identifier: The session's identifier.
-    ///   - configuration: The configuration that the session is made with.
+    ///   - configuration: The session's configuration.
     ///   - environment: The variables that ``ControlSocket/candidates(environment:)`` reads.
-    ///   - patience: The longest silence of the daemon that a request waits through.
+    ///   - patience: The maximum time without data from the daemon during a request.
     public convenience init(
         _ identifier: String,
         configuration: SessionConfiguration,
@@ -81,18 +81,19 @@ public final class SessionClient: Sendable {
         }
     }
 
-    /// The session as the first daemon had it when this process first made it; `nil` before that.
+    /// Status of the session when this process first created it; `nil` before that.
     public var firstStatus: SessionStatus? { state.withLock { $0.first } }
 
-    /// The session as the daemon had it when this process last made it; `nil` before that.
+    /// Status of the session when this process last created it; `nil` before that.
     public var lastStatus: SessionStatus? { state.withLock { $0.last } }
 
-    /// Whether the file of a finished download is where the daemon that was found last leaves this user's.
+    /// Returns whether the file of a finished download is in the directory that the daemon last found keeps for this
+    /// user.
     public func accepts(_ location: String) -> Bool {
         state.withLock { $0.staged }?.accepts(location) ?? false
     }
 
-    /// Finds the daemon anew, makes the session, and returns it.
+    /// Finds the daemon again, creates the session, and returns its status.
     public func connect() throws(ControlError) -> SessionStatus {
         try found.withLock { found throws(ControlError) in
             found.value = nil
@@ -101,13 +102,13 @@ public final class SessionClient: Sendable {
         }
     }
 
-    /// Sends a request, and returns the answer.
+    /// Sends a request, and returns the response.
     ///
     /// - Parameters:
     ///   - request: The request.
-    ///   - patience: The longest silence of the daemon, if it is another than usual; zero for no limit.
-    ///   - needsSession: Whether the session is made before.
-    /// - Returns: The daemon's answer.
+    ///   - patience: The maximum time without data from the daemon; `nil` for the client's, zero for no limit.
+    ///   - needsSession: Whether to create the session first.
+    /// - Returns: The daemon's response.
     /// - Throws: ``ControlError``; after ``ControlError/lost(_:after:)`` the request may have arrived.
     public func answer<Answer>(
         to request: ControlRequest<Answer>,
@@ -118,7 +119,7 @@ public final class SessionClient: Sendable {
         do throws(ControlError) {
             return try send(request, to: daemon, patience: patience)
         } catch .notRunning where !daemon.isNew {
-            // Nothing was sent, and there may be another daemon by now.
+            // The request was not sent, and another daemon may be running by now.
             return try send(
                 request,
                 to: try current(needsSession: needsSession),
@@ -150,15 +151,14 @@ public final class SessionClient: Sendable {
 
     /// Creates tasks, all or none.
     ///
-    /// Where the connection broke before the answer, the request is sent once more: the tokens keep it from
-    /// making tasks twice.
+    /// If the connection breaks before the response, sends the request once more; the tokens prevent duplicate tasks.
     ///
     /// - Parameters:
-    ///   - tasks: The tasks, ``ControlFormat/taskLimit`` at most.
-    ///   - launch: The token of the launch that this process was started by, if it was.
-    ///   - patience: The longest silence of the daemon, if it is another than usual; zero for no limit.
-    /// - Returns: The numbers of the tasks, in the same order.
-    /// - Throws: ``ControlError``; after ``ControlError/lost(_:after:)`` the tasks may be there.
+    ///   - tasks: The tasks, at most ``ControlFormat/taskLimit``.
+    ///   - launch: The token of the launch that started this process, if one did.
+    ///   - patience: The maximum time without data from the daemon; `nil` for the client's, zero for no limit.
+    /// - Returns: The identifiers of the tasks, in the same order.
+    /// - Throws: ``ControlError``; after ``ControlError/lost(_:after:)`` the tasks may exist.
     public func createTasks(
         _ tasks: [TransferRequest],
         launch: String? = nil,
@@ -176,10 +176,10 @@ public final class SessionClient: Sendable {
         return created.ids
     }
 
-    /// Changes a task, and returns it as it then is.
+    /// Changes a task, and returns its new state.
     ///
-    /// If the connection broke before the answer, the request is sent once more, but for the end of a staging that
-    /// the daemon has taken in. If the first one has ended the task, that is no error.
+    /// If the connection breaks before the response, sends the request once more, unless it ended a staging and the
+    /// daemon has processed it. It is no error if the first request has ended the task.
     public func change(
         _ id: Int64,
         _ change: TransferChange
@@ -189,7 +189,7 @@ public final class SessionClient: Sendable {
         } catch .lost(let path, after: nil) {
             do throws(ControlError) {
                 if let end = change.stagingEnd {
-                    // A second end would count as a second failure.
+                    // A repeated end would count as a second failure.
                     let task = try answer(to: .task(id), needsSession: false)
                     if change.hasEnded(task) || end.isHolding(task) { return task }
                 }
@@ -206,7 +206,9 @@ public final class SessionClient: Sendable {
         }
     }
 
-    /// Changes tasks of the session, ``ControlFormat/taskLimit`` at most and each once, and returns the refusals by task.
+    /// Changes tasks of the session; returns the refusals by task.
+    ///
+    /// The changes are at most ``ControlFormat/taskLimit``, one for each task.
     ///
     /// - Throws: ``ControlError``; after ``ControlError/lost(_:after:)`` the changes may have been made.
     public func changeTasks(
@@ -217,7 +219,7 @@ public final class SessionClient: Sendable {
         return Dictionary(answer.refusals.map { ($0.task, $0.refusal) }) { first, _ in first }
     }
 
-    /// Runs `body`, which sends requests, on a thread that may block; cancelling the task ends this client.
+    /// Runs `body`, which sends requests, on a blocking thread; cancelling the task closes this client.
     public func withoutBlocking<Value: Sendable>(
         _ body: @escaping @Sendable (SessionClient) throws(ControlError) -> Value
     ) async throws(ControlError) -> Value {
@@ -229,10 +231,10 @@ public final class SessionClient: Sendable {
         return try result.get()
     }
 
-    /// Ends the requests that wait for the daemon; they and all later ones fail with ``ControlError/cancelled``.
+    /// Ends all waiting requests; they and later ones fail with ``ControlError/cancelled``.
     public func close() { connections.close() }
 
-    /// Opens the stream of the session's events after `sequence`, at the daemon of the last request.
+    /// Opens the stream of the session's events after `sequence`, at the current daemon.
     func openEvents(
         after sequence: Int64,
         launch: String?
@@ -241,7 +243,7 @@ public final class SessionClient: Sendable {
             .openEvents(.events(of: identifier, after: sequence, launch: launch))
     }
 
-    /// Has `body` called whenever a daemon was found.
+    /// Sets a closure to call whenever a daemon was found.
     func whenFound(_ body: @escaping @Sendable () -> Void) {
         state.withLock { $0.whenFound = body }
     }
@@ -257,8 +259,9 @@ public final class SessionClient: Sendable {
         }
     }
 
-    /// Forgets a daemon that has not answered lately and does not at once: a process that stands still would have
-    /// each request wait for its patience.
+    /// Forgets a daemon that has not responded lately and does not respond to a status request.
+    ///
+    /// Otherwise each request to a daemon that hangs would wait for its whole timeout.
     private func forgetIfSilent(_ found: inout (value: Found?, number: Int)) {
         guard let daemon = found.value,
             daemon.lastAnswer + ControlClient.firstPatience < .now
@@ -303,17 +306,18 @@ public final class SessionClient: Sendable {
         }
     }
 
-    /// Forgets the daemon after an error, unless that is a refusal.
+    /// Forgets the daemon after an error, unless it refused the request.
     private func forget(_ daemon: Found, after error: ControlError) {
-        // A daemon that was started anew, perhaps without its records, knows no session.
+        // A restarted daemon that has lost its journal does not know the session.
         if case .refused(let refusal) = error, refusal.code != .notFound { return }
         found.withLock { found in
             if found.value?.number == daemon.number { found.value = nil }
         }
     }
 
-    /// Runs `body` once more if the connection broke; if that is of no avail, what `body` asked for may have
-    /// been done all the same.
+    /// Runs `body`, and once more if the connection broke.
+    ///
+    /// If that fails as well, the request may have taken effect.
     private func repeating<Value>(
         _ body: () throws(ControlError) -> Value
     ) throws(ControlError) -> Value {
@@ -332,7 +336,7 @@ public final class SessionClient: Sendable {
 }
 
 extension StagingEnd {
-    /// Whether the task waits because the daemon has taken this end in.
+    /// Returns whether the task waits as this end of a staging asks.
     fileprivate func isHolding(_ task: TransferTask) -> Bool {
         guard let hold, let failure else { return false }
         return task.lastProblem == failure.reason && task.holds.contains { $0.reason == hold }
@@ -340,7 +344,7 @@ extension StagingEnd {
 }
 
 extension TransferChange {
-    /// Whether the task has ended as this change asks.
+    /// Returns whether the task has ended as this change asks.
     fileprivate func hasEnded(_ task: TransferTask) -> Bool {
         switch task.state {
         case .cancelled: state == .cancelled

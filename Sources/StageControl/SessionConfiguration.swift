@@ -1,40 +1,42 @@
-/// What a session is asked to be: the rules for its transfers, and what is started when they have
-/// ended.
+/// Settings of a session: rules for its transfers, and the handler to start when they have ended.
 ///
-/// A session belongs to a user and has an identifier that is the user's choice. It is kept until it
-/// is removed, whatever becomes of the client and of the daemon.
+/// A session belongs to a user, who chooses its identifier. It exists until it is removed, even if the client or the
+/// daemon ends.
 public struct SessionConfiguration: Hashable, Codable, Sendable {
-    /// Whether the daemon picks the time: on an unmetered network and mains power, with others.
+    /// Lets the daemon choose the time: on an unmetered network and external power, spread over some minutes.
     public var isDiscretionary = false
-    /// Whether transfers run on networks that cost money by the byte.
+    /// Allows transfers on metered networks.
     public var allowsExpensiveNetworkAccess = true
-    /// Whether transfers run on networks that somebody asked to be spared.
+    /// Allows transfers on constrained networks (low data mode).
     public var allowsConstrainedNetworkAccess = true
-    /// Whether ``handler`` is started when transfers have ended and no client is attached.
+    /// Starts ``handler`` when all transfers have ended and no client is attached.
     public var sendsLaunchEvents = true
-    /// What is started then.
+    /// Program that the daemon starts for the session's events.
     public var handler: LaunchHandler?
-    /// How many connections the session gets to one host at most.
+    /// Maximum number of the session's connections to one host.
     public var maximumConnectionsPerHost = 6
-    /// Seconds without a byte after which an attempt counts as failed.
+    /// Seconds without data after which an attempt fails.
     public var requestTimeout = 60.0
-    /// Seconds after the creation of a task when it is given up, with all attempts and waits.
+    /// Seconds from the creation of a task to its deadline, all attempts and delays included.
     public var resourceTimeout = 604_800.0
-    /// Header fields of every request that does not have them itself.
+    /// Header fields for every request that does not set them itself.
     public var headers: [String: String] = [:]
-    /// Whether a 401 waits for an answer of the client instead of ending the task.
+    /// Asks the client to answer challenges (401 and 407), which end the task otherwise.
     public var answersChallenges = false
-    /// The oldest version of TLS that servers may speak, `1.2` or `1.3`; without it 1.2.
+    /// Minimum TLS version of servers, `1.2` or `1.3`; `nil` for 1.2.
     public var minimumTLSVersion: String?
-    /// The protocol by which uploads resume that broke off: `resumable` (draft-ietf-httpbis-resumable-upload, interop
-    /// version 6), `tus` (1.0), or `plain`, the same as without it, for none.
+    /// Protocol of resumable uploads; `nil` or `plain` for none.
+    ///
+    /// `resumable` is draft-ietf-httpbis-resumable-upload, interop version 6; `tus` is version 1.0.
     public var uploadProtocol: String?
-    /// A Unix group whose members see the session and may act on it; the creator must be one.
+    /// Unix group whose members may see and change the session.
+    ///
+    /// The creator must be a member.
     public var group: String?
-    /// Whether the session is removed once its tasks have ended and no client is attached.
+    /// Removes the session once all its tasks have ended and no client is attached.
     public var isTransient = false
 
-    /// Creates the configuration of a session that starts transfers as soon as it can.
+    /// Creates the default configuration, whose transfers start as soon as possible.
     public init() {}
 
     private enum CodingKeys: CodingKey {
@@ -44,7 +46,7 @@ public struct SessionConfiguration: Hashable, Codable, Sendable {
         case uploadProtocol
     }
 
-    /// Decodes a configuration; what is not there has its default.
+    /// Decodes a configuration; missing members get their defaults.
     public init(from decoder: any Decoder) throws {
         let members = try decoder.container(keyedBy: CodingKeys.self)
         func read<Value: Decodable>(_ key: CodingKeys, _ fallback: Value) throws -> Value {
@@ -67,52 +69,54 @@ public struct SessionConfiguration: Hashable, Codable, Sendable {
     }
 }
 
-/// A program that takes the events of a session in when no client is there to do it.
+/// Program that processes a session's events when no client is attached.
 ///
-/// It is started as the session's user, with `STAGEPACK_SESSION` (the session's identifier),
-/// `STAGEPACK_LAUNCH` (the token of this launch) and `STAGEPACK_SOCKET` in its environment, and must
-/// acknowledge the events before it ends.
+/// The daemon starts it as the session's user, with `STAGEPACK_SESSION` (the session's identifier),
+/// `STAGEPACK_LAUNCH` (the token of this launch) and `STAGEPACK_SOCKET` in its environment. It must acknowledge the
+/// events before it exits.
 public struct LaunchHandler: Hashable, Codable, Sendable {
-    /// The absolute path of the program, and its arguments.
+    /// Absolute path of the program, and its arguments.
     public var command: [String]
-    /// The working directory; `/` if there is none.
+    /// Working directory; `nil` for `/`.
     public var directory: String?
-    /// Further variables of its environment.
+    /// Additional environment variables.
     public var environment: [String: String]?
-    /// Says which version of the program this is: a new one is started though an older one failed.
+    /// Version of the program.
+    ///
+    /// A new version is started even if an earlier one has failed too often.
     public var version: String?
 
     /// Creates a handler from its command.
     public init(command: [String]) { self.command = command }
 }
 
-/// A session as the daemon has it.
+/// Status of a session.
 public struct SessionStatus: Hashable, Codable, Sendable {
-    /// The identifier.
+    /// Identifier of the session.
     public var identifier: String
-    /// The number of the session, which no other session of this identifier ever gets: not after it was removed,
-    /// and not after the daemon has lost its records.
+    /// Number of the session, never reused for the same identifier, even after the session was removed or the daemon
+    /// has lost its journal.
     ///
     /// `nil` from daemons of earlier versions.
     public var number: Int64?
-    /// The number of the user it belongs to.
+    /// User who owns the session.
     public var user: UInt32
-    /// What it was asked to be.
+    /// Settings of the session.
     public var configuration: SessionConfiguration
-    /// The number of tasks that have not ended.
+    /// Number of unfinished tasks.
     public var unfinishedTasks: Int
-    /// The number of the last event; 0 before the first.
+    /// Sequence number of the last event; 0 before the first.
     public var lastEvent: Int64
-    /// The number of the last event that was acknowledged.
+    /// Sequence number of the last acknowledged event.
     public var acknowledgedEvent: Int64
-    /// Whether a client takes events in.
+    /// `true` while a client is attached.
     public var isAttached: Bool
-    /// How long tasks wait that a launched handler creates, in seconds.
+    /// Delay in seconds of tasks that a launched handler creates.
     public var launchPenalty: Double
-    /// How many launches in a row ended without acknowledgement.
+    /// Number of consecutive launches that ended without acknowledgement.
     public var failedLaunches: Int
 
-    /// Creates the status of a session that has no tasks yet.
+    /// Creates the status of a session without tasks.
     public init(identifier: String, user: UInt32, configuration: SessionConfiguration) {
         self.identifier = identifier
         self.user = user

@@ -1,36 +1,38 @@
 import StageSystem
 
-/// A receiver of the events of a session, called on one thread, in order.
+/// Receiver of a session's events.
+///
+/// Its methods are called on one thread, in order.
 public protocol SessionReceiver: Sendable {
-    /// Is called before the process attaches, each time.
+    /// Called before each attempt to attach.
     ///
-    /// - Throws: ``ControlError`` if it is not to attach now.
+    /// - Throws: ``ControlError`` to skip the attempt.
     func prepare(_ status: SessionStatus) throws(ControlError)
 
-    /// Takes an event in; durable ones come once each, unless this throws.
+    /// Processes an event. Each durable event is delivered once, unless this throws.
     ///
-    /// - Throws: ``ControlError`` for the connection to be made anew and a durable event to be delivered again.
+    /// - Throws: ``ControlError`` to reconnect and receive a durable event again.
     func take(_ event: SessionEvent) throws(ControlError)
 
-    /// Is told why events stopped or an attempt to attach failed, and how many attempts in a row did; returns
-    /// whether to try again.
+    /// Called when the connection is lost or an attempt to attach fails, with the number of consecutive failures;
+    /// returns whether to try again.
     func wasDetached(by problem: ControlError, failures: Int) -> Bool
 }
 
-/// The stream of a session's events, attached again whenever it is lost, with their acknowledgement.
+/// Connection to a session's event stream, which reconnects automatically and sends acknowledgements.
 ///
-/// Attaches after 100 ms, then twice as late each time, ten seconds at most; at once when a request of the same
-/// ``SessionClient`` finds a daemon. A daemon that is silent for three heartbeats counts as lost. Events are
-/// acknowledged in order once ``finish(_:)`` was called for them, on a thread of its own; what could not be
-/// acknowledged is tried again over the next connection.
+/// Waits 100 ms before it reconnects, then twice as long each time, up to ten seconds; reconnects at once when a
+/// request of the same ``SessionClient`` finds a daemon. A daemon that misses three heartbeats counts as lost. Events
+/// are acknowledged in order, on a separate thread, after ``finish(_:)`` was called for them. Failed acknowledgements
+/// are repeated over the next connection.
 public final class SessionConnection: Sendable {
     private struct State {
         var attachment = SessionAttachment()
         var events: ControlEvents?
         var isReceiving = false
-        /// Whether the receiver has an event in its hands.
+        /// Set while the receiver processes an event.
         var isTaking = false
-        /// Whether the receiver was called for the last time.
+        /// Set after the last call of the receiver.
         var hasReceived = false
         var acknowledgesNothing = false
         var whenOver: [@Sendable () -> Void] = []
@@ -43,38 +45,38 @@ public final class SessionConnection: Sendable {
         case end
     }
 
-    /// The requests about the session.
+    /// Client for requests about the session.
     public let client: SessionClient
-    /// The token of the launch that this process was started by, if it was.
+    /// Token of the launch that started this process, if one did.
     public let launch: String?
     private let endsClient: Bool
     private let monitor = ConditionVariable(State())
 
-    /// Creates a connection that does nothing before ``start(_:)``.
+    /// Creates a connection; ``start(_:)`` opens it.
     ///
     /// - Parameters:
-    ///   - client: The requests about the session.
-    ///   - launch: The token of the launch that this process was started by, if it was.
-    ///   - endsClient: Whether the end of the connection closes the client: requests that are under way
-    ///     then hold the end up no longer, but for those of the receiver and the last acknowledgement.
+    ///   - client: The client for requests about the session.
+    ///   - launch: The token of the launch that started this process, if one did.
+    ///   - endsClient: Whether the end of the connection also closes the client. Running requests then do not delay
+    ///     the end, except those of the receiver and the last acknowledgement.
     public init(_ client: SessionClient, launch: String? = nil, endsClient: Bool = false) {
         self.client = client
         self.launch = launch
         self.endsClient = endsClient
     }
 
-    /// The error that keeps events away at present; `nil` while they come.
+    /// Error that currently prevents events; `nil` while they arrive.
     public var problem: ControlError? { monitor.change { $0.attachment.problem } }
 
-    /// Whether no further event is wanted.
+    /// Set when no further events are wanted.
     public var isOver: Bool { monitor.change { $0.attachment.isOver } }
 
-    /// Begins to attach.
+    /// Starts to attach.
     ///
-    /// To be called once; `receiver` is held until the connection has ended.
+    /// Call it only once. Keeps a reference to `receiver` until the connection has ended.
     ///
-    /// - Throws: ``ControlError/system(_:)`` if the process may have no more threads. The connection is over
-    ///   then, and the receiver was not called.
+    /// - Throws: ``ControlError/system(_:)`` if the process cannot create another thread. The connection has then
+    ///   ended without calling the receiver.
     public func start(_ receiver: some SessionReceiver) throws(ControlError) {
         monitor.change { $0.isReceiving = true }
         client.whenFound { [weak self] in
@@ -93,7 +95,7 @@ public final class SessionConnection: Sendable {
         }
     }
 
-    /// Ends a connection that cannot receive anything, and returns the reason.
+    /// Ends a connection that cannot receive events; returns the reason.
     private func fail(_ problem: ControlError) -> ControlError {
         let waiters = monitor.change { state in
             state.attachment.fail(problem)
@@ -105,13 +107,13 @@ public final class SessionConnection: Sendable {
         return problem
     }
 
-    /// Acknowledges what is finished, detaches, and calls `body` once the receiver is called no more.
+    /// Acknowledges all processed events, detaches, and calls `body` after the last call of the receiver.
     public func end(then body: @escaping @Sendable () -> Void = {}) {
         monitor.change { $0.attachment.end() }
         whenOver(body)
     }
 
-    /// Calls `body` once the receiver is called no more.
+    /// Calls `body` after the last call of the receiver.
     public func whenOver(_ body: @escaping @Sendable () -> Void) {
         let isOver = monitor.change { state in
             let isOver = state.acknowledgesNothing && !state.isReceiving
@@ -130,7 +132,7 @@ public final class SessionConnection: Sendable {
         events?.close()
     }
 
-    /// Has the connection made anew.
+    /// Closes the current connection and opens a new one.
     public func reconnect() {
         let events = monitor.change { state in
             state.attachment.drop()
@@ -139,8 +141,9 @@ public final class SessionConnection: Sendable {
         events?.close()
     }
 
-    /// Calls `body` once the process is attached, with `nil`, or with the reason why it is not, and cuts the
-    /// delay before the next attempt short.
+    /// Calls `body` with `nil` once the client is attached, or with the error of the next failed attempt.
+    ///
+    /// Ends the delay before that attempt.
     public func whenSettled(_ body: @escaping @Sendable (ControlError?) -> Void) {
         let (isSettled, problem) = monitor.change { state -> (Bool, ControlError?) in
             if state.hasReceived { return (true, state.attachment.problem ?? .cancelled) }
@@ -151,13 +154,13 @@ public final class SessionConnection: Sendable {
         if isSettled { body(problem) }
     }
 
-    /// Takes in that everything was done for an event, which may be acknowledged.
+    /// Marks an event as processed, so that it can be acknowledged.
     public func finish(_ sequence: Int64?) {
         guard let sequence else { return }
         monitor.change { $0.attachment.finish(sequence) }
     }
 
-    /// Waits until what is finished was acknowledged, or cannot be at present; blocks the thread.
+    /// Waits until all processed events are acknowledged, or cannot be at present; blocks the thread.
     public func waitForAcknowledgements(atMost duration: Duration) {
         _ = monitor.wait(atMost: duration) { state -> Bool? in
             let isDue = state.attachment.dueAcknowledgement != nil
@@ -166,8 +169,10 @@ public final class SessionConnection: Sendable {
         }
     }
 
-    /// Acknowledges the launch of this process, and calls `body` once the daemon knows, or with `false` if it
-    /// cannot be told over this connection any more.
+    /// Acknowledges the launch of this process.
+    ///
+    /// Calls `body` with `true` after the daemon has confirmed it, or with `false` if it cannot be acknowledged over
+    /// this connection any more.
     public func finishLaunch(then body: @escaping @Sendable (Bool) -> Void) {
         let isOver = monitor.change { state in
             guard !state.acknowledgesNothing, let launch else { return true }
@@ -198,11 +203,11 @@ public final class SessionConnection: Sendable {
             defer { state.waiters = [] }
             return state.waiters
         }
-        // It was ended between two attempts, or before the first.
+        // The connection ended between two attempts, or before the first.
         for waiter in waiters { waiter(.cancelled) }
     }
 
-    /// Attaches and takes events in until that is over; returns why.
+    /// Attaches, and receives events until the connection is lost; returns the reason.
     private func attempt(_ receiver: some SessionReceiver) -> ControlError {
         monitor.change { $0.attachment.begin() }
         do throws(ControlError) {
@@ -214,13 +219,14 @@ public final class SessionConnection: Sendable {
                 state.events = events
                 return (state.attachment.wantsEvents, state.attachment.isOver)
             }
-            // It was ended, or is to be made anew, since before there was a stream to be closed.
+            // The connection was ended or dropped before there was a stream to close.
             guard isWanted else {
                 events.close()
                 return isOver ? .cancelled : .lost(events.path)
             }
             while let event = try events.nextEvent() {
-                // Another daemon, or one without its records, has the stream: nothing was prepared there.
+                // The stream belongs to another daemon, or to one that has lost its journal, where the session was
+                // not prepared.
                 if let number = event.sessionNumber, let prepared = status.number,
                     number != prepared
                 {
@@ -279,7 +285,7 @@ public final class SessionConnection: Sendable {
                     reconnect()
                     continue
                 }
-                // The daemon does not know the session or the event any more: it has nothing to forget.
+                // The daemon does not know the session or the event any more, so it has nothing to remove.
             }
             wasAcknowledged(acknowledgement)
         }
@@ -300,7 +306,7 @@ public final class SessionConnection: Sendable {
 
     private func nextStep(_ state: State) -> Step? {
         if let due = state.attachment.dueAcknowledgement { return .acknowledge(due) }
-        // The event that the receiver has in its hands may be finished when it returns.
+        // The receiver may mark the event as processed before it returns.
         return state.attachment.isOver && !state.isTaking ? .end : nil
     }
 

@@ -1,16 +1,16 @@
 public import FoundationEssentials
 public import StageModel
 
-/// What a server answered, as far as clients see it.
+/// Head of a server's response, as reported to clients.
 public struct TransferResponse: Hashable, Codable, Sendable {
-    /// The URL that answered, after redirects.
+    /// URL of the response, after redirects.
     public var url: String
-    /// The status.
+    /// Status code.
     public var status: Int
-    /// The header fields, in the order and spelling of the server.
+    /// Header fields, in the server's order and spelling.
     public var headers: [[String]]
 
-    /// Creates an answer from its parts; each header field is a name and a value.
+    /// Creates a response; each header field is a name and a value.
     public init(url: String, status: Int, headers: [[String]]) {
         self.url = url
         self.status = status
@@ -18,24 +18,24 @@ public struct TransferResponse: Hashable, Codable, Sendable {
     }
 }
 
-/// What a task cost.
+/// Metrics of a task.
 public struct TransferMetrics: Hashable, Codable, Sendable {
-    /// When the first attempt began.
+    /// Start of the first attempt.
     public var started: Date?
-    /// When the task ended.
+    /// End of the task.
     public var ended: Date
-    /// How often a server was asked.
+    /// Number of requests.
     public var attempts: Int
-    /// The bytes of bodies that were received, failed attempts included.
+    /// Bytes of received bodies, including failed attempts.
     public var bytesReceived: ByteCount
-    /// The bytes of bodies that were sent, failed attempts included.
+    /// Bytes of sent bodies, including failed attempts.
     public var bytesSent: ByteCount
-    /// How many redirects the last attempt followed.
+    /// Number of redirects that the last attempt followed.
     public var redirects: Int
-    /// The last attempt that was answered.
+    /// Metrics of the last attempt that received a response.
     public var attempt: AttemptMetrics?
 
-    /// Creates metrics of a task that moved nothing.
+    /// Creates metrics without transferred bytes.
     public init(ended: Date) {
         self.ended = ended
         attempts = 0
@@ -47,78 +47,78 @@ public struct TransferMetrics: Hashable, Codable, Sendable {
 
 /// Times, sizes and connection of one attempt, as far as the daemon measures them.
 public struct AttemptMetrics: Hashable, Codable, Sendable {
-    /// When the server was asked, redirects included.
+    /// Time of the request, before redirects.
     public var fetchStart: Date?
-    /// When the head of the answer was complete.
+    /// Time at which the head of the response was complete.
     public var responseStart: Date?
-    /// When the attempt ended.
+    /// End of the attempt.
     public var responseEnd: Date?
-    /// Seconds from the start of the last request to the end of the lookup of the host's name.
+    /// Seconds from the start of the last request to the end of the name lookup.
     public var nameLookup: Double?
-    /// Seconds to the end of the connection's set-up, TLS excluded; `nil` for a connection that was open.
+    /// Seconds to the end of the connection setup, without TLS; `nil` for a reused connection.
     public var connect: Double?
     /// Seconds to the end of the TLS handshake; `nil` without one.
     public var secureConnect: Double?
     /// Seconds to the start of the request.
     public var requestStart: Double?
-    /// Seconds to the first byte of the answer.
+    /// Seconds to the first byte of the response.
     public var firstByte: Double?
-    /// The protocol's name as in ALPN: `http/1.1`, `h2` or `h3`.
+    /// ALPN name of the protocol: `http/1.1`, `h2` or `h3`.
     public var networkProtocol: String?
-    /// The address that answered: the server's, or a proxy's.
+    /// Remote address: the server's, or a proxy's.
     public var remoteAddress: String?
-    /// The port that answered.
+    /// Remote port.
     public var remotePort: Int?
-    /// The address of this machine.
+    /// Local address.
     public var localAddress: String?
-    /// The port of this machine.
+    /// Local port.
     public var localPort: Int?
-    /// Whether the connection was open already.
+    /// `true` if the connection was reused.
     public var isReusedConnection: Bool?
-    /// The bytes of the request's head.
+    /// Bytes of the request's head.
     public var requestHeaderBytes: Int64?
-    /// The bytes of the answer's head.
+    /// Bytes of the response's head.
     public var responseHeaderBytes: Int64?
-    /// The bytes of the body that the attempt received.
+    /// Bytes of the received body.
     public var bytesReceived: Int64?
-    /// The bytes of the body that the attempt sent.
+    /// Bytes of the sent body.
     public var bytesSent: Int64?
 
-    /// Creates metrics of which nothing is known.
+    /// Creates metrics without values.
     public init() {}
 }
 
-/// Why a task failed.
+/// Reason why a task failed.
 public struct TransferFailure: Hashable, Codable, Sendable {
-    /// The kinds of failures, which stay the same.
+    /// Stable kinds of failures.
     public enum Kind: String, Codable, Sendable, CaseIterable {
         /// The server could not be reached in time.
         case unreachable
-        /// The task did not end within the session's resource timeout.
+        /// The task did not end before its deadline, the session's resource timeout.
         case timedOut
-        /// The server answered with a status that is no success.
+        /// The server responded with an error status.
         case refused
-        /// The content is not what was asked for: another size or digest.
+        /// The content has another size or digest than expected.
         case wrongContent
-        /// The server could not prove who it is.
+        /// The server could not be authenticated (TLS).
         case untrusted
-        /// The request is one that cannot be made.
+        /// The request is invalid.
         case unacceptable
-        /// The disk refused.
+        /// A disk error.
         case storage
-        /// What a resume token stands for is not there any more.
+        /// The resume data is not available any more.
         case cannotResume
-        /// What was staged got lost on this machine.
+        /// Stored data of the task is damaged or missing on this machine.
         case lost
     }
 
-    /// The kind.
+    /// Kind of the failure.
     public var kind: Kind
-    /// The reason, in words for a person.
+    /// The reason, for people.
     public var reason: String
-    /// The status, where a server gave one.
+    /// Status code of the response, if there was one.
     public var status: Int?
-    /// A token by which another task goes on with what was received, where that is possible.
+    /// Token with which another task can resume the received bytes, if that is possible.
     public var resumeToken: String?
 
     /// Creates a failure.
@@ -129,77 +129,78 @@ public struct TransferFailure: Hashable, Codable, Sendable {
     }
 }
 
-/// Something that happened in a session.
+/// Event of a session.
 ///
-/// Events with a ``sequence`` are kept until they are acknowledged, and delivered again to every client
-/// that attaches: in order, at least once. The others tell of progress, and are gone once said.
+/// Durable events have a ``sequence``. They are kept until they are acknowledged, and delivered in order, at least
+/// once, to each client that attaches. All other events are delivered at most once.
 public struct SessionEvent: Hashable, Codable, Sendable {
-    /// What happened.
+    /// Kind of the event.
     public enum Kind: String, Codable, Sendable, CaseIterable {
-        /// The first line of a stream: the client is attached.
+        /// First line of a stream: the client is attached.
         case attached
-        /// Nothing happened, and the stream is alive.
+        /// Sent regularly to show that the stream is alive.
         case heartbeat
-        /// All durable events that there are were delivered, and no task is unfinished.
+        /// All durable events so far were delivered, and no task is unfinished.
         case finishedEvents
-        /// A download goes on at ``SessionEvent/offset``.
+        /// A download resumes at ``SessionEvent/offset``.
         case resumed
-        /// Bytes moved, or the head of an answer is here.
+        /// Bytes were transferred, or the head of a response has arrived.
         case progress
-        /// The task changed in another way; ``SessionEvent/state`` and ``SessionEvent/holds`` say how.
+        /// The task changed in another way, described by ``SessionEvent/state`` and ``SessionEvent/holds``.
         case changed
-        /// The server wants to know who asks (durable).
+        /// The server sent an authentication challenge (durable).
         case challenged
-        /// The task ended well (durable).
+        /// The task has completed (durable).
         case completed
-        /// The task ended in an error (durable).
+        /// The task has failed (durable).
         case failed
-        /// The task was cancelled (durable).
+        /// The client has cancelled the task (durable).
         case cancelled
-        /// The session is gone.
+        /// The session was removed.
         case invalidated
     }
 
-    /// The number of a durable event within its session, from 1.
+    /// Sequence number of a durable event within its session, from 1.
     public var sequence: Int64?
-    /// What happened.
+    /// Kind of the event.
     public var kind: Kind
-    /// When it happened.
+    /// Time of the event.
     public var time: Date
-    /// The task.
+    /// Identifier of the task.
     public var task: Int64?
-    /// The session, in a stream of several.
+    /// Identifier of the session, in a stream of several sessions.
     public var session: String?
-    /// The number of the session that the client is attached to, ``SessionStatus/number``; of `attached`.
+    /// ``SessionStatus/number`` of the attached session, in an `attached` event.
     public var sessionNumber: Int64?
-    /// Where a download goes on.
+    /// Offset at which a download resumes.
     public var offset: ByteCount?
-    /// How many bytes of the content are here.
+    /// Content bytes received so far.
     public var bytesReceived: ByteCount?
-    /// How many bytes of the file were sent.
+    /// File bytes sent so far.
     public var bytesSent: ByteCount?
-    /// How many bytes there are in all.
+    /// Total bytes of the content or file.
     public var bytesExpected: ByteCount?
-    /// What the task has changed to.
+    /// New state of the task.
     public var state: TransferTask.State?
-    /// Why nothing moves.
+    /// Reasons why the task does not run.
     public var holds: [Hold]?
-    /// The path of a finished download, which is the client's from now on: to be moved away before the
-    /// event is acknowledged.
+    /// Path of a finished download, which the client must move away before it acknowledges the event.
     ///
-    /// `nil` where the file was moved already.
+    /// `nil` if the file was already moved.
     public var location: String?
-    /// The head of the server's answer: of an end, a challenge, and the first progress after it.
+    /// Head of the server's response: in final events, challenges, and the first progress event after the response.
     public var response: TransferResponse?
-    /// The body of the answer to an upload, up to 64 KiB of it; of a challenge that ends the upload if it is rejected.
+    /// First 64 KiB of an upload's response body.
+    ///
+    /// A challenge includes it as well, since it becomes the response if the client rejects the challenge.
     public var body: Data?
-    /// What it cost.
+    /// Metrics of the task.
     public var metrics: TransferMetrics?
-    /// Why it failed.
+    /// Reason why the task failed.
     public var failure: TransferFailure?
-    /// The value of the `WWW-Authenticate` field of a challenge.
+    /// Value of the `WWW-Authenticate` field of a challenge.
     public var challenge: String?
-    /// The token by which another task goes on with what a cancelled one received.
+    /// Token with which another task can resume the received bytes of a cancelled one.
     public var resumeToken: String?
 
     /// Creates an event.
@@ -209,14 +210,14 @@ public struct SessionEvent: Hashable, Codable, Sendable {
     }
 }
 
-/// What a client has taken in.
+/// Acknowledgement of events that the client has processed.
 public struct Acknowledgement: Hashable, Codable, Sendable {
-    /// The number of the last event that needs not be delivered again.
+    /// Sequence number of the last processed event.
     public var sequence: Int64
-    /// The token of the launch that the client was started by, if it was.
+    /// Token of the launch that started the client, if one did.
     public var launch: String?
 
-    /// Creates an acknowledgement of all events up to a number.
+    /// Creates an acknowledgement of all events up to a sequence number.
     public init(sequence: Int64, launch: String? = nil) {
         self.sequence = sequence
         self.launch = launch

@@ -1,24 +1,25 @@
 import StageSystem
 public import SystemPackage
 
-/// The directory that a daemon leaves finished downloads of this user in.
+/// Directory in which a daemon leaves this user's finished downloads.
 ///
-/// The daemon names it (``ServiceStatus/staged``), and is believed as far as the connection is: it is
-/// root's or the user's own. Even so a client takes no file that is elsewhere, or that a third user
-/// could have put there or still holds.
+/// The daemon reports its path (``ServiceStatus/staged``) and is trusted like its connection: it runs as root or as
+/// this user. Even so, a client accepts no file outside the directory, and none that another user could have created
+/// or still has access to.
 public struct StagedDirectory: Hashable, Sendable {
-    /// The absolute path.
+    /// Absolute path.
     public let path: FilePath
 
-    /// Creates the directory that a daemon has named.
+    /// Creates the directory from the path that a daemon has reported.
     public init(path: FilePath) { self.path = path }
 
-    /// Whether the file that an event says is here is in this directory and, unless it was taken
-    /// already, a regular file of this user's with no second name, in a directory that no third user can
-    /// change.
+    /// Returns whether a finished download's file may be used.
+    ///
+    /// It must be in this directory, to which only this user and root can write. Unless it was already moved, it must
+    /// be a regular file of this user with a single hard link.
     public func accepts(_ location: String) -> Bool {
         guard let name = name(of: location) else { return false }
-        // Where nothing can be seen, there is nothing that could be another's.
+        // A file that this process cannot see cannot be another user's.
         guard let directory = try? Directory.open(path),
             let status = try? directory.status(FilePath(name))
         else { return !FileStatus.exists(FilePath(location)) }
@@ -29,7 +30,7 @@ public struct StagedDirectory: Hashable, Sendable {
     private func name(of location: String) -> FilePath.Component? {
         let location = FilePath(location)
         guard path.isAbsolute, let name = location.lastComponent, name.kind == .regular,
-            // Compared as it is written: '..' in it is no way out.
+            // Paths are compared textually, so '..' cannot lead out of the directory.
             location.removingLastComponent() == path
         else { return nil }
         return name
@@ -37,7 +38,7 @@ public struct StagedDirectory: Hashable, Sendable {
 
     private static var user: UInt32 { UserIdentity.current.user }
 
-    /// Whether only this user and root can put names into the directory.
+    /// Returns whether only this user and root can create names in the directory.
     private static func isOwn(_ folder: FileStatus) -> Bool {
         [0, user].contains(folder.owner) && folder.mode & 0o022 == 0
     }

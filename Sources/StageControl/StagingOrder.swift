@@ -1,80 +1,80 @@
 public import StageModel
 
-/// Packs that are to be staged for a user, as the daemon's worker is told.
+/// Order to stage packs for a user, sent to the daemon and its workers.
 ///
-/// An order names a registered application, or manifests and a container; packs, or an event that says
-/// which.
+/// Names either a registered application, or manifests and a container; and either packs, or an event that selects
+/// them.
 public struct StagingOrder: Hashable, Codable, Sendable {
-    /// The identifier of a registered application.
+    /// Identifier of a registered application.
     public var application: String?
-    /// The URLs of a manifest, the preferred one first, where no application is named.
+    /// URLs of a manifest in order of preference, if no application is named.
     public var manifests: [String]?
-    /// The absolute path of the container; that of the application's group if there is none.
+    /// Absolute path of the container; `nil` for that of the application's group.
     public var container: String?
-    /// The installed version of the application, where no registration tells it.
+    /// Installed version of the application, if no registration tells it.
     public var applicationVersion: String?
-    /// The packs; without them the event decides.
+    /// Packs to stage; `nil` to let the event select them.
     public var packs: [String]?
-    /// Whether the packs are damaged, and staged again though they are there.
+    /// Stages the packs again, because the staged ones are damaged.
     public var isRepair: Bool?
-    /// The event, where no packs are named; without one the worker finds out which it is.
+    /// Event that selects the packs; `nil` to let the worker determine it.
     public var event: String?
-    /// Whether an event stages essential packs only.
+    /// Limits the event to essential packs.
     public var isEssentialOnly: Bool?
-    /// The conditions that it waits for; without them it waits for none.
+    /// Network and power conditions to wait for; `nil` for none.
     public var conditions: UpdateConditions?
-    /// Variables of the client's environment that say where the user's files are.
+    /// Environment variables of the client that locate the user's files.
     public var environment: [String: String]?
 
-    /// The variables that an order may have.
+    /// Names of the environment variables that an order may contain.
     public static let variables = [
         "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CURL_CA_BUNDLE", "SSL_CERT_FILE",
     ]
 
-    /// Creates an order that names nothing yet.
+    /// Creates an empty order.
     public init() {}
 }
 
-/// The end of an attempt to carry out a ``StagingOrder``.
+/// End of an attempt to carry out a ``StagingOrder``.
 public struct StagingEnd: Hashable, Codable, Sendable {
-    /// The reason for missing packs; `nil` if none is missing.
+    /// Reason why packs are missing; `nil` if all were staged.
     public var failure: TransferFailure?
-    /// The reason for another attempt to wait; `nil` if no other attempt makes sense.
+    /// Reason for which the next attempt waits; `nil` if there must be none.
     public var hold: HoldReason?
 
-    /// Creates the end of an attempt that staged everything.
+    /// Creates the end of an attempt that staged all packs.
     public init() {}
 
-    /// Creates the end of an attempt that failed.
+    /// Creates the end of a failed attempt.
     public init(_ failure: TransferFailure, hold: HoldReason?) {
         self.failure = failure
         self.hold = hold
     }
 }
 
-/// The bytes of an attempt to carry out a ``StagingOrder``.
+/// Progress of an attempt to carry out a ``StagingOrder``.
 public struct StagingBytes: Hashable, Codable, Sendable {
-    /// The bytes of the packs that are here.
+    /// Bytes of the packs received so far.
     public var received: ByteCount
-    /// The bytes of the packs in all.
+    /// Total bytes of the packs.
     public var expected: ByteCount
 
-    /// Creates the bytes of an attempt.
+    /// Creates the progress of an attempt.
     public init(received: ByteCount, expected: ByteCount) {
         self.received = received
         self.expected = expected
     }
 }
 
-/// A message of a worker that carries out a ``StagingOrder``.
+/// Message of a worker that carries out a ``StagingOrder``.
 public struct WorkerMessage: Hashable, Codable, Sendable {
-    /// The bytes of the packs that are here.
+    /// Bytes of the packs received so far.
     public var bytesReceived: ByteCount?
-    /// The bytes of the packs in all.
+    /// Total bytes of the packs.
     public var bytesExpected: ByteCount?
-    /// The end of the attempt, in the last message.
+    /// End of the attempt, in the last message.
     public var end: StagingEnd?
 
-    /// Creates a message without content.
+    /// Creates an empty message.
     public init() {}
 }

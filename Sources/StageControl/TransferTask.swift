@@ -1,79 +1,89 @@
 public import FoundationEssentials
 public import StageModel
 
-/// What a client asks to be transferred.
+/// Request for a transfer.
 public struct TransferRequest: Hashable, Codable, Sendable {
-    /// The direction.
+    /// Kind of the transfer.
     public enum Kind: String, Codable, Sendable, CaseIterable {
-        /// From a server into a file.
+        /// Download from a server into a file.
         case download
-        /// From a file to a server.
+        /// Upload of a file to a server.
         case upload
-        /// Packs into a container, by the client while it is attached, else by a worker of the daemon's.
+        /// Staging of packs in a container, by the attached client or else by a worker of the daemon.
         case staging
     }
 
-    /// Names the request within its session, chosen by the client: the same token again is the same
-    /// task, so a request whose answer was lost can be repeated.
+    /// Token chosen by the client, unique within the session.
+    ///
+    /// Repeating a token yields the existing task, so a request whose response was lost can be repeated.
     public var token: String
-    /// The direction.
+    /// Kind of the transfer.
     public var kind: Kind
-    /// The absolute http or https URL; of a staging a text that names what is staged.
+    /// Absolute http or https URL; for a staging, a text that identifies what is staged.
     public var url: String
-    /// The packs of a staging, their container, and the conditions.
+    /// Order of a staging: packs, container and conditions.
     public var staging: StagingOrder?
-    /// Further URLs of the same content, for downloads that have a digest.
+    /// Further URLs of the same content, for downloads with a digest.
     public var mirrors: [String]?
-    /// The host names that the content may come from, redirects included, each exact or `*.` and a name
-    /// for every name below it; without it, every host.
+    /// Host names that the content may come from, including redirects: exact names, or `*.` and a name for all its
+    /// subdomains.
+    ///
+    /// `nil` permits every host.
     public var allowedDomains: [String]?
-    /// The method of HTTP: GET of downloads, POST or PUT of uploads.
+    /// HTTP method: GET for downloads, POST or PUT for uploads.
     public var method: String?
     /// Header fields.
     public var headers: [String: String]?
-    /// The exact size of the content, where it is known.
+    /// Exact size of the content, if it is known.
     public var size: ByteCount?
-    /// The SHA-256 digest of the content, as 64 hexadecimal digits, where it is known.
+    /// SHA-256 digest of the content in 64 hexadecimal digits, if it is known.
     public var sha256: String?
-    /// The absolute path of the file to upload, of which the daemon takes a copy before it answers.
+    /// Absolute path of the file to upload.
+    ///
+    /// The daemon copies it before it responds.
     public var file: String?
-    /// The task is not started before.
+    /// Earliest start of the task.
     public var earliestBegin: Date?
-    /// The client's best guess of the bytes that will be received, headers included.
+    /// Client's estimate of the bytes to receive, including headers.
     public var expectedToReceive: ByteCount?
-    /// The client's best guess of the bytes that will be sent, headers included.
+    /// Client's estimate of the bytes to send, including headers.
     public var expectedToSend: ByteCount?
-    /// A text of the client's, kept with the task.
+    /// Text of the client, kept with the task.
     public var description: String?
-    /// Orders tasks of the session, from 0 to 1; 0.5 if there is none.
+    /// Priority within the session, from 0 to 1; `nil` for 0.5.
     public var priority: Double?
-    /// Whether the task waits for ``TransferChange/state`` to be set to running.
+    /// Makes the task wait until ``TransferChange/state`` is set to running.
     public var isSuspended: Bool?
-    /// Whether this task may run on a network that costs money by the byte; the session's rule counts
-    /// where it is stricter.
+    /// Allows the task on metered networks.
+    ///
+    /// The session's rule applies if it is stricter.
     public var allowsExpensiveNetworkAccess: Bool?
-    /// Whether this task may run on a network that is to be spared; the session's rule counts where it
-    /// is stricter.
+    /// Allows the task on constrained networks.
+    ///
+    /// The session's rule applies if it is stricter.
     public var allowsConstrainedNetworkAccess: Bool?
-    /// What an earlier task left behind: its ``TransferTask/resumeToken``.
+    /// Token of an earlier task's resume data (``SessionEvent/resumeToken``).
     public var resumeToken: String?
-    /// Whether an answer with an error status completes the task, with its body; without it, it completes uploads
-    /// and fails downloads.
+    /// `true` if a response with an error status completes the task, with its body; `nil` completes uploads and fails
+    /// downloads.
     public var acceptsErrorResponses: Bool?
-    /// Whether a 401 or 407 is an answer like any other, although the session answers challenges.
+    /// `true` if a 401 or 407 is treated like any other response, although the session answers challenges.
     public var ignoresChallenges: Bool?
-    /// Whether the `Authorization` field of ``headers`` answers a challenge; the daemon says so, and tells the field to
-    /// no client: another member of the session's group may have answered.
+    /// `true` if the `Authorization` field of ``headers`` answers a challenge.
+    ///
+    /// Set by the daemon, which then hides the field from all clients: another member of the session's group may have
+    /// answered.
     public var hasChallengeCredential: Bool?
-    /// Whether the server acts on the request once however often it gets it; without it the method tells
+    /// `true` if the request may be repeated without further effects on the server; `nil` to derive it from the method
     /// (RFC 9110, section 9.2.2).
     public var isIdempotent: Bool?
-    /// The presigned requests by which an upload is sent in parts.
+    /// Presigned requests of an upload in parts.
     ///
-    /// The URL of the request then stands for the upload and has the origin of their completion. The daemon tells them to no client: each is a capability.
+    /// ``url`` then identifies the upload, and has the origin of the completion request. The daemon hides the parts
+    /// from clients, since each URL is a credential.
     public var parts: UploadParts?
 
-    /// Creates a request from what it cannot do without.
+    /// Creates a request from its required members.
     public init(token: String, kind: Kind, url: String) {
         self.token = token
         self.kind = kind
@@ -81,56 +91,56 @@ public struct TransferRequest: Hashable, Codable, Sendable {
     }
 }
 
-/// Why a task that could run does not, in words that stay the same.
+/// Stable codes of the reasons why a task waits.
 public enum HoldReason: String, Codable, Sendable, CaseIterable {
-    /// The client suspended it.
+    /// The client has suspended the task.
     case pausedByClient
-    /// A person paused it.
+    /// A person has paused the task.
     case pausedByUser
-    /// Its earliest begin is in the future.
+    /// The task's earliest start is in the future.
     case earliestBegin
     /// There is no network.
     case offline
-    /// The network wants a login first.
+    /// A captive portal requires a login.
     case portal
-    /// The network costs money by the byte.
+    /// The network is metered.
     case metered
-    /// The network is to be spared.
+    /// The network is constrained (low data mode).
     case constrained
-    /// The machine runs on its battery.
+    /// The machine runs on battery power.
     case onBattery
     /// The machine saves power.
     case powerSaver
-    /// The daemon has not picked the time yet.
+    /// The session is discretionary, and the time that the daemon has chosen is in the future.
     case discretionary
     /// The disk is full.
     case disk
     /// All connections are in use.
     case slot
-    /// An attempt failed, and the next is due later.
+    /// The last attempt failed, and the next one is delayed.
     case backoff
-    /// The server asked to be left alone.
+    /// The server asked for a delay (`Retry-After`).
     case server
-    /// The session's handler was started often lately.
+    /// The session's handler was launched often recently.
     case penalty
-    /// The session's user has as many bytes or tasks under way as one may.
+    /// The user has reached a limit of bytes or tasks.
     case quota
-    /// The certificate is not valid by this machine's clock, which seems to be wrong.
+    /// The certificate is not valid at the time of this machine's clock, which seems to be wrong.
     case clock
-    /// The server wants to know who asks.
+    /// The task waits for credentials, since the server sent a challenge.
     case authentication
 }
 
-/// A reason with what is known of its end.
+/// Reason why a task waits, with its end and cause.
 public struct Hold: Hashable, Codable, Sendable {
-    /// The reason.
+    /// Code of the reason.
     public var reason: HoldReason
-    /// When it is looked at again, where that is not as soon as something changes.
+    /// Date at which the wait ends, if it ends by time.
     public var until: Date?
-    /// The failure of the last attempt, in words for a person, where the task waits because of it.
+    /// Failure of the last attempt, for people, if it caused the wait.
     public var problem: String?
 
-    /// Creates a reason without a time.
+    /// Creates a reason.
     public init(_ reason: HoldReason, until: Date? = nil, problem: String? = nil) {
         self.reason = reason
         self.until = until
@@ -138,55 +148,55 @@ public struct Hold: Hashable, Codable, Sendable {
     }
 }
 
-/// A task as the daemon has it.
+/// Task of the daemon.
 public struct TransferTask: Hashable, Codable, Sendable {
-    /// Where a task has got to.
+    /// State of a task.
     public enum State: String, Codable, Sendable {
-        /// It waits for the client to start it.
+        /// Waiting for the client to resume it.
         case suspended
-        /// It waits for something: see ``TransferTask/holds``.
+        /// Waiting for the reasons in ``TransferTask/holds``.
         case waiting
-        /// Bytes move, or could at any moment.
+        /// Running.
         case running
-        /// It has ended well.
+        /// Completed.
         case completed
-        /// It has ended in an error.
+        /// Failed.
         case failed
-        /// It was cancelled.
+        /// Cancelled by the client.
         case cancelled
     }
 
-    /// The value of a header field that the daemon does not tell.
+    /// Placeholder for the value of a header field that the daemon hides.
     public static let hiddenValue = "(not shown)"
 
-    /// The number of the task, which no other task of this daemon ever gets.
+    /// Identifier of the task, never reused by the daemon.
     public var id: Int64
-    /// The session.
+    /// Identifier of the session.
     public var session: String
-    /// The number of the user it belongs to.
+    /// User who owns the session.
     public var user: UInt32
-    /// What was asked for.
+    /// Request of the task.
     public var request: TransferRequest
-    /// Where it has got to.
+    /// State of the task.
     public var state: State
-    /// Why nothing moves, while it waits.
+    /// Reasons why a waiting task does not run.
     public var holds: [Hold]
-    /// When it was created.
+    /// Time of creation.
     public var created: Date
-    /// How many bytes of the content are here.
+    /// Content bytes received so far.
     public var bytesReceived: ByteCount
-    /// How many bytes of the file were sent.
+    /// File bytes sent so far.
     public var bytesSent: ByteCount
-    /// How many bytes the content has; `nil` as long as nobody has said.
+    /// Total bytes of the content or file; `nil` while they are unknown.
     public var bytesExpected: ByteCount?
-    /// The head of the server's last answer, at most 4 KiB of its fields while the task waits.
+    /// Head of the last response; at most 4 KiB of header fields while the task is unfinished.
     public var response: TransferResponse?
-    /// How often a server was asked.
+    /// Number of requests.
     public var attempts: Int
-    /// What the last attempt failed of, in words for a person.
+    /// Failure of the last attempt, for people.
     public var lastProblem: String?
 
-    /// Creates a task from what it cannot do without.
+    /// Creates a task from its required members.
     public init(
         id: Int64,
         session: String,
@@ -208,50 +218,52 @@ public struct TransferTask: Hashable, Codable, Sendable {
     }
 }
 
-/// What a client changes about a task: what is `nil` stays.
+/// Change of a task; members that are `nil` change nothing.
 public struct TransferChange: Hashable, Codable, Sendable {
-    /// What a client may want a task to be.
+    /// State that a client can request.
     public enum State: String, Codable, Sendable {
-        /// Under way as soon as it can be.
+        /// Running as soon as possible.
         case running
-        /// Held until the client wants it to run again.
+        /// Suspended until the client resumes it.
         case suspended
-        /// Ended; what was received is kept for a while if ``TransferChange/producesResumeToken``.
+        /// Cancelled. Received bytes are kept for a week if ``TransferChange/producesResumeToken`` is set.
         case cancelled
-        /// Held by a person, whatever the client wants.
+        /// Paused by a person, regardless of the client.
         case paused
-        /// No longer held by a person.
+        /// No longer paused by a person.
         case unpaused
     }
 
-    /// The state.
+    /// State to change to.
     public var state: State?
-    /// Whether a cancelled download leaves a token behind, by which another one goes on.
+    /// Makes a cancelled download keep its received bytes, with a token to resume them.
     public var producesResumeToken: Bool?
-    /// The priority, from 0 to 1.
+    /// Priority, from 0 to 1.
     public var priority: Double?
-    /// The client's text.
+    /// Text of the client.
     public var description: String?
-    /// The earliest begin.
+    /// Earliest start of the task.
     public var earliestBegin: Date?
-    /// The client's guess of the bytes to receive.
+    /// Client's estimate of the bytes to receive.
     public var expectedToReceive: ByteCount?
-    /// The client's guess of the bytes to send.
+    /// Client's estimate of the bytes to send.
     public var expectedToSend: ByteCount?
-    /// The value of an `Authorization` field: the answer to a challenge, after which the task goes on.
+    /// Value of the `Authorization` field that answers a challenge and resumes the task.
     public var authorization: String?
-    /// Whether somebody waits for the task now.
+    /// `true` if a person waits for the task now.
     ///
-    /// It then runs at once, before all others of the session, on any network and whatever the power.
-    /// That cannot be taken back.
+    /// The task then runs at once, before all others of the session, under any network and power conditions. This
+    /// cannot be undone.
     public var promotes: Bool?
-    /// Whether a challenge is answered with no: the task then ends with the server's refusal.
+    /// `true` if the client rejects a challenge.
+    ///
+    /// The task then ends with the server's response.
     public var rejectsChallenge: Bool?
-    /// The end of the attached client's attempt at a staging.
+    /// End of the attached client's attempt of a staging.
     public var stagingEnd: StagingEnd?
-    /// The bytes of the attached client's attempt at a staging.
+    /// Progress of the attached client's attempt of a staging.
     public var stagingBytes: StagingBytes?
 
-    /// Creates a change of nothing.
+    /// Creates an empty change.
     public init() {}
 }

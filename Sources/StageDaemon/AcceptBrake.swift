@@ -1,17 +1,18 @@
 import Glibc
 import NIOCore
 
-/// Lets connections wait for a while when the process or the machine is short of what they need, instead
-/// of ending the server or asking the kernel again and again.
+/// Channel handler that pauses `accept` when the process or machine runs out of descriptors or memory.
+///
+/// Without it, such an error would end the server, or the event loop would retry `accept` in a busy loop.
 final class AcceptBrake: ChannelDuplexHandler {
     typealias InboundIn = any Channel
     typealias OutboundIn = any Channel
 
     private var isBraking = false
 
-    /// The pause in which no connection is accepted.
+    /// Length of a pause, during which the server accepts no connection.
     private static let pause = TimeAmount.milliseconds(200)
-    /// The errors of accept(2) that pass, or that are of one connection.
+    /// Errors of accept(2) that are temporary or concern a single connection.
     private static let passing = [EMFILE, ENFILE, ENOBUFS, ENOMEM, ECONNABORTED]
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
@@ -21,13 +22,13 @@ final class AcceptBrake: ChannelDuplexHandler {
         }
         guard !isBraking else { return }
         isBraking = true
-        // A read that failed stays pending, and the channel repeats it for as long as the kernel reports a
-        // connection. Switching automatic reads off ends that.
+        // After a failed read the channel keeps the read pending and repeats it for as long as the kernel reports a
+        // connection. Turning automatic reads off ends that loop.
         setAutomaticReads(to: false, of: context)
         context.eventLoop.assumeIsolated().scheduleTask(in: Self.pause) {
             self.isBraking = false
-            // This reads at once. Without automatic reads the channel would accept one batch of connections and
-            // then none.
+            // Setting the option also starts a read. Without automatic reads the channel would accept one batch of
+            // connections and then no more.
             self.setAutomaticReads(to: true, of: context)
         }
     }

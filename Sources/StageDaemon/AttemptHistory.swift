@@ -2,79 +2,82 @@ import FoundationEssentials
 import StageControl
 import StageModel
 
-/// An attempt of a task as its transfer describes it.
+/// Outcome of one attempt, as its ``LiveTransfer`` reports it.
 struct AttemptReport: Sendable {
     var received = ByteCount.zero
     var sent = ByteCount.zero
-    /// The bytes that the server of an upload that resumes has.
+    /// Upload offset that the server has confirmed, for resumable uploads.
     var stored = ByteCount.zero
     var total: ByteCount?
-    /// The number of requests that were sent.
+    /// Number of requests sent.
     var attempts = 0
     var problem: String?
-    /// Whether the problem is that no answer came.
+    /// Set if the host could not be reached.
     var isUnreachable = false
-    /// When the first request was sent.
+    /// Time of the first request.
     var started: Date?
     var redirects = 0
-    /// The head of the answer, bounded for lists.
+    /// Head of the response, with its header fields limited in size for task lists.
     var response: TransferResponse?
-    /// The whole head of the answer, which is a challenge's.
+    /// Complete head of the response, used if it is a challenge.
     var challenge: TransferResponse?
-    /// The body of the answer to an upload that is a challenge.
+    /// Response body of an upload, used if the response is a challenge.
     var challengeBody: Data?
-    /// Whether an answer came whose status usually leads to another attempt.
+    /// Set if the response has a status that the daemon usually retries.
     var hasTransientStatus = false
-    /// Whether the answer is that another request holds the upload resource (423).
+    /// Set if the server responded that another request has locked the upload resource (423).
     var isLocked = false
     var metrics: AttemptMetrics?
 
-    /// The part of the body of an answer to an upload that is kept.
+    /// Returns the first 64 KiB of an upload's response body, or `nil` if the body is empty.
     static func body(_ bytes: [UInt8]) -> Data? {
         bytes.isEmpty ? nil : Data(bytes.prefix(64 << 10))
     }
 }
 
-/// The results of the earlier attempts of an unfinished task, which are not persisted.
+/// Results of earlier attempts of an unfinished task.
+///
+/// They are kept in memory only.
 struct AttemptHistory: Sendable {
-    /// The number of attempts in a row that failed without receiving much.
+    /// Number of consecutive failed attempts without notable progress.
     var failures = 0
     var problem: String?
-    /// The bytes of the content that earlier attempts received.
+    /// Content bytes received by the last attempt, including what it resumed from.
     private(set) var received = ByteCount.zero
-    /// The bytes of the file that the last attempt sent.
+    /// File bytes sent by the last attempt.
     private(set) var sent = ByteCount.zero
-    /// The most bytes that the server of an upload that resumes had.
+    /// Highest upload offset that the server of a resumable upload has confirmed.
     private var stored = ByteCount.zero
     private(set) var total: ByteCount?
     private(set) var attempts = 0
-    /// The head of the last attempt's answer.
+    /// Head of the last attempt's response.
     private(set) var response: TransferResponse?
-    /// The metrics of the last attempt.
+    /// Metrics of the last attempt.
     private(set) var metrics: AttemptMetrics?
-    /// The number of redirects that the last attempt followed.
+    /// Number of redirects followed by the last attempt.
     private(set) var redirects = 0
-    /// When the first attempt began.
+    /// Start of the first attempt.
     private(set) var started: Date?
-    /// The answers in a row whose status led to another attempt: one point for an upload that is locked, two for others.
+    /// Points for consecutive responses with a retried status: one for a locked upload, two for any other.
     private var refusalPoints = 0
 
-    /// Whether the next attempt takes an answer whose status usually leads to another attempt.
+    /// Set if the next attempt accepts any status, including those that are usually retried.
     ///
-    /// A server that is overloaded for a minute ends no transfer; an application is not left waiting for a week for
-    /// an answer that is always the same.
+    /// A server that is overloaded for a minute does not end a transfer, but an application does not wait a week for
+    /// a response that never changes either.
     var takesAnyAnswer: Bool { refusalPoints >= Self.mostRefusalPoints }
 
-    /// The points of answers in a row that lead to another attempt: five answers, with the usual waits those of about a
-    /// minute, or ten of a locked upload, those of a quarter of an hour: a server may take minutes to notice that a
-    /// request broke off, and has lost nothing.
+    /// Limit of ``refusalPoints``: five responses, which take about a minute with the usual delays, or ten of a
+    /// locked upload, about a quarter of an hour.
+    ///
+    /// A server may need minutes to notice that a request was interrupted, and has lost nothing meanwhile.
     private static let mostRefusalPoints = 10
 
-    /// Adds an attempt that has ended.
+    /// Adds the report of an attempt that has ended.
     mutating func note(_ report: AttemptReport) {
-        // An attempt that received content is worth repeating soon.
+        // Progress resets the backoff: a download that received content is retried soon.
         if report.received > received + .kibibytes(256) { failures = 0 }
-        // And so is an upload that got much further than ever, or to its end.
+        // So is an upload that advanced by 256 KiB beyond its highest offset, or reached its end.
         let isWhole = report.stored == report.total && report.stored > stored
         if report.stored >= stored + .kibibytes(256) || isWhole {
             (failures, stored) = (0, report.stored)
@@ -90,16 +93,16 @@ struct AttemptHistory: Sendable {
         response = report.response
     }
 
-    /// Counts an attempt that is repeated, and its answer if the status of that is the reason.
+    /// Counts a failed attempt that will be retried, and adds points if the status of its response is the reason.
     ///
-    /// A connection that breaks within the content is no refusal.
+    /// A connection that breaks in the middle of the content adds no points.
     mutating func noteFailure(_ report: AttemptReport) {
         failures += 1
         let points = report.hasTransientStatus ? 2 : report.isLocked ? 1 : 0
         refusalPoints = points > 0 ? refusalPoints + points : 0
     }
 
-    /// The event of a task's end in an error, or by its client.
+    /// Returns the final event of a task that failed or was cancelled.
     func ending(
         _ kind: SessionEvent.Kind,
         of request: TransferRequest,
@@ -113,7 +116,7 @@ struct AttemptHistory: Sendable {
         return event
     }
 
-    /// The metrics of a task that has ended in an error.
+    /// Returns the metrics of a task that failed.
     func metrics(ended now: Date) -> TransferMetrics {
         var metrics = TransferMetrics(ended: now)
         metrics.attempts = attempts

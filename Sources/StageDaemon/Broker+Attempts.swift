@@ -6,9 +6,9 @@ import StageSystem
 import StageTransfer
 import SystemPackage
 
-/// Attempts: their input, and what they came to.
+/// Start and end of attempts.
 extension Broker {
-    /// Returns the input of an attempt, or `nil` if it is not wanted any more, or not now.
+    /// Returns the input of an attempt, or `nil` if the attempt must not begin, or not yet.
     func begin(_ id: Int64) async -> TransferState.Attempt? {
         let task: FullTask?
         let beginning: TransferState.Beginning
@@ -37,14 +37,14 @@ extension Broker {
         return nil
     }
 
-    /// Forgets the handle of an attempt that the value has ended.
+    /// Forgets the ``LiveTransfer`` of an attempt that ``TransferState`` has ended.
     func endHandle(of id: Int64) {
         tellProgress()
         live[id] = nil
         resumeHalts(of: id)
     }
 
-    /// Takes in what an attempt came to.
+    /// Processes the result of an attempt.
     func ended(_ task: FullTask, _ live: LiveTransfer, _ result: TransferRunner.Result) async {
         let id = task.record.id
         guard endAttempt(of: id) else { return }
@@ -78,7 +78,7 @@ extension Broker {
         }
     }
 
-    /// Does what was decided after an attempt.
+    /// Carries out the decision that ``TransferState`` made after an attempt.
     func follow(_ judgement: TransferState.Judgement, for task: FullTask) async {
         let id = task.record.id
         switch judgement {
@@ -109,33 +109,37 @@ extension Broker {
         }
     }
 
-    /// Looks for bytes that the user of a task does not have any more; without any the task fails where it would need
-    /// more each time.
+    /// Frees quota by looking for finished downloads that the user has moved away.
+    ///
+    /// If there are none, a download of unknown size that repeatedly exceeds the quota fails.
     private func findQuota(for task: FullTask) async {
         let id = task.record.id
         guard let user = state.scheduler.items[id]?.user, !(await releaseMoved(of: user)),
             state.waitsForQuota(id), isEndless(task)
         else { return }
-        // It begins anew each time: its bytes are of no use, and count.
+        // Such a download restarts from zero each time: its partial file is useless and counts against the quota.
         removeFiles([task.record.part], apart: id)
         guard state.failsByQuota(id) else { return }
         await fail(
             task,
-            TransferFailure(.storage, reason: "its content does not end within the quota")
+            TransferFailure(
+                .storage,
+                reason: "the content, whose size is unknown, exceeds the quota"
+            )
         )
     }
 
-    /// Whether a partial download has no known size, so that no attempt goes on with it.
+    /// Returns whether the partial download has no known size, so that no attempt can resume it.
     private func isEndless(_ task: FullTask) -> Bool {
         guard let name = FilePath.Component(task.record.part),
-            // What cannot be opened is nothing to go on with.
+            // A part file that cannot be opened cannot be resumed either.
             let part = try? PartialFile.open(name, in: store.parts)
         else { return false }
         return part.total == nil
     }
 }
 
-/// Content that is complete.
+/// Completed downloads.
 extension Broker {
     private func stage(
         _ task: FullTask,
@@ -158,8 +162,8 @@ extension Broker {
             for item in items.dropFirst() { try await finisher.finish(item) }
             try await finisher.finish(item)
         } catch {
-            // The content is here: another attempt finds it.
-            logger.error("A file could not be staged", metadata: ["error": "\(error)"])
+            // The content is on disk, so the next attempt finds it complete.
+            logger.error("A download could not be committed", metadata: ["error": "\(error)"])
             for item in items {
                 endPlacing(of: item.task)
                 await readmit(item.task)
@@ -173,7 +177,7 @@ extension Broker {
         await conclude(items.map { ($0.task, $0.event) })
     }
 
-    /// Makes copies of complete content for the tasks that wait for it.
+    /// Copies the content of a completed download for the other tasks that wait for the same content.
     private func copies(for item: Finisher.Item) async -> [Finisher.Item] {
         var copies: [Finisher.Item] = []
         for id in state.followersToServe(by: item.task, at: .now) where state.serve(id) {
@@ -182,7 +186,7 @@ extension Broker {
                 let size = item.event.bytesReceived?.rawValue,
                 storage.grow(.part(name), to: size, of: item.user) == .granted
             else {
-                // One that has no room now fetches for itself, later.
+                // No quota for a copy now: the task downloads the content itself, later.
                 endPlacing(of: id)
                 await readmit(id)
                 continue
@@ -192,7 +196,7 @@ extension Broker {
                     try store.copyPart(item.file, to: file)
                 }
             } catch {
-                // It fetches for itself, then.
+                // The copy failed: the task downloads the content itself.
                 logger.warning("Content was not shared", metadata: ["error": "\(error)"])
                 removeFiles([name])
                 endPlacing(of: id)
@@ -206,14 +210,14 @@ extension Broker {
         return copies
     }
 
-    /// Tries again to hand tasks to the scheduler that could not be read.
+    /// Retries reading the tasks that could not be read from the journal, and hands them to the scheduler.
     func readmitAll() async {
         let tasks = unadmitted.sorted()
         unadmitted = []
         for id in tasks { await readmit(id) }
     }
 
-    /// Hands a task to the scheduler once more whose content could not be given its place.
+    /// Hands a task back to the scheduler after its content could not be committed.
     func readmit(_ id: Int64) async {
         do throws(DaemonError) {
             guard let task = try await journal.task(id), task.record.state != .ended else {
@@ -233,7 +237,7 @@ extension Broker {
 
 /// Ends of tasks.
 extension Broker {
-    /// Ends a task in an error, with what it has received kept for a while.
+    /// Ends a task with a failure, and keeps its received bytes as resume data for a week.
     func fail(_ task: FullTask, _ failure: TransferFailure) async {
         _ = state.takeOut(task.record.id)
         let remnant = remnant(of: task)
@@ -245,8 +249,9 @@ extension Broker {
         )
     }
 
-    /// Ends a task whose challenge the client has rejected, with the server's answer where that is an answer like any
-    /// other.
+    /// Ends a task whose challenge the client has rejected.
+    ///
+    /// An upload completes with the challenge as its response; any other task fails.
     func endUnanswered(_ task: FullTask) async {
         let id = task.record.id
         if task.request.kind == .upload, let challenge = await challenge(of: id) {
@@ -267,14 +272,14 @@ extension Broker {
         }
     }
 
-    /// The received content that another task may go on with; `nil` if there is none.
+    /// Returns the resume data of a partial download, or `nil` if a new task could not resume it.
     func remnant(of task: FullTask) -> Remnant? {
         guard task.request.kind == .download,
             let user = state.sessions[task.record.session]?.record.user,
             let name = FilePath.Component(task.record.part),
-            // What cannot be opened is nothing to go on with.
+            // A part file that cannot be opened cannot be resumed either.
             let part = try? PartialFile.open(name, in: store.parts), part.length > .zero,
-            // Content of unknown size is never continued.
+            // Content of unknown size is never resumed.
             part.total != nil
         else { return nil }
         storage.set(.part(task.record.part), to: part.length.rawValue, of: user)
@@ -287,7 +292,9 @@ extension Broker {
         )
     }
 
-    /// Says that tasks have ended, to the journal first.
+    /// Records the ends of tasks in the journal, then notifies clients.
+    ///
+    /// If the journal cannot be written, the ends are kept in memory and written later.
     func conclude(
         _ outcomes: [(id: Int64, event: SessionEvent)],
         leaving remnant: Remnant? = nil,
@@ -301,7 +308,7 @@ extension Broker {
         turn()
     }
 
-    /// Tries again to write ends down that could not be.
+    /// Retries writing the ends of tasks that the journal could not record.
     func recordEndings() async {
         let endings = unrecorded
         unrecorded = []
@@ -319,12 +326,12 @@ extension Broker {
             await announce(events)
             return true
         } catch {
-            logger.error("An end was not recorded", metadata: ["error": "\(error)"])
+            logger.error("The end of a task was not recorded", metadata: ["error": "\(error)"])
             return false
         }
     }
 
-    /// Tells clients, or starts their handlers.
+    /// Delivers recorded events to clients, and starts handlers of sessions without a client.
     private func announce(_ events: [(session: Int64, event: SessionEvent)]) async {
         for (session, event) in events {
             state.sessions[session]?.saw(event)
@@ -339,27 +346,27 @@ extension Broker {
         }
     }
 
-    /// Removes, once a day, resume data that has expired.
+    /// Removes expired resume data, once a day.
     func sweepRemnants() async {
         guard state.isSweepDue(at: .now) else { return }
         do throws(DaemonError) {
             removeFiles(try await journal.removeExpiredRemnants(before: .now))
         } catch {
-            logger.warning("What is left of downloads stays", metadata: ["error": "\(error)"])
+            logger.warning("Expired resume data was not removed", metadata: ["error": "\(error)"])
         }
     }
 
-    /// Gives up tasks whose time has run out.
+    /// Ends the tasks that have reached their deadline.
     func expire() async {
         for id in state.expired(at: .now) {
             do throws(DaemonError) {
                 guard let task = try await journal.task(id) else { continue }
-                // It may have ended meanwhile.
+                // The task may have ended in the meantime.
                 guard state.takeOut(id) else { continue }
-                // Beside this: a user's worker may take its time to end.
+                // In a task of its own: a user's worker may be slow to end.
                 Task { await giveUp(task) }
             } catch {
-                logger.error("A task was not read", metadata: ["error": "\(error)"])
+                logger.error("A task could not be read", metadata: ["error": "\(error)"])
                 state.postponeExpiry(of: id, at: .now)
             }
         }
@@ -370,7 +377,7 @@ extension Broker {
         let deletion = await deletion(of: task)
         await fail(
             task,
-            TransferFailure(.timedOut, reason: "the task did not end in the time it has")
+            TransferFailure(.timedOut, reason: "the task did not end before its deadline")
         )
         begin(deletion)
     }

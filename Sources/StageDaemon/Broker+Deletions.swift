@@ -4,26 +4,29 @@ import StageControl
 import StageModel
 import StageTransfer
 
-/// An upload that was cancelled, and whose server still has a resource for it.
+/// Cancelled upload whose server still has an upload resource.
 struct ResourceDeletion: Sendable {
-    /// The time that a deletion has, the wait for others included.
+    /// Time limit of a deletion, including its time in the queue.
     static let timeout = Duration.seconds(10)
 
     /// The task as it was before its end was recorded.
     let task: FullTask
-    /// The session, without header fields that are not for this task.
+    /// The session.
+    ///
+    /// Its header fields are removed if another user created the task.
     let owner: SessionRecord
-    /// When the deletion is given up.
+    /// Time at which the daemon gives the deletion up.
     let deadline = ContinuousClock.now + timeout
 }
 
 extension Broker {
-    /// The most deletions that wait; further ones are dropped.
+    /// Maximum number of queued deletions; more are dropped.
     static let mostDeletions = 1024
 
-    /// Returns the deletion of what the server of an upload has, `nil` if that has nothing to delete.
+    /// Returns the deletion for a cancelled upload, or `nil` if the server has nothing to delete.
     ///
-    /// Called once no attempt runs, and before the task's end is recorded, which removes the resource's URL.
+    /// Call it after the attempt has ended and before the task's end is recorded, since recording the end removes the
+    /// resource's URL.
     func deletion(of task: FullTask) async -> ResourceDeletion? {
         guard task.request.kind == .upload,
             let owner = state.sessions[task.record.session]?.record
@@ -32,18 +35,18 @@ extension Broker {
             guard let current = try await journal.task(task.record.id) else { return nil }
             return deletion(of: current, owner)
         } catch {
-            logger.warning("An upload resource stays", metadata: ["error": "\(error)"])
+            logger.warning("An upload resource was not deleted", metadata: ["error": "\(error)"])
             return nil
         }
     }
 
-    /// Returns the deletions of what servers have of the uploads of a session that is about to be removed.
+    /// Returns the deletions for the unfinished uploads of a session that is about to be removed.
     func deletions(of session: SessionRecord) async -> [ResourceDeletion] {
         do throws(DaemonError) {
             return try await journal.uploads(of: session.id, limit: Self.mostDeletions)
                 .compactMap { deletion(of: $0, session) }
         } catch {
-            logger.warning("Upload resources stay", metadata: ["error": "\(error)"])
+            logger.warning("Upload resources were not deleted", metadata: ["error": "\(error)"])
             return []
         }
     }
@@ -51,24 +54,24 @@ extension Broker {
     private func deletion(of task: FullTask, _ session: SessionRecord) -> ResourceDeletion? {
         let isDeletable =
             if let parts = task.request.parts {
-                // Parts may be there that no answer came for.
+                // Parts may exist whose responses were lost.
                 parts.abortURL != nil
             } else {
                 task.upload?.mayBeDeleted == true
             }
         guard task.record.state == .active, isDeletable else { return nil }
-        // The request is small, but no reason to use a network that the task may not use.
+        // The request is small, but it must not use a network that the task may not use.
         let needs = task.record.needs.subtracting(.power)
         guard needs.unmet(in: state.scheduler.conditions).isEmpty else { return nil }
         var owner = session
         if task.record.creator != owner.user { owner.configuration.headers = [:] }
         var task = task
-        // They may be long, and many deletions wait.
+        // The list of parts may be long, and many deletions can be queued.
         task.request.parts?.parts = []
         return ResourceDeletion(task: task, owner: owner)
     }
 
-    /// Has a deletion carried out, beside everything else.
+    /// Queues a deletion, which runs independently of everything else.
     func begin(_ deletion: ResourceDeletion?) {
         if let deletion { deletionQueue.yield(deletion) }
     }

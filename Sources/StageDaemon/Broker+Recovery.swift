@@ -5,18 +5,17 @@ import StageModel
 import StageSystem
 
 extension Broker {
-    /// Takes up what an earlier run of the daemon left.
+    /// Restores the state that an earlier run of the daemon left in the journal.
     ///
-    /// Content that was good is given its place and said; what was under way goes on; files that
-    /// belong to nothing are removed. Only what cannot be read ends the start: on a full disk, what
-    /// cannot be written is taken up by the next one.
+    /// Commits verified downloads, schedules unfinished tasks, and removes files that belong to no task. Only read
+    /// errors prevent the start: on a full disk, steps that cannot be written are left to the next start.
     ///
-    /// - Returns: What ``sweepStaged(_:)`` is to be called with.
+    /// - Returns: The argument for ``sweepStaged(_:)``.
     func recover() async throws(DaemonError) -> (tasks: Set<Int64>, last: Int64) {
         for record in try await journal.sessions() {
             var session = TransferState.Session(record: record)
             if record.relaunch.lease != nil {
-                // The handler's end was not seen: the launch counts.
+                // The daemon did not see the handler end: the launch counts as failed.
                 session.record.relaunch.recover()
                 let relaunch = session.record.relaunch
                 await attempt { () throws(DaemonError) in
@@ -53,24 +52,24 @@ extension Broker {
         return known
     }
 
-    /// Ends an upload that an earlier daemon has sent, and that it saw no answer to.
+    /// Fails an upload that an earlier run of the daemon sent completely without seeing the response.
     private func giveUpAnswer(of id: Int64) async throws(DaemonError) {
         guard let task = try await journal.task(id) else { return }
         await fail(task, .lostAnswer)
     }
 
-    /// Does what the start can do without; an error is logged.
+    /// Runs a step that the start can do without; logs its error.
     private func attempt(_ body: () async throws(DaemonError) -> Void) async {
         do throws(DaemonError) {
             try await body()
         } catch {
-            logger.error("The start left a step out", metadata: ["error": "\(error)"])
+            logger.error("A step of the start failed", metadata: ["error": "\(error)"])
         }
     }
 
-    /// Removes complete files of users that belong to no task.
+    /// Removes finished downloads that belong to no task from the users' directories.
     ///
-    /// Takes as long as users make it take, so nothing waits for it.
+    /// Users control how many files there are and so how long this takes; nothing waits for it.
     nonisolated func sweepStaged(_ known: (tasks: Set<Int64>, last: Int64)) async {
         let store = store
         tellLeftOver(
@@ -80,26 +79,29 @@ extension Broker {
 
     private nonisolated func tellLeftOver(_ errors: [FileError]) {
         for error in errors {
-            logger.warning("A file is left over", metadata: ["error": "\(error)"])
+            logger.warning("A file could not be removed", metadata: ["error": "\(error)"])
         }
     }
 
-    /// Ends a task whose content was verified before the daemon died.
+    /// Commits a task whose content was verified before the daemon stopped.
     ///
-    /// A task that cannot be ended now waits and is ended later: one user's trouble keeps no daemon from
-    /// starting, and no attempt may write into content that the journal calls good.
+    /// If that fails, the task waits for the disk and is retried: one user's broken directory does not prevent the
+    /// daemon from starting. Until then no attempt may write to the part file, since the journal calls its content
+    /// verified.
     func complete(_ record: TaskRecord) async {
         defer { endPlacing(of: record.id) }
         do throws(DaemonError) {
             try await place(record)
         } catch {
-            logger.error("A file could not be staged", metadata: ["error": "\(error)"])
+            logger.error("A download could not be committed", metadata: ["error": "\(error)"])
             state.admit(record, at: .now)
             state.waitForDisk(record.id, at: .now)
         }
     }
 
-    /// Gives the file of a task its place, and then records the end; fetches again what is not there.
+    /// Moves the file of a verified download into the user's directory, then records the end.
+    ///
+    /// Downloads the content again if the file is missing.
     private func place(_ record: TaskRecord) async throws(DaemonError) {
         guard let session = state.sessions[record.session],
             let task = try await journal.task(record.id)

@@ -6,7 +6,7 @@ import StageSystem
 import SystemPackage
 
 extension Broker {
-    /// A session that the caller may use, as it is now.
+    /// Returns the current status of a session that the client may use.
     func status(
         of identifier: String,
         _ caller: Caller
@@ -14,12 +14,12 @@ extension Broker {
         try state.session(identifier, caller).status(for: caller)
     }
 
-    /// The sessions that the caller sees.
+    /// Returns the sessions that are visible to the client.
     func sessions(_ caller: Caller) -> [SessionStatus] {
         state.sessions(caller).map { $0.status(for: caller) }
     }
 
-    /// Makes a session, or gives the caller's another configuration.
+    /// Creates a session, or changes the configuration of the client's existing one.
     func makeSession(
         _ identifier: String,
         _ wanted: SessionConfiguration,
@@ -54,11 +54,11 @@ extension Broker {
         try RequestLimits.check(wanted, identifier: identifier)
         guard let name = wanted.group else { return }
         guard let group = UInt32.group(named: name), caller.identity.groups.contains(group) else {
-            throw ControlRefusal(.forbidden, "you are no member of the group '\(name)'")
+            throw ControlRefusal(.forbidden, "you are not a member of the group '\(name)'")
         }
     }
 
-    /// Checks that the client may have a program started, which takes nothing that its process has not.
+    /// Checks that the client may have a handler started, which must not gain rights that the client's process lacks.
     func checkHandler(_ caller: Caller) async throws(ControlRefusal) {
         let policy = HandlerPolicy(exceptions: state.configuration.handlerUsers)
         // The user database may be on another machine.
@@ -66,17 +66,17 @@ extension Broker {
         if let refusal { throw ControlRefusal(.forbidden, refusal) }
     }
 
-    /// Cancels a session's tasks and forgets it.
+    /// Cancels a session's tasks and removes the session.
     func removeSession(_ identifier: String, _ caller: Caller) async throws(ControlRefusal) {
         try await remove(try state.session(identifier, caller).record)
     }
 
-    /// Cancels a session's tasks and forgets it.
+    /// Cancels a session's tasks and removes the session.
     func remove(_ session: SessionRecord) async throws(ControlRefusal) {
         let (id, user) = (session.id, session.user)
         let tasks = state.beginRemoval(of: id)
         for (index, task) in tasks.enumerated() {
-            // What has its place by then is removed with the task.
+            // Downloads that are being committed finish first; their files are then removed with the task.
             if state.placing.contains(task) { await halt(task) }
             state.forget(task, at: .now)
             await halt(task)
@@ -84,7 +84,7 @@ extension Broker {
         }
         let deletions = await deletions(of: session)
         do throws(DaemonError) {
-            // In steps, between which others are answered.
+            // In steps, so that other requests are answered in between.
             while true {
                 let removed = try await journal.removeTasks(of: id)
                 if removed.tasks.isEmpty { break }
@@ -105,14 +105,14 @@ extension Broker {
         turn()
     }
 
-    /// Removes a transient session that has nothing left to do and that no client is attached to.
+    /// Removes a transient session that has no unfinished task and no attached client.
     func removeIfOver(_ id: Int64) async {
         if state.isOver(id) { await removeOrTell(id) }
     }
 
-    /// Removes the sessions whose place a transient one takes.
+    /// Removes the detached sessions that a transient session replaces.
     ///
-    /// Their workers end first, side by side, and keep what they have received.
+    /// Stops their workers first, all at the same time; the workers keep what they have received.
     func takeOver(for session: TransferState.Session) async {
         let others = state.beginTakeOver(for: session)
         await withDiscardingTaskGroup { group in
@@ -125,15 +125,15 @@ extension Broker {
         do throws(ControlRefusal) {
             try await remove(session)
         } catch {
-            // It is tried again at the next start.
-            logger.warning("A session stays", metadata: ["error": "\(error)"])
+            // The next start tries again.
+            logger.warning("A session could not be removed", metadata: ["error": "\(error)"])
         }
     }
 
-    /// Removes what tasks had that the journal does not know any more.
+    /// Removes the files of tasks that were removed from the journal.
     private func discard(_ removed: Removed, of user: UInt32) async {
         let (store, logger) = (store, logger)
-        // On a thread that may block: there may be a thousand files, in a directory of the user's.
+        // On a blocking thread: there may be a thousand files, in a directory that the user controls.
         release(await withBlockingThread { store.discard(removed, of: user, logger) })
     }
 }
@@ -141,7 +141,7 @@ extension Broker {
 extension Broker {
     /// Attaches a client to a session.
     ///
-    /// - Throws: ``ControlRefusal`` with ``ControlRefusal/Code/conflict`` if another one is attached.
+    /// - Throws: ``ControlRefusal`` with ``ControlRefusal/Code/conflict`` if another client is attached.
     func attach(
         _ identifier: String,
         after sequence: Int64?,
@@ -165,7 +165,7 @@ extension Broker {
         return subscription
     }
 
-    /// Ends what ``attach(_:after:launch:_:)`` began.
+    /// Detaches a client that ``attach(_:after:launch:_:)`` attached.
     func detach(_ subscription: Subscription) async {
         guard feed.detach(subscription) else { return }
         perform(state.detach(subscription.session, at: .now))
@@ -175,7 +175,7 @@ extension Broker {
         setTimer()
     }
 
-    /// What a client has not been told yet; empty if that is nothing.
+    /// Returns the events that the client has not received yet; an empty array if there are none.
     func read(_ subscription: Subscription) async throws(DaemonError) -> [SessionEvent] {
         var events = subscription.takePassing()
         guard let session = state.sessions[subscription.session] else { return events }
@@ -183,10 +183,10 @@ extension Broker {
         if cursor < session.record.last {
             let kept = try await journal.events(of: session.record.id, after: cursor, limit: 256)
             let (store, user) = (store, session.record.user)
-            // What passed while the journal was read was before what the journal had then: nothing passes of a task after
-            // its end.
+            // Non-durable events that arrived during the read precede the durable events just read: no non-durable
+            // event of a task follows its end.
             events += subscription.takePassing()
-            // On a thread that may block: the directory is the user's to make slow.
+            // On a blocking thread: the user controls the directory and can make it slow.
             events += try await withBlockingThread { () throws(DaemonError) in
                 try store.located(kept, of: user)
             }
@@ -200,7 +200,7 @@ extension Broker {
         return events
     }
 
-    /// Takes note of what a client has taken in.
+    /// Records an acknowledgement and removes the acknowledged events with their tasks and files.
     func acknowledge(
         _ message: Acknowledgement,
         of identifier: String,
@@ -211,14 +211,14 @@ extension Broker {
         let id = session.id
         var sequence = session.acknowledged
         do throws(DaemonError) {
-            // In steps, between which others are answered.
+            // In steps, so that other requests are answered in between.
             repeat {
                 sequence = min(message.sequence, sequence + Int64(Journal.stepCount))
                 let isLast = sequence == message.sequence && hasLaunchChange
                 let removed = try await journal.acknowledge(
                     sequence,
                     of: id,
-                    // As it is now: the handler may have ended since.
+                    // Read now, since the handler may have ended in the meantime.
                     isLast ? state.sessions[id]?.record.relaunch : nil
                 )
                 state.sessions[id]?.acknowledged(sequence)
@@ -229,10 +229,10 @@ extension Broker {
         }
     }
 
-    /// Gives a launched handler more time.
+    /// Extends the time limit of a launched handler.
     func extend(_ identifier: String, _ caller: Caller) throws(ControlRefusal) {
         guard let launch = launches[try state.session(identifier, caller).record.id] else {
-            throw ControlRefusal(.conflict, "no handler of this session was started")
+            throw ControlRefusal(.conflict, "no handler of this session is running")
         }
         launch.extend(by: state.configuration.launchLease)
     }
@@ -240,14 +240,14 @@ extension Broker {
 
 /// Launches of handlers.
 extension Broker {
-    /// Starts a session's handler, if that is called for now, after that is on disk.
+    /// Starts a session's handler if its events require it, after recording the launch in the journal.
     func considerLaunch(_ id: Int64) async {
-        // A daemon that ends starts nothing: what it has not told, the next one tells.
+        // A daemon that is shutting down starts no handler; its successor will.
         guard !Task.isCancelled else { return }
         let token = UUID().uuidString.lowercased()
         let order = state.decideLaunch(of: id, token: token, boot: "\(boot)", at: .now)
         guard let order else {
-            // For later, if it is only too early.
+            // If only the delay prevents the launch, the timer retries it.
             if state.sessions[id].map(state.mayLaunch) ?? false { setTimer() }
             return
         }
@@ -264,9 +264,9 @@ extension Broker {
         }
     }
 
-    /// Takes note that a handler has ended.
+    /// Processes the end of a handler.
     func ended(_ launch: Launch) async {
-        // Ended with the daemon: the next one counts it.
+        // The daemon is shutting down: its successor counts the launch.
         guard !Task.isCancelled else { return }
         if launches[launch.session] === launch { launches[launch.session] = nil }
         guard let isDone = state.launchEnded(launch.token, of: launch.session) else { return }
@@ -278,12 +278,12 @@ extension Broker {
             )
         }
         await considerLaunch(launch.session)
-        // Others may have waited for this one.
+        // Other handlers may have waited for this one to end.
         for id in state.launchable { await considerLaunch(id) }
         setTimer()
     }
 
-    /// Writes down what is known of launches, and returns whether that is on disk.
+    /// Writes the launch state of a session to the journal; returns whether that succeeded.
     @discardableResult
     private func save(_ id: Int64) async -> Bool {
         guard let relaunch = state.sessions[id]?.record.relaunch else { return false }
@@ -298,7 +298,7 @@ extension Broker {
 }
 
 extension Launch {
-    /// Creates a launch that was decided; `lease` is its time in seconds.
+    /// Creates a launch that ``TransferState`` has decided on; `lease` is its time limit in seconds.
     fileprivate convenience init(_ order: LaunchOrder, lease: Double) {
         self.init(
             session: order.session.id,

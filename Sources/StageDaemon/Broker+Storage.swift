@@ -6,9 +6,9 @@ import StageSystem
 import StageTransfer
 import SystemPackage
 
-/// Counts what each user has on disk, in ``UserStorage``.
+/// Disk usage of each user, counted in ``UserStorage``.
 extension Broker {
-    /// Counts what an earlier run of the daemon left.
+    /// Counts the files that an earlier run of the daemon left.
     func recountStorage() async throws(DaemonError) {
         let owners = try await journal.partOwners()
         let finished = try await journal.finishedTasks()
@@ -25,14 +25,14 @@ extension Broker {
         }
     }
 
-    /// Removes what belongs to names among the parts and the copies; what is left is swept later.
+    /// Removes part files and upload copies by name; files that cannot be removed are left to the next sweep.
     ///
-    /// Transfers of the same user that waited for their bytes go on, apart from one.
+    /// Resumes tasks of the same user that waited for quota, except `exempt`.
     func removeFiles(_ names: [String], apart exempt: Int64? = nil) {
         release(store.discard(Removed(tasks: [], parts: names), of: 0, logger), apart: exempt)
     }
 
-    /// Counts files no longer; transfers that waited for their bytes go on, apart from one.
+    /// Removes files from the count, and resumes tasks of their users that waited for quota, except `exempt`.
     func release(_ items: [HeldBytes.Item], apart exempt: Int64? = nil) {
         for user in storage.release(items)
         where state.endQuotaHolds(of: user, apart: exempt, at: .now) {
@@ -40,12 +40,11 @@ extension Broker {
         }
     }
 
-    /// Counts finished downloads no longer that their user has moved away, and returns whether there
-    /// were any.
+    /// Removes finished downloads that the user has moved away from the count; returns whether there were any.
     func releaseMoved(of user: UInt32) async -> Bool {
         let (store, tasks) = (store, storage.staged(of: user))
         let gone = await withBlockingThread {
-            // What cannot be looked at counts.
+            // A file that cannot be checked still counts.
             tasks.filter { (try? store.isStaged($0, user: user)) == false }
         }
         release(gone.map { .staged($0) })

@@ -5,7 +5,7 @@ import StageSystem
 import SystemPackage
 
 extension Broker {
-    /// Makes tasks, all or none, and returns their numbers once they are on disk.
+    /// Creates tasks, all or none, and returns their identifiers once they are on disk.
     func create(
         _ message: NewTasks,
         in identifier: String,
@@ -36,7 +36,7 @@ extension Broker {
             at: .now
         )
         do throws(ControlRefusal) {
-            // The file of a request that is repeated may be gone, and its resume token is used up.
+            // A repeated request has a used-up resume token, and its file may be gone.
             for index in tasks.indices where !known.contains(Array(tasks[index].request.token.utf8))
             {
                 try await preparation.prepare(&tasks[index], caller, user)
@@ -82,7 +82,8 @@ extension Broker {
         removeFiles(pairs.filter { !$0.isNew && $1.copy != $0.record.part }.compactMap(\.1.copy))
         guard state.sessions[session] != nil else { throw .sessionEnds }
         if !created.contains(where: \.isNew) {
-            // While the tasks were reserved, others may have ended, and nothing followed from that.
+            // Other tasks may have ended while these were reserved, and the reservation held back what follows from
+            // that.
             await considerLaunch(session)
             await removeIfOver(session)
         }
@@ -91,7 +92,7 @@ extension Broker {
         return CreatedTasks(created.map(\.record.id))
     }
 
-    /// A task that the caller may use.
+    /// Returns a task that the client may use.
     func find(_ id: Int64, _ caller: Caller) async throws(ControlRefusal) -> FullTask {
         let task: FullTask?
         do throws(DaemonError) {
@@ -105,7 +106,7 @@ extension Broker {
         return task
     }
 
-    /// A task as clients see it.
+    /// Returns a task as clients see it.
     func task(_ id: Int64, _ caller: Caller) async throws(ControlRefusal) -> TransferTask {
         describe(try await find(id, caller), for: caller)
     }
@@ -120,13 +121,13 @@ extension Broker {
         return answer
     }
 
-    /// Changes a task, and returns it as it is then.
+    /// Changes a task, and returns its new state.
     func change(
         _ id: Int64,
         _ change: TransferChange,
         _ caller: Caller
     ) async throws(ControlRefusal) -> TransferTask {
-        // A caller who may not use the task delays no change of it.
+        // A client without access to the task must not delay its changes.
         _ = try await find(id, caller)
         await beginChange(of: id)
         defer { endChange(of: id) }
@@ -154,7 +155,7 @@ extension Broker {
         return try await self.task(id, caller)
     }
 
-    /// Changes tasks of a session, each by itself, and returns which changes were refused once the others are on disk.
+    /// Changes several tasks of a session independently; returns the refusals once all other changes are on disk.
     func change(
         _ message: TaskChanges,
         in identifier: String,
@@ -162,7 +163,7 @@ extension Broker {
     ) async throws(ControlRefusal) -> ChangedTasks {
         try RequestLimits.check(message)
         let session = try state.session(identifier, caller).record.id
-        // Some at a time: their commits share a write to the disk, and no more of them block threads.
+        // Concurrent changes share a commit; the limit bounds the number of blocked threads.
         let refusals = await withTaskGroup(of: ChangedTasks.Refusal?.self) { group in
             var refusals: [ChangedTasks.Refusal?] = []
             for (index, item) in message.changes.enumerated() {
@@ -177,7 +178,7 @@ extension Broker {
 
     private static let changesAtOnce = 64
 
-    /// Makes one of several changes; returns its refusal.
+    /// Makes one of several changes; returns its refusal, or `nil` if it succeeded.
     private func refusal(
         of item: TaskChange,
         in session: Int64,
@@ -194,7 +195,7 @@ extension Broker {
         }
     }
 
-    /// Takes in the bytes that a client says it has received; nothing is written down.
+    /// Updates the received bytes that a staging client reports; they are kept in memory only.
     private func note(
         _ change: TransferChange,
         of task: FullTask,
@@ -203,13 +204,16 @@ extension Broker {
         var rest = change
         rest.stagingBytes = nil
         guard let bytes = change.stagingBytes, rest == TransferChange() else {
-            throw ControlRefusal(.invalid, "'stagingBytes' changes nothing else")
+            throw ControlRefusal(.invalid, "'stagingBytes' cannot be combined with other changes")
         }
         try RequestLimits.check(bytes)
         let id = task.record.id
         guard state.scheduler.items[id]?.host == Scheduler.clientHost, let transfer = live[id]
         else {
-            throw ControlRefusal(.conflict, "task \(id) is no staging that its client carries out")
+            throw ControlRefusal(
+                .conflict,
+                "task \(id) is not a staging that its client carries out"
+            )
         }
         var message = WorkerMessage()
         message.bytesReceived = bytes.received
@@ -218,7 +222,7 @@ extension Broker {
         return describe(task, for: caller)
     }
 
-    /// Cancels a task that is out of the scheduler, and returns it as it is then.
+    /// Cancels a task that was removed from the scheduler, and returns its final state.
     private func cancel(
         _ task: FullTask,
         _ keepsContent: Bool,
@@ -236,7 +240,7 @@ extension Broker {
             removing: remnant == nil ? task.record.part : nil
         )
         begin(deletion)
-        // A transient session is gone with its last task.
+        // The end of its last task removes a transient session.
         guard state.sessions[task.record.session] == nil else {
             return try await self.task(id, caller)
         }
@@ -247,7 +251,7 @@ extension Broker {
 
 /// Lists of tasks.
 extension Broker {
-    /// Begins a list of the tasks of one session, or of all that the caller sees.
+    /// Starts a list of the tasks of one session, or of all sessions visible to the client.
     func listing(
         of identifier: String?,
         _ caller: Caller
@@ -262,7 +266,7 @@ extension Broker {
         )
     }
 
-    /// The next tasks of a list, and what is left of it; `nil` if nothing is.
+    /// Returns the next page of a list, and the rest of the list or `nil` after the last page.
     func page(
         of listing: TaskListing
     ) async throws(ControlRefusal) -> ([TransferTask], rest: TaskListing?) {
@@ -290,7 +294,7 @@ extension Broker {
 }
 
 extension TransferRequest {
-    /// The header fields that the task was created with, without the value of one that answers a challenge.
+    /// Header fields that the task was created with; a credential that answered a challenge is hidden.
     fileprivate var headersOfCreator: [String: String]? {
         guard hasChallengeCredential == true, let headers else { return headers }
         return Dictionary(
@@ -301,17 +305,17 @@ extension TransferRequest {
     }
 }
 
-/// The part of a list of tasks that was not sent yet.
+/// Rest of a task list that is sent page by page.
 struct TaskListing: Sendable {
-    /// The client that is told.
+    /// Client that receives the list.
     fileprivate let caller: Caller
-    /// The sessions that are left, the one that is being told first.
+    /// Remaining sessions; the first one is being listed.
     fileprivate var sessions: ArraySlice<Int64>
-    /// The last task that was told.
+    /// Identifier of the last task that was listed.
     fileprivate var last: Int64 = 0
 }
 
 extension NewTask {
-    /// The name of the copy of the file that it uploads.
+    /// Name of the copy of the file to upload.
     fileprivate var copy: String? { request.kind == .upload ? part : nil }
 }

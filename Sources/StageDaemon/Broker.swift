@@ -8,24 +8,26 @@ import StageSystem
 import StageTransfer
 import SystemPackage
 
-/// Asks the journal, tells ``TransferState`` what has happened, and performs what that decides.
+/// Coordinates journal, scheduler and clients: reads the journal, feeds events to ``TransferState``, and performs its
+/// decisions.
 ///
-/// It decides nothing itself. What a client was promised is in the ``Journal`` before it is said. Attempts and handlers
-/// are started by others, to whom ``Command``s go out; what came of them comes back by calls.
+/// All decisions are made by ``TransferState``. Everything promised to a client is in the ``Journal`` before the
+/// client is told. The coordinator emits a ``Command`` for each attempt and handler to start; the receiver of the
+/// command calls back with the result.
 actor Broker {
-    /// Work to start.
+    /// Work that the coordinator wants started.
     enum Command: Sendable {
-        /// Carry out an attempt of a task.
+        /// Run an attempt of a task.
         case run(Int64, LiveTransfer)
         /// Start a handler.
         case launch(Launch)
     }
 
-    /// How tasks have ended.
+    /// Ends of tasks that are to be recorded.
     struct Ending {
         var outcomes: [(id: Int64, event: SessionEvent)]
         var remnant: Remnant?
-        /// The name of files that are not needed any more.
+        /// Name of the part file or upload copy to remove afterwards.
         var superfluous: String?
     }
 
@@ -34,25 +36,25 @@ actor Broker {
     let finisher: Finisher
     let storage: UserStorage
     let logger: Logger
-    /// Whether there is a program that stages packs.
+    /// Set if a program that stages packs is installed.
     let hasWorkers: Bool
     let boot = BootID.current
     nonisolated let commands: AsyncStream<Command>
     let command: AsyncStream<Command>.Continuation
-    /// Upload resources that servers are asked to delete.
+    /// Upload resources that servers are to be asked to delete.
     nonisolated let deletions: AsyncStream<ResourceDeletion>
     let deletionQueue: AsyncStream<ResourceDeletion>.Continuation
     nonisolated let feed = EventFeed()
     private nonisolated let timer: WakeTimer
     private nonisolated let alarms: AsyncStream<Void>
 
-    /// All that decisions are made from.
+    /// State that all decisions are based on.
     var state: TransferState
-    /// The attempts of ``TransferState/attempts``.
+    /// Running attempts; its keys are ``TransferState/attempts``.
     var live: [Int64: LiveTransfer] = [:]
-    /// The launches that were started.
+    /// Handlers that were started, by session.
     var launches: [Int64: Launch] = [:]
-    /// The files of tasks that are about to be made.
+    /// Checks and file copies for tasks that are about to be created.
     lazy var preparation = TaskPreparation(
         journal: journal,
         store: store,
@@ -60,18 +62,18 @@ actor Broker {
         releaseMoved: { [weak self] in await self?.releaseMoved(of: $0) ?? false },
         release: { [weak self] in await self?.release($0) }
     )
-    /// The continuations of calls that wait until nothing writes to the files of a task.
+    /// Continuations of calls that wait until no attempt or commit writes to a task's files, by task.
     private var halting: [Int64: [CheckedContinuation<Void, Never>]] = [:]
-    /// The changes of tasks that wait for the one before to be in the journal.
+    /// Continuations of changes that wait for an earlier change of the same task, by task.
     private var changes: [Int64: [CheckedContinuation<Void, Never>]] = [:]
-    /// Ends that could not be written down yet.
+    /// Ends of tasks that the journal could not record yet.
     var unrecorded: [Ending] = []
-    /// The tasks that are to go on and could not be read from the journal yet.
+    /// Unfinished tasks that could not be read from the journal yet.
     var unadmitted: Set<Int64> = []
-    /// Whether the daemon ends, and no attempt runs any more.
+    /// Set once the daemon is shutting down and no attempt runs any more.
     private var hasAbandonedHalts = false
     private var hasStarted = false
-    /// Before then the scheduler is not asked again.
+    /// Earliest time of the next scheduler turn.
     private var nextTurn = ContinuousClock.now
     private var isTurnPutOff = false
 
@@ -101,7 +103,7 @@ actor Broker {
         timer = WakeTimer { alarm.yield() }
     }
 
-    /// Looks after what changes by itself with time, until the task is cancelled.
+    /// Processes everything that becomes due by time alone, until the task is cancelled.
     func watchClock() async {
         for await _ in alarms {
             await recordEndings()
@@ -115,14 +117,14 @@ actor Broker {
         }
     }
 
-    /// Works by another configuration from now on.
+    /// Applies a changed configuration.
     func configure(_ configuration: DaemonConfiguration) {
         storage.configure(configuration)
         state.configuration = configuration
         turn()
     }
 
-    /// Takes note of what the machine says of network and power.
+    /// Applies a change of network or power conditions.
     func setConditions(_ conditions: Conditions) {
         guard state.setConditions(conditions, at: .now) else { return }
         logger.info("Conditions changed", metadata: ["conditions": "\(conditions)"])
@@ -130,7 +132,7 @@ actor Broker {
         turn()
     }
 
-    /// Begins to carry out what there is to do, once it is known what the machine says.
+    /// Starts scheduling and launching, once the initial network and power conditions are known.
     func start(_ conditions: Conditions) async {
         state.scheduler.conditions = conditions
         hasStarted = true
@@ -139,17 +141,17 @@ actor Broker {
         tellAll()
     }
 
-    /// Lets the value decide which attempts begin and end.
+    /// Runs a scheduler turn, which decides which attempts start and stop.
     ///
-    /// One user's tens of thousands of hosts make a turn long. Turns take a tenth of the time at most: the
-    /// next one is put off, and requests are answered in between.
+    /// A user with tens of thousands of hosts makes a turn slow. Turns therefore take at most a tenth of the time:
+    /// the next one is delayed, and requests are answered in between.
     func turn() {
         guard hasStarted, !isTurnPutOff else { return }
         let start = ContinuousClock.now
         guard start >= nextTurn else {
             isTurnPutOff = true
             Task {
-                // Nothing cancels it; a daemon that ends decides nothing more.
+                // This sleep is never cancelled; a daemon that is shutting down runs no more turns.
                 try? await Task.sleep(until: nextTurn, clock: .continuous)
                 isTurnPutOff = false
                 self.turn()
@@ -164,7 +166,7 @@ actor Broker {
         setTimer()
     }
 
-    /// Performs what the value has decided.
+    /// Performs the effects that ``TransferState`` has decided on.
     func perform(_ effects: [TransferState.Effect]) {
         for effect in effects {
             switch effect {
@@ -184,7 +186,7 @@ actor Broker {
         }
     }
 
-    /// Sets the timer to the next date at which a task or session changes by time alone.
+    /// Sets the timer to the next date that changes a task or session by time alone.
     func setTimer() {
         var dates = [state.nextDate(at: .now)]
         if !unrecorded.isEmpty || !unadmitted.isEmpty {
@@ -193,20 +195,20 @@ actor Broker {
         timer.set(dates.compactMap(\.self).min())
     }
 
-    /// Starts nothing until there is space again.
+    /// Stops scheduling until the disk has space again.
     func holdForSpace() { state.holdForSpace(free: freeSpace, at: .now) }
 
     private var freeSpace: ByteCount {
-        // What cannot be told is found out by writing.
+        // If the free space is unknown, assume that there is enough: writing will show it.
         (try? store.root.freeSpace().bytes).map { ByteCount($0) } ?? state.configuration.reserve
     }
 }
 
-/// The ends of attempts, and of what else writes to the files of a task.
+/// End of attempts and commits.
 extension Broker {
-    /// Ends an attempt of a task, if one runs, and returns once nothing more is written by it.
+    /// Aborts a task's attempt, if one runs, and returns once nothing writes to the task's files any more.
     ///
-    /// Its outcome does not count. Content that is being given its place gets it before this returns.
+    /// Discards the result of the attempt. If the download is being committed, waits for the commit instead.
     func halt(_ id: Int64) async {
         guard !hasAbandonedHalts else { return }
         if state.halt(id) {
@@ -217,41 +219,41 @@ extension Broker {
         await withCheckedContinuation { halting[id, default: []].append($0) }
     }
 
-    /// Ends a task's attempt, if one runs, and keeps what it has done.
+    /// Aborts a task's attempt, if one runs, and keeps its report for the task's history.
     func stop(_ id: Int64) async {
         let transfer = live[id]
         await halt(id)
         if let transfer { state.note(transfer.current.report(ended: .now), of: id) }
     }
 
-    /// Lets nobody wait any more for attempts that were never begun: the daemon ends.
+    /// Resumes the callers that wait for attempts that will never begin, since the daemon is shutting down.
     func abandonHalts() {
         hasAbandonedHalts = true
         for id in Array(halting.keys) { _ = endAttempt(of: id) }
     }
 
-    /// Notes that an attempt is over; returns whether what it came to counts.
+    /// Marks an attempt as ended; returns whether its result counts.
     func endAttempt(of id: Int64) -> Bool {
         let counts = state.endAttempt(of: id)
         endHandle(of: id)
         return counts
     }
 
-    /// Notes that content has its place, or cannot be given it.
+    /// Marks a download as committed, or its commit as failed.
     func endPlacing(of id: Int64) {
         state.placing.remove(id)
         resumeHalts(of: id)
     }
 
-    /// Resumes the calls that wait for a task which nothing writes to any more.
+    /// Resumes the calls that wait for a task once nothing writes to its files any more.
     func resumeHalts(of id: Int64) {
         guard !state.attempts.contains(id), !state.placing.contains(id) else { return }
         for continuation in halting.removeValue(forKey: id) ?? [] { continuation.resume() }
     }
 
-    /// Waits until the earlier changes of a task have ended; ``endChange(of:)`` ends this one.
+    /// Waits until all earlier changes of a task have ended; ``endChange(of:)`` ends this one.
     ///
-    /// A change reads the task from the journal and writes all of it: of two at once, one would undo the other.
+    /// A change reads a task from the journal and writes it back, so concurrent changes would overwrite each other.
     func beginChange(of id: Int64) async {
         guard changes[id] != nil else {
             changes[id] = []
@@ -268,15 +270,15 @@ extension Broker {
 }
 
 extension Broker {
-    /// Delivers events of running transfers, until the task is cancelled.
+    /// Delivers progress events of running transfers, until the task is cancelled.
     func relay() async {
         for await _ in feed.progressWakes { tellProgress() }
     }
 
-    /// Delivers what running transfers have reported until now.
+    /// Delivers the progress events that running transfers have queued.
     ///
-    /// An attempt that ends has this called before: whatever is told later of its task, by the next attempt or by the
-    /// task's end, would otherwise be followed by how far this one had come.
+    /// Called before an attempt is marked as ended, so that no progress event arrives after events of the next
+    /// attempt or the end of the task.
     func tellProgress() {
         for (event, session) in feed.takeProgress() {
             guard let task = event.task, live[task] != nil else { continue }
@@ -284,13 +286,13 @@ extension Broker {
         }
     }
 
-    /// Tells the clients of a session, and watchers, of an event that is not kept.
+    /// Sends a non-durable event to the session's client and to watchers.
     func distribute(_ event: SessionEvent, _ session: Int64) {
         guard let record = state.sessions[session]?.record else { return }
         feed.send(event, of: record)
     }
 
-    /// Tells why a task waits, if it does.
+    /// Sends the pending reasons of a task, if it is waiting.
     func tellHolds(of id: Int64) {
         guard let session = state.scheduler.items[id]?.session, feed.hasListeners(of: session)
         else { return }
@@ -298,9 +300,9 @@ extension Broker {
         if event.state == .waiting { distribute(event, session) }
     }
 
-    /// Tells of everything that waits, because the reasons have changed.
+    /// Sends the pending reasons of all tasks after the conditions have changed.
     private func tellAll() {
-        // Clients of long lists ask when they want to know.
+        // At most 1,000 tasks; clients with longer lists ask for them.
         for id in state.scheduler.items.keys.sorted().prefix(1000) {
             guard let session = state.scheduler.items[id]?.session,
                 feed.hasListeners(of: session)
@@ -309,7 +311,7 @@ extension Broker {
         }
     }
 
-    /// What the daemon says of itself.
+    /// Returns the status of the daemon.
     func status(_ caller: Caller, _ version: String) -> ServiceStatus {
         ServiceStatus(
             version: version,
@@ -323,7 +325,7 @@ extension Broker {
 }
 
 extension Conditions {
-    /// The conditions as people read them.
+    /// Conditions in the words shown to people.
     fileprivate var texts: [String: String] {
         func text(_ value: Bool?) -> String { value.map { $0 ? "yes" : "no" } ?? "unknown" }
         return [

@@ -1,32 +1,32 @@
 import StageControl
 import StageSystem
 
-/// A client, as the kernel describes the process that connected.
+/// Credentials of a connected client, from the kernel, and the options of its request.
 struct Caller: Sendable {
-    /// The effective user and the groups of the process.
+    /// Effective user and groups of the process.
     var identity: UserIdentity
-    /// The number of the process.
+    /// Process identifier.
     var process: Int32
-    /// The process itself, where it was asked for.
+    /// Handle of the process, present for requests that need to inspect it.
     var peer: PeerProcess?
-    /// The user whose session is meant, if not the caller.
+    /// User whose session the request names; `nil` for the client's own user.
     var owner: UInt32?
-    /// Whether the superuser asks for what is everybody's.
+    /// Set if root asks for the sessions of all users.
     var wantsAll = false
-    /// Whether the caller is told the header fields of tasks that the same user has created.
+    /// Set if the response includes the header fields of tasks that the same user created.
     var readsHeaders = false
 
     var user: UInt32 { identity.user }
     /// All groups of the process.
     var groups: Set<UInt32> { Set(identity.groups + [identity.group]) }
 
-    /// Whether the caller may see and change a session.
+    /// Returns whether the client may see and change a session.
     func mayUse(_ session: SessionRecord) -> Bool {
         if session.user == user || user == 0 { return true }
         return session.group.map(identity.groups.contains) ?? false
     }
 
-    /// Whether a session is one that the caller gets to see unasked.
+    /// Returns whether a session appears in the client's lists.
     func sees(_ session: SessionRecord) -> Bool {
         guard user == 0, session.user != 0 else { return mayUse(session) }
         return wantsAll

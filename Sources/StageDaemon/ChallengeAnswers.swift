@@ -1,7 +1,8 @@
 import StageControl
 
 extension SessionEvent {
-    /// The end of an upload that was answered: a failure if the client does not accept error statuses.
+    /// Returns the end of an upload: a failure if the response has an error status and the client does not accept
+    /// those.
     func judged(_ request: TransferRequest) -> SessionEvent {
         guard request.acceptsErrorResponses == false, let status = response?.status, status >= 400
         else { return self }
@@ -14,7 +15,8 @@ extension SessionEvent {
 }
 
 extension TransferRequest {
-    /// Whether a download goes on after its challenge was rejected, to receive the server's refusal.
+    /// Set if a download repeats its request after the client rejected the challenge, to receive the response as
+    /// content.
     var takesRejectedChallenge: Bool {
         kind == .download && acceptsErrorResponses == true
             && (isIdempotent ?? ["GET", "HEAD"].contains(method ?? "GET"))

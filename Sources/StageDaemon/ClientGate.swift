@@ -5,12 +5,12 @@ import StageControl
 import StageSystem
 import Synchronization
 
-/// Opens and closes the connections of clients as a ``ConnectionTable`` decides.
+/// Opens and closes client connections as ``ConnectionTable`` decides.
 final class ClientGate: Sendable {
     private struct State {
         var table: ConnectionTable
         var channels: [Int: any Channel] = [:]
-        /// Those who wait until a request is worked on; they are told `false` if it will not be.
+        /// Continuations of queued requests; `false` cancels the request.
         var waiting: [Int: CheckedContinuation<Bool, Never>] = [:]
         var last = 0
     }
@@ -19,7 +19,7 @@ final class ClientGate: Sendable {
 
     init(_ limits: ConnectionTable.Limits) { state = Mutex(State(table: ConnectionTable(limits))) }
 
-    /// Takes a new connection in, or returns `nil` and has it told that there are too many.
+    /// Admits a new connection, or returns `nil` to have it refused.
     func admit(_ channel: any Channel, _ peer: PeerCredentials) -> Client? {
         let (id, closing, queued) = state.withLock {
             state -> (Int?, (any Channel)?, CheckedContinuation<Bool, Never>?) in
@@ -87,7 +87,7 @@ final class ClientGate: Sendable {
     }
 }
 
-/// A connection of a client, closed when its client is slower than it may be.
+/// Connection of a client, closed when the client exceeds a time limit.
 final class Client: Sendable {
     let peer: PeerCredentials
     private let id: Int
@@ -95,11 +95,11 @@ final class Client: Sendable {
     private let gate: ClientGate
     private let deadline = Mutex<Scheduled<Void>?>(nil)
 
-    /// The time that the head of a request may take, and that an idle connection stays open.
+    /// Time limit for the head of a request, and for an idle connection.
     static let headTime = TimeAmount.seconds(20)
-    /// The time that the body of a request may take.
+    /// Time limit for the body of a request.
     static let bodyTime = TimeAmount.seconds(30)
-    /// The time that a client may leave an answer unread.
+    /// Time limit for the client to read a piece of the response.
     static let readTime = TimeAmount.seconds(30)
 
     fileprivate init(id: Int, peer: PeerCredentials, channel: any Channel, gate: ClientGate) {
@@ -110,48 +110,53 @@ final class Client: Sendable {
         setDeadline(Self.headTime)
     }
 
-    /// The process at the other end.
+    /// Returns a handle of the connected process.
     func process() async -> PeerProcess { await PeerProcess(of: channel, peer) }
 
-    /// Takes note of the head of a request.
+    /// Starts the time limit of a request's body, after its head has arrived.
     func beginRequest() { setDeadline(Self.bodyTime) }
 
-    /// Takes note that a request is answered; the next one may follow.
+    /// Ends a request and waits for the next one on this connection.
     func endRequest() {
         gate.end(id)
         setDeadline(Self.headTime)
     }
 
-    /// Takes note that the request is complete, and waits until it is its turn among its user's.
+    /// Waits for the request's turn among the requests of its user, after it has arrived completely.
     func takeTurn() async throws(ControlRefusal) {
         setDeadline(nil)
-        guard await gate.begin(id) else { throw ControlRefusal(.unavailable, "the client is gone") }
+        guard await gate.begin(id) else {
+            throw ControlRefusal(.unavailable, "the client has disconnected")
+        }
     }
 
-    /// Takes note of so many bytes of the request's body.
+    /// Reserves memory for a request body of `bytes`, as received so far.
     func hold(body bytes: Int) throws(ControlRefusal) {
         guard gate.hold(bytes, id) else {
             throw ControlRefusal(
                 .unavailable,
-                "your requests need too much memory at once: repeat this one after others"
+                "your concurrent requests need too much memory: repeat this one after others have ended"
             )
         }
     }
 
-    /// Takes note that the answer is a stream of events.
+    /// Converts the request into an event stream.
     func beginStream() throws(ControlRefusal) {
         guard gate.stream(id) else {
-            throw ControlRefusal(.quota, "your programs read too many streams of events: end some")
+            throw ControlRefusal(
+                .quota,
+                "your programs have too many event streams open: close some"
+            )
         }
     }
 
-    /// Takes note that the client is to read, up to ``hasRead()``.
+    /// Starts the time limit for the client to read; ``hasRead()`` ends it.
     func mustRead() { setDeadline(Self.readTime) }
 
-    /// Takes note that the client has read what it had to.
+    /// Ends the time limit that ``mustRead()`` started.
     func hasRead() { setDeadline(nil) }
 
-    /// Runs `body` when the connection is closed.
+    /// Calls `body` when the connection closes.
     func whenClosed(_ body: @escaping @Sendable () -> Void) {
         channel.closeFuture.whenComplete { _ in body() }
     }
@@ -170,7 +175,7 @@ final class Client: Sendable {
     deinit { deadline.withLock { $0?.cancel() } }
 }
 
-/// Tells a client that there are too many connections, and closes its own.
+/// Responds that there are too many connections, and closes the connection.
 final class RefusalHandler: ChannelInboundHandler, Sendable {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -178,9 +183,9 @@ final class RefusalHandler: ChannelInboundHandler, Sendable {
     func channelActive(context: ChannelHandlerContext) {
         let refusal = ControlRefusal(
             .unavailable,
-            "your programs have too many connections to the daemon: end some"
+            "your programs have too many connections to the daemon: close some"
         )
-        // A refusal is always JSON.
+        // Encoding a refusal cannot fail.
         let body = (try? ControlFormat.encode(refusal)).map { Array($0) } ?? []
         var buffer = context.channel.allocator.buffer(capacity: 512)
         buffer.writeString("HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n")
@@ -192,7 +197,7 @@ final class RefusalHandler: ChannelInboundHandler, Sendable {
 }
 
 extension ConnectionTable.Limits {
-    /// The limits that this process's limit of descriptors allows.
+    /// Limits derived from the process's limit of open descriptors.
     static var current: Self {
         var limit = rlimit()
         let files = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)

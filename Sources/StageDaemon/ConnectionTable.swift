@@ -1,46 +1,46 @@
-/// Decides which connections of clients stay open, which requests are worked on, and how many bytes of
-/// requests may be in memory.
+/// Decides which client connections stay open, which requests run, and how much memory request bodies may use.
 ///
-/// It does nothing itself. Each user has a share of everything, so a user who takes all of theirs leaves
-/// the others what is theirs: a new connection closes the oldest one of the same user that waits for a
-/// request, and where all connections are in use, the oldest one of the user who has most. Of one user's
-/// requests a few are worked on at once, in the order in which they came.
+/// Does no I/O. Each user has a share of every resource, so no user can starve another. At the limit of a user, a new
+/// connection closes that user's oldest idle connection; at the limit of all users, it closes a connection of the
+/// user who has most. Each user's requests run a few at a time, in order of arrival.
 struct ConnectionTable {
-    /// The most of everything.
+    /// Limits of all resources.
     struct Limits: Equatable, Sendable {
         /// Connections of all users.
         var total: Int
         /// Connections of one user.
         var perUser: Int
-        /// Streams of events of one user, those of sessions and those of everything together.
+        /// Event streams of one user, including those of all sessions.
         var streamsPerUser: Int
-        /// Bytes of bodies that are received or worked on, of all users.
+        /// Bytes of unfinished requests' bodies, of all users.
         var bodies = 32 << 20
-        /// Bytes of bodies that are received or worked on, of one user.
+        /// Bytes of unfinished requests' bodies, of one user.
         var bodiesPerUser = 8 << 20
-        /// Up to so many bytes of each body do not count: small requests go on whatever the others do.
+        /// Bytes of each body that are not counted, so that small requests always get through.
         var smallBody = 16 << 10
-        /// Requests of one user that are worked on at once; one with a large body counts as all but one.
+        /// Concurrent requests of one user.
+        ///
+        /// A request with a large body counts as all but one of them.
         var worksPerUser = 4
     }
 
-    /// The verdict on a new connection.
+    /// Decision on a new connection.
     enum Admission: Equatable, Sendable {
-        /// It stays, and this one is closed for it.
+        /// Admitted. The connection `closing`, if any, is closed to make room.
         case admitted(closing: Int?)
-        /// It is told that there are too many.
+        /// Refused: there are too many connections.
         case refused
     }
 
-    /// The state of a connection.
+    /// State of a connection.
     enum Activity: Sendable {
-        /// Its next request is not complete.
+        /// Idle, or receiving a request.
         case waiting
-        /// Its request waits until others of the user are answered.
+        /// The request waits for other requests of the user.
         case queued
-        /// Its request is worked on.
+        /// The request is running.
         case answering
-        /// Its client reads events.
+        /// The client reads an event stream.
         case streaming
     }
 
@@ -48,9 +48,9 @@ struct ConnectionTable {
         var user: UInt32
         var activity = Activity.waiting
         var body = 0
-        /// The weight of its request among those that are worked on.
+        /// Weight of the running request, counted against ``Limits/worksPerUser``.
         var weight = 0
-        /// Whether it was closed while its request is worked on.
+        /// Set if the connection closed while its request was running.
         var isClosed = false
     }
 
@@ -69,10 +69,12 @@ struct ConnectionTable {
 
     init(_ limits: Limits) { self.limits = limits }
 
-    /// The number of connections.
+    /// Number of connections.
     var count: Int { connections.count }
 
-    /// Takes a connection in; numbers grow from one to the next.
+    /// Admits a new connection.
+    ///
+    /// Identifiers must increase with each call.
     mutating func admit(_ id: Int, of user: UInt32) -> Admission {
         var closing: Int?
         if shares[user]?.connections.count ?? 0 >= limits.perUser {
@@ -88,9 +90,9 @@ struct ConnectionTable {
         return .admitted(closing: closing)
     }
 
-    /// Takes note that a connection was closed; returns whether its request waited and is not worked on.
+    /// Removes a connection; returns whether its request was queued and will not run.
     ///
-    /// A request that is worked on counts on, whether its client waits for the answer or not.
+    /// A running request keeps counting until it ends, even if its client has disconnected.
     mutating func close(_ id: Int) -> Bool {
         guard let connection = connections[id] else { return false }
         if connection.activity == .answering {
@@ -101,8 +103,9 @@ struct ConnectionTable {
         return connection.activity == .queued
     }
 
-    /// Takes note that a connection has a request, and returns whether that is worked on now; it is the
-    /// caller's to wait until ``end(_:)`` or ``stream(_:)`` names the connection otherwise.
+    /// Queues the complete request of a connection; returns whether it runs now.
+    ///
+    /// Otherwise the caller waits until ``end(_:)`` or ``stream(_:)`` returns the connection.
     mutating func begin(_ id: Int) -> Bool {
         guard let connection = connections[id], connection.activity == .waiting else { return true }
         let isLarge = connection.body > limits.smallBody
@@ -112,8 +115,7 @@ struct ConnectionTable {
         return next(of: connection.user).contains(id)
     }
 
-    /// Takes note that a connection's request is answered; returns the connections whose requests are
-    /// worked on now.
+    /// Ends the request of a connection; returns the connections whose requests run now.
     mutating func end(_ id: Int) -> [Int] {
         guard let connection = connections[id] else { return [] }
         let user = connection.user
@@ -128,8 +130,8 @@ struct ConnectionTable {
         return next(of: user)
     }
 
-    /// Takes note that a connection's client reads events; returns the connections whose requests are
-    /// worked on now, or `nil` if the user's clients read as many streams as they may.
+    /// Converts a running request into an event stream; returns the connections whose requests run now, or `nil` if
+    /// the user has too many streams.
     mutating func stream(_ id: Int) -> [Int]? {
         guard let connection = connections[id], connection.activity == .answering,
             shares[connection.user]?.streams ?? 0 < limits.streamsPerUser
@@ -166,7 +168,7 @@ struct ConnectionTable {
         if isLast { shares[user] = nil }
     }
 
-    /// Takes note that a body has grown to so many bytes, or returns `false` if there is no room.
+    /// Sets the size of a request body; returns `false` if that exceeds the memory limits.
     mutating func hold(_ bytes: Int, by id: Int) -> Bool {
         guard let connection = connections[id], bytes >= connection.body else { return false }
         let more = counted(bytes) - counted(connection.body)
@@ -181,13 +183,15 @@ struct ConnectionTable {
 
     private func counted(_ bytes: Int) -> Int { max(bytes - limits.smallBody, 0) }
 
-    /// The user's oldest connection that has no complete request.
+    /// Returns the user's oldest connection without a complete request.
     private func oldest(of user: UInt32) -> Int? {
         shares[user]?.connections.filter { connections[$0]?.activity == .waiting }.min()
     }
 
-    /// The connection that a user loses who has more than another one would then have: the oldest that
-    /// has no complete request, else the oldest stream, else the oldest whose request waits for others.
+    /// Returns the connection to close for `user`, from the user with the most connections: the oldest idle one, else
+    /// the oldest stream, else the oldest queued one.
+    ///
+    /// Returns `nil` if no user has more connections than `user`.
     private func oldestOfGreediest(beside user: UInt32) -> Int? {
         let most = shares.values.map(\.connections.count).max() ?? 0
         guard most > shares[user]?.connections.count ?? 0 else { return nil }
@@ -202,8 +206,8 @@ struct ConnectionTable {
 }
 
 extension ConnectionTable.Limits {
-    /// Divides the descriptors that the process may have open: half of them are for clients, up to
-    /// 1,024, and one user has an eighth of these.
+    /// Creates limits from the number of descriptors: half of them, at most 1,024, for clients, of which one user
+    /// gets an eighth.
     init(descriptors: Int) {
         total = min(max(descriptors / 2, 16), 1024)
         perUser = max(total / 8, 8)

@@ -1,34 +1,35 @@
 import DequeModule
 
-/// Decides which task fetches content that several tasks of one user want: the leader, for which the followers wait.
+/// Decides which task downloads content that several tasks of a user request: the leader downloads, the followers
+/// wait for it.
 struct ContentSharing {
     private struct Group {
         var leader: Int64
-        /// In order of arrival; those that have left stay here until they are met.
+        /// Followers in order of arrival; removed ones are skipped when they reach the front.
         var followers: Deque<Int64> = []
     }
 
     private var groups: [String: Group] = [:]
     private var keys: [Int64: String] = [:]
 
-    /// The leaders of all contents.
+    /// The leaders of all groups.
     var leaders: [Int64] { groups.values.map(\.leader) }
 
-    /// The task that fetches the content with a key.
+    /// Returns the task that downloads the content with a key.
     func leader(for key: String) -> Int64? { groups[key]?.leader }
 
-    /// The task that fetches the content of another one, or of itself; `nil` if that content is not shared.
+    /// Returns the leader of a task's group, which may be the task itself; `nil` if its content is not shared.
     func leader(of id: Int64) -> Int64? { keys[id].flatMap { groups[$0]?.leader } }
 
-    /// The tasks that wait for the content that a task fetches.
+    /// Returns the followers of a leader.
     func followers(of id: Int64) -> [Int64] {
         guard let key = keys[id], let group = groups[key], group.leader == id else { return [] }
         return group.followers.filter { isFollower($0, of: key) }
     }
 
-    /// Adds a task as the follower of the one that fetches its content, or as the leader where there is none.
+    /// Adds a task to the group of its content, as the leader if the group is new.
     ///
-    /// - Returns: Whether it is a follower.
+    /// - Returns: `true` if the task is a follower.
     mutating func join(_ id: Int64, for key: String) -> Bool {
         if groups[key]?.leader == id || isFollower(id, of: key) { return groups[key]?.leader != id }
         keys[id] = key
@@ -40,7 +41,7 @@ struct ContentSharing {
         return false
     }
 
-    /// Removes a task; returns the follower that takes its place, if it was the leader and has one.
+    /// Removes a task; returns the follower that becomes the leader, if the task was the leader and has followers.
     mutating func leave(_ id: Int64) -> Int64? {
         guard let key = keys.removeValue(forKey: id), groups[key]?.leader == id else { return nil }
         while let next = groups[key]?.followers.popFirst() {
@@ -61,7 +62,7 @@ struct ContentSharing {
         groups[key]?.leader = follower
     }
 
-    /// Makes a task the leader in the place of one that ends, which leaves.
+    /// Makes a task the leader in place of one that is ending, which leaves the group.
     mutating func replaceLeader(for key: String, by id: Int64) {
         guard let old = groups[key]?.leader, old != id else { return }
         keys[old] = nil

@@ -5,7 +5,7 @@ import NIOCore
 import StageControl
 
 extension ControlResponder {
-    /// Writes a list of sessions piece by piece: all of a thousand with their header fields are 64 MiB.
+    /// Writes a list of sessions in pieces: a thousand sessions with all their header fields take 64 MiB.
     @concurrent func list(
         _ sessions: [SessionStatus],
         _ writer: consuming ResponseWriter,
@@ -35,7 +35,7 @@ extension ControlResponder {
         try await body.finish(nil)
     }
 
-    /// Writes a list of tasks page by page, so that it takes no more memory than a page however long it is.
+    /// Writes a list of tasks page by page, so that its memory does not grow with the list.
     @concurrent func list(
         _ tasks: [TransferTask],
         _ rest: TaskListing?,
@@ -72,11 +72,12 @@ extension ControlResponder {
         try await body.finish(nil)
     }
 
-    /// The most bytes that a client has the time limit of an unread answer for: one that reads slowly, and does read, is
-    /// not cut off.
+    /// Bytes of a response that one read timeout covers.
+    ///
+    /// A client that reads slowly but steadily stays connected.
     private static let pieceBytes = 32 << 10
 
-    /// Cuts a part of an answer into pieces that are written one by one.
+    /// Splits a part of a response into pieces that are written one by one.
     private static func pieces(of buffer: ByteBuffer) -> [ByteBuffer] {
         var rest = buffer
         var pieces: [ByteBuffer] = []
@@ -88,7 +89,7 @@ extension ControlResponder {
         return pieces
     }
 
-    /// Writes the events of a session for as long as the client listens.
+    /// Writes the events of a session until the client disconnects.
     @concurrent func attach(
         _ subscription: Subscription,
         _ writer: consuming ResponseWriter,
@@ -130,7 +131,7 @@ extension ControlResponder {
         try await body.finish(nil)
     }
 
-    /// Writes what happens in all sessions that a caller sees, for as long as the client listens.
+    /// Writes the events of all sessions that are visible to the client, until it disconnects.
     @concurrent func watch(
         _ caller: Caller,
         _ writer: consuming ResponseWriter,
@@ -166,7 +167,7 @@ extension ControlResponder {
         ByteBuffer(bytes: try ControlFormat.encode(event) + [0x0A])
     }
 
-    /// Says from time to time that a stream is alive, until the task is cancelled.
+    /// Sends heartbeat events until the task is cancelled.
     private static func beat(_ send: @Sendable (SessionEvent) -> Void) async {
         while (try? await Task.sleep(for: ControlFormat.heartbeat)) != nil {
             send(SessionEvent(.heartbeat, time: .now))

@@ -7,13 +7,13 @@ import StageControl
 import StageModel
 import StageSystem
 
-/// Answers one request of a client.
+/// Handles the requests of a client.
 struct ControlResponder: Sendable {
     let broker: Broker
     let version: String
     let logger: Logger
 
-    /// What is answered.
+    /// Response to a request.
     enum Answer: Sendable {
         case value(Data)
         case nothing
@@ -23,7 +23,7 @@ struct ControlResponder: Sendable {
         case watch(Caller)
     }
 
-    /// Answers a request.
+    /// Handles a request, and writes the response.
     @concurrent func respond(
         _ request: Request,
         _ writer: consuming ResponseWriter,
@@ -58,7 +58,7 @@ struct ControlResponder: Sendable {
         _ writer: consuming ResponseWriter,
         _ client: Client
     ) async throws {
-        // Answers to requests that came at once wait until those before them are read.
+        // The responses to pipelined requests wait until the client has read the earlier ones.
         client.mustRead()
         let head = HTTPResponse(
             status: status,
@@ -76,19 +76,19 @@ struct ControlResponder: Sendable {
         _ request: Request,
         _ client: Client
     ) async throws(ControlRefusal) -> Answer {
-        // What comes with these is not waited for.
+        // Do not wait for bodies of these requests.
         if ![.put, .post, .patch].contains(request.method) { try await client.takeTurn() }
         let peer = client.peer
         var caller = Caller(
             identity: UserIdentity(user: peer.user, group: peer.group, groups: peer.groups),
             process: peer.process
         )
-        // Requests in which it matters what else the process is (``HandlerPolicy``): handlers and uploads.
+        // Handlers and uploads depend on further properties of the process; see ``HandlerPolicy``.
         if [.put, .post].contains(request.method) { caller.peer = await client.process() }
         let query = request.uri.queryParameters
         if query["all"] == "1" {
             guard caller.user == 0 else {
-                throw ControlRefusal(.forbidden, "only the superuser sees what is everybody's")
+                throw ControlRefusal(.forbidden, "only root may see the sessions of all users")
             }
             caller.wantsAll = true
         }
@@ -131,7 +131,9 @@ struct ControlResponder: Sendable {
         }
     }
 
-    /// Whether a client is told header fields: they may be credentials, which a confined process may be kept from.
+    /// Returns whether the client may receive header fields.
+    ///
+    /// They may contain credentials, which a confined process may be barred from.
     private func mayReadHeaders(_ caller: Caller) async -> Bool {
         await withBlockingThread { HandlerPolicy.restriction(of: caller) == nil }
     }
@@ -156,7 +158,7 @@ struct ControlResponder: Sendable {
         case .patch:
             let change = try await body(TransferChange.self, of: request, client)
             return .encoding(try await broker.change(id, change, caller))
-        default: throw ControlRefusal(.notFound, "a task takes GET and PATCH")
+        default: throw ControlRefusal(.notFound, "a task supports GET and PATCH")
         }
     }
 
@@ -217,7 +219,7 @@ struct ControlResponder: Sendable {
         }
     }
 
-    /// The body of a request, which counts against what its user may have in memory until it is answered.
+    /// Reads the body of a request; it counts against the memory limit of its user until the response is written.
     private func body(
         of request: Request,
         _ client: Client
@@ -230,7 +232,7 @@ struct ControlResponder: Sendable {
             do {
                 part = try await parts.next()
             } catch {
-                throw ControlRefusal(.malformed, "expected a whole body")
+                throw ControlRefusal(.malformed, "expected a complete body")
             }
             guard let part else { return content }
             let count = content.readableBytes + part.readableBytes
@@ -247,24 +249,24 @@ struct ControlResponder: Sendable {
 }
 
 extension ControlRefusal {
-    /// The refusal of a method or path that does not exist.
+    /// Refusal of an unknown method or path.
     fileprivate static func noResource(_ request: Request) -> Self {
         Self(.notFound, "there is no '\(request.method) \(request.uri.path.prefix(256))'")
     }
 }
 
 extension ControlResponder.Answer {
-    /// The answer that is a value.
+    /// Returns the response that consists of a JSON value.
     fileprivate static func encoding(_ value: some Encodable) -> Self {
         guard let data = try? ControlFormat.encode(value) else {
-            preconditionFailure("a message is always JSON")
+            preconditionFailure("a message can always be encoded")
         }
         return .value(data)
     }
 }
 
 extension ControlRefusal.Code {
-    /// The status of HTTP that goes with the reason.
+    /// HTTP status of the refusal.
     fileprivate var status: HTTPResponse.Status {
         switch self {
         case .malformed: .badRequest

@@ -7,14 +7,14 @@ import NIOPosix
 import StageControl
 import StageSystem
 
-/// Answers clients on a Unix socket.
+/// HTTP server on the control socket.
 struct ControlServer: Sendable {
     let responder: ControlResponder
     let logger: Logger
 
-    /// Answers until the task is cancelled.
+    /// Serves clients until the task is cancelled.
     ///
-    /// The descriptor is a listening socket, and the server's from now on.
+    /// Takes ownership of `listener`, a listening socket.
     func run(_ listener: CInt, onReady: @Sendable () -> Void) async throws {
         let gate = ClientGate(.current)
         let server = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
@@ -30,7 +30,7 @@ struct ControlServer: Sendable {
                 .recvAllocator,
                 value: FixedSizeRecvByteBufferAllocator(capacity: Self.pieceSize)
             )
-            // What is accepted was let in by the gate already; a queue of connections keeps others waiting.
+            // The high water mark is above the connection limit, so that admission is decided by the gate alone.
             .bind(
                 listener,
                 serverBackPressureStrategy: .init(lowWatermark: 512, highWatermark: 2048)
@@ -53,9 +53,9 @@ struct ControlServer: Sendable {
         }
     }
 
-    /// Takes a connection in, or yields `nil` for one that is refused.
+    /// Sets up a new connection; yields `nil` if it is refused.
     ///
-    /// It never fails: that would end the server.
+    /// Never fails, since an error would end the server.
     private func setUp(
         _ channel: any Channel,
         _ gate: ClientGate
@@ -89,13 +89,13 @@ struct ControlServer: Sendable {
         )
     }
 
-    /// The bytes that the kernel keeps for a client that does not read.
+    /// Size of the kernel's send buffer for a client that does not read.
     private static let bufferSize: ChannelOptions.Types.SocketOption.Value = 64 << 10
-    /// The bytes that are kept here for a client that does not read.
+    /// Size of the daemon's send buffer for a client that does not read.
     private static let waterMark = ChannelOptions.Types.WriteBufferWaterMark(
         low: 16 << 10,
         high: 64 << 10
     )
-    /// The bytes that are read of a connection at once; up to ten times as many wait to be looked at.
+    /// Size of a read from a connection; up to ten times as much may be buffered.
     private static let pieceSize = 16 << 10
 }

@@ -5,25 +5,25 @@ import StageSystem
 import StageTransfer
 public import SystemPackage
 
-/// The daemon: transfers that outlive whoever asked for them.
+/// The daemon, which carries out transfers that outlive their clients.
 ///
-/// A service manager's socket is taken where the environment of the process names one, and it is told what
-/// it wants to know there (sd_listen_fds(3), sd_notify(3)).
+/// Uses the socket that a service manager passes in the environment, and reports its state to the service manager
+/// (sd_listen_fds(3), sd_notify(3)).
 public struct Daemon: Sendable {
-    /// The directory with everything that it must not forget.
+    /// State directory: journal, partial files and finished downloads.
     public var state: FilePath
-    /// Where clients connect, unless the service manager has opened a socket.
+    /// Path of the control socket, unless the service manager has opened one.
     public var socket: FilePath
-    /// How it works.
+    /// Configuration at the start.
     public var configuration: DaemonConfiguration
-    /// What it calls itself.
+    /// Version that the daemon reports, also in its `User-Agent`.
     public var version: String
-    /// The program that stages packs for users; without it, or where it is missing, clients do it all.
+    /// Program that stages packs for users, `nil` if it is not installed: then only clients stage packs.
     public var worker: FilePath?
 
     private let logger: Logger
 
-    /// Creates a daemon that does nothing yet.
+    /// Creates a daemon; ``run(reloads:)`` starts it.
     public init(
         state: FilePath,
         socket: FilePath,
@@ -40,12 +40,12 @@ public struct Daemon: Sendable {
         self.logger = logger
     }
 
-    /// Works until the task is cancelled, and then keeps what was received.
+    /// Runs until the task is cancelled, and then keeps what was received.
     ///
-    /// Whatever it dies of, the next one goes on from what is on disk. Of a configuration in `reloads`
-    /// counts what concerns tasks, limits and launches; the network's settings are those at the start.
+    /// After a crash, the next run continues from what is on disk. Of a configuration in `reloads`, the settings for
+    /// tasks, limits and launches take effect; network settings stay as they were at the start.
     ///
-    /// - Throws: ``DaemonError`` if it cannot begin, or its journal cannot be written any more.
+    /// - Throws: ``DaemonError`` if the daemon cannot start, or cannot write its journal any more.
     public func run(
         reloads: AsyncStream<DaemonConfiguration>
     ) async throws(DaemonError) {
@@ -81,13 +81,13 @@ public struct Daemon: Sendable {
         }
     }
 
-    /// Takes the lock of the state directory.
+    /// Takes the lock of the state directory; retries for two seconds.
     ///
-    /// A daemon that was killed may leave it for a moment to a handler that it was about to start.
+    /// A killed daemon may leave the lock for a moment to a handler process that it was about to start.
     private func lockState() async throws(DaemonError) -> FileLock {
         for _ in 0..<40 {
             if let lock = try TransferStore.lock(state) { return lock }
-            // Cancelled: nobody waits for it any more.
+            // Cancelled: the daemon is to end.
             guard (try? await Task.sleep(for: .milliseconds(50))) != nil else { break }
         }
         throw .alreadyRunning(state)
@@ -151,7 +151,7 @@ public struct Daemon: Sendable {
                     }
                     return nil
                 } catch {
-                    // Closing is how it ends.
+                    // The server ends by closing its socket.
                     return Task.isCancelled ? nil : .socket(socket, "\(error)")
                 }
             }
@@ -162,7 +162,7 @@ public struct Daemon: Sendable {
 }
 
 extension Daemon {
-    /// Waits until the daemon is to end, and for all of its parts to have ended.
+    /// Waits until the daemon is to end, and then for all of its tasks.
     private func end(
         _ group: inout TaskGroup<DaemonError?>,
         _ broker: Broker,
@@ -181,7 +181,9 @@ extension Daemon {
         return problem
     }
 
-    /// Carries out what the broker decides; what runs when the task is cancelled ends with what it has.
+    /// Runs the attempts and handlers that the coordinator starts.
+    ///
+    /// When the task is cancelled, they stop and keep what they have received.
     private func carryOut(
         _ broker: Broker,
         _ runner: TransferRunner,
@@ -228,15 +230,16 @@ extension Daemon {
                 await runner.run(task, owner, live, failures: attempt.failures)
             }
         guard !Task.isCancelled else {
-            // What was stopped because the daemon ends goes on with the next one.
+            // The next run of the daemon continues an attempt that was stopped by the shutdown.
             _ = await broker.endAttempt(of: id)
             return
         }
         await broker.ended(task, live, result)
     }
 
-    /// Asks servers to delete the resources of cancelled uploads, a few at a time; those that wait when the task is
-    /// cancelled are dropped.
+    /// Sends the queued deletions of upload resources, a few at a time.
+    ///
+    /// Drops those still queued when the task is cancelled.
     private func delete(_ broker: Broker, _ runner: TransferRunner) async -> DaemonError? {
         await withTaskGroup(of: Void.self) { group in
             var running = 0
@@ -258,12 +261,15 @@ extension Daemon {
         do {
             let monitor = try ConditionMonitor(sources: sources, logger: logger)
             defer { monitor.stop() }
-            // Unknown is not no, so what is known is waited for.
+            // Unknown conditions permit transfers, so wait until the sources have answered.
             await broker.start(await monitor.settled())
             for await conditions in monitor.changes() { await broker.setConditions(conditions) }
         } catch {
-            // Unknown is not no: transfers run.
-            logger.warning("Nobody watches network and power", metadata: ["error": "\(error)"])
+            // Unknown conditions permit transfers.
+            logger.warning(
+                "Network and power conditions are unknown",
+                metadata: ["error": "\(error)"]
+            )
             await broker.start(.unknown)
         }
         return nil
@@ -271,7 +277,7 @@ extension Daemon {
 }
 
 extension TransferConfiguration {
-    /// How the daemon's engine talks to servers.
+    /// Creates the transfer engine's configuration.
     fileprivate init(_ configuration: DaemonConfiguration) {
         self.init()
         connections = configuration.connections
@@ -283,7 +289,8 @@ extension TransferConfiguration {
             https: configuration.httpsProxy,
             exceptions: configuration.proxyExceptions
         )
-        // A wait gives the place up, so attempts are counted over many calls, and only time ends them.
+        // The coordinator, not the engine, waits between attempts: an attempt ends at its first wait. So only the
+        // deadline of a task limits the number of attempts.
         retry = RetryPolicy(
             maximumAttempts: .max,
             base: .seconds(configuration.retryBase),
@@ -292,12 +299,12 @@ extension TransferConfiguration {
     }
 }
 
-/// A lock on a directory, held while the object lives.
+/// Owner of a file lock that keeps the lock at least until ``end()``.
 private final class DirectoryLock: Sendable {
     private let lock: FileLock
 
     init(_ lock: consuming FileLock) { self.lock = lock }
 
-    /// Ends the life of the object at the earliest here.
+    /// Marks the earliest point at which the lock may be released.
     func end() {}
 }

@@ -2,58 +2,58 @@ import FoundationEssentials
 public import StageModel
 public import SystemPackage
 
-/// How a daemon works: what its configuration file may say, each member optional.
+/// Configuration of a daemon, read from a JSON file whose members are all optional.
 public struct DaemonConfiguration: Equatable, Sendable {
-    /// How many transfers run at once.
+    /// Maximum number of concurrent transfers.
     public var connections = 16
-    /// How many connections one host gets.
+    /// Maximum number of connections to one host.
     public var connectionsPerHost = 6
-    /// How many bytes a second all downloads together may receive; `nil` stands for no limit.
+    /// Maximum total download rate in bytes per second; `nil` for no limit.
     public var bandwidth: ByteCount?
-    /// How many tasks of one user may be under way, or ended and not acknowledged.
+    /// Maximum number of a user's tasks that are unfinished, or finished and not acknowledged.
     public var tasksPerUser = 200_000
-    /// The most bytes of files that the daemon keeps for one user, the daemon's own included: partial and
-    /// finished downloads that were not moved away, and copies of files to upload.
+    /// Maximum bytes of files kept for one user: partial downloads, finished downloads that were not moved away, and
+    /// copies of files to upload.
     ///
-    /// `nil` stands for the default: no limit for the user that the daemon runs as; for each other user a
-    /// quarter of the file system, and no more than what is left free for the rest.
+    /// `nil` selects the default: no limit for the user that the daemon runs as; for each other user a quarter of the
+    /// file system, but no more than the free space that is left for the other users.
     public var bytesPerUser: ByteCount?
-    /// The most bytes that sessions, tasks and events of one user may have in the journal.
+    /// Maximum bytes of a user's sessions, tasks and events in the journal.
     public var journalPerUser = ByteCount.mebibytes(128)
-    /// The bytes that stay free on the disk.
+    /// Bytes of the disk that stay free.
     public var reserve = ByteCount.mebibytes(64)
-    /// The longest time, in seconds, that a discretionary task waits for its slot.
+    /// Maximum delay in seconds that spreads the start of discretionary tasks.
     public var discretionaryWindow = 600.0
-    /// The delay after a launch of a handler, in seconds; it doubles with each further one.
+    /// Delay in seconds after a handler's first launch; each further launch doubles it.
     public var relaunchDelay = 60.0
-    /// How long a launched handler may take, in seconds, unless it asks for more.
+    /// Time limit in seconds of a launched handler, unless it asks for an extension.
     public var launchLease = 600.0
-    /// Names of system users that may have handlers, as other users do.
+    /// Names of system users that may have handlers; regular users always may.
     public var handlerUsers: [String] = []
-    /// The first wait after an attempt that failed stays below this, in seconds.
+    /// Upper bound in seconds of the first delay after a failed attempt.
     public var retryBase = 2.0
-    /// The file of certificate authorities to trust instead of the system's.
+    /// File with the certificate authorities to trust instead of the system's.
     public var certificateAuthorities: String?
-    /// The proxy for http URLs, as libcurl takes it.
+    /// Proxy for http URLs, in libcurl's syntax.
     public var httpProxy: String?
-    /// The proxy for https URLs, as libcurl takes it.
+    /// Proxy for https URLs, in libcurl's syntax.
     public var httpsProxy: String?
-    /// The hosts that are reached without a proxy, separated by commas.
+    /// Hosts to connect to without a proxy, separated by commas.
     public var proxyExceptions = ""
-    /// How long, in seconds, a network must stay good before transfers go on; its loss counts at once.
+    /// Time in seconds that a network must stay usable before transfers resume; a lost network counts at once.
     public var settlingTime = 5.0
-    /// The conditions of network and power for stagings that no person waits for, in the place of those of the
-    /// application's registration; `nil` leaves it to that.
+    /// Network and power conditions for automatic updates, overriding those of each application's registration; `nil`
+    /// keeps the registration's.
     public var updateConditions: UpdateConditions?
-    /// The address of the bus where NetworkManager and UPower are; `nil` stands for the system's.
+    /// Address of the message bus with NetworkManager and UPower; `nil` for the system bus.
     public var busAddress: String?
 
-    /// Creates the configuration of a daemon that nobody has configured.
+    /// Creates the default configuration.
     public init() {}
 
-    /// Reads the configuration in a file.
+    /// Reads a configuration file.
     ///
-    /// - Throws: ``DaemonError/configuration(_:_:)`` if it cannot be read, is no JSON object, or has a
+    /// - Throws: ``DaemonError/configuration(_:_:)`` if the file cannot be read, is not a JSON object, or has a
     ///   member that is unknown or out of range.
     public init(contentsOf path: FilePath) throws(DaemonError) {
         let data: Data
@@ -86,7 +86,7 @@ public struct DaemonConfiguration: Equatable, Sendable {
         if let fault { throw .configuration(path, fault) }
     }
 
-    /// What is out of range, if anything is.
+    /// Description of the first member that is out of range; `nil` if all are valid.
     private var fault: String? {
         let positive = [
             ("connections", Double(connections)),
@@ -121,7 +121,7 @@ extension DaemonConfiguration: Decodable {
         case updateConditions
     }
 
-    /// Decodes a configuration; what is not there has its default.
+    /// Decodes a configuration; missing members get their defaults.
     public init(from decoder: any Decoder) throws {
         let members = try decoder.container(keyedBy: CodingKeys.self)
         func read<Value: Decodable>(_ key: CodingKeys, _ value: inout Value) throws {
@@ -156,18 +156,18 @@ extension DaemonConfiguration: Decodable {
     }
 }
 
-/// The members of objects within the configuration.
+/// Names of the members of nested objects.
 private struct NestedNames: Decodable {
     var updateConditions: [String: Anything]?
 }
 
-/// A JSON value that does not matter.
+/// JSON value of any kind, which is ignored.
 private struct Anything: Decodable {
     init(from decoder: any Decoder) throws {}
 }
 
 extension DecodingError {
-    /// Where it went wrong and why, in words for a person.
+    /// Position and cause of the error, for people.
     var fragment: String {
         switch self {
         case .typeMismatch(_, let context), .valueNotFound(_, let context),

@@ -2,41 +2,41 @@ public import StageControl
 public import StageSystem
 public import SystemPackage
 
-/// Why the daemon cannot go on.
+/// Error that prevents the daemon from running.
 @nonexhaustive
 public indirect enum DaemonError: Error, Equatable, Sendable {
-    /// A directory or file of the daemon's cannot be used.
+    /// One of the daemon's files or directories is unusable.
     case file(FileError)
     /// The journal cannot be read or written; the text is SQLite's.
     case journal(FilePath, String)
-    /// The journal has tables that another version of the daemon made, and this one cannot read.
+    /// Another version of the daemon wrote the journal, and this version cannot read it.
     case journalOfOtherVersion(FilePath)
-    /// The socket cannot be listened on.
+    /// The daemon cannot listen on the socket.
     case socket(FilePath, String)
-    /// Another daemon works in the directory.
+    /// Another daemon uses the state directory.
     case alreadyRunning(FilePath)
-    /// What a client asked for cannot be.
+    /// A client's request was refused.
     case refused(ControlRefusal)
-    /// The configuration cannot be used.
+    /// The configuration is invalid.
     case configuration(FilePath, String)
 }
 
 extension DaemonError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// The reason, as a sentence fragment for people.
     public var description: String {
         switch self {
         case .file(let error): "\(error)"
-        case .journal(let path, let detail): "the journal '\(path)' cannot be used: \(detail)"
+        case .journal(let path, let detail): "the journal '\(path)' is unusable: \(detail)"
         case .journalOfOtherVersion(let path):
             "the journal '\(path)' was written by another version of stagepackd"
         case .socket(let path, let detail): "cannot listen on '\(path)': \(detail)"
-        case .alreadyRunning(let path): "another stagepackd works in '\(path)'"
+        case .alreadyRunning(let path): "another stagepackd uses '\(path)'"
         case .refused(let refusal): "\(refusal)"
-        case .configuration(let path, let detail): "'\(path)' cannot be used: \(detail)"
+        case .configuration(let path, let detail): "'\(path)' is unusable: \(detail)"
         }
     }
 
-    /// The one thing to do about it, for a person, where that is not in the reason.
+    /// Advice for people, if the description does not contain it.
     public var hint: String? {
         switch self {
         case .journalOfOtherVersion:
@@ -47,12 +47,12 @@ extension DaemonError: CustomStringConvertible {
 }
 
 extension ControlRefusal {
-    /// Creates the refusal that a client gets for an error.
+    /// Converts an error into the refusal that the client receives.
     init(_ error: DaemonError) {
         if case .refused(let refusal) = error {
             self = refusal
         } else if error.isOutOfSpace {
-            self.init(.storage, "the disk is full: make room and repeat the request")
+            self.init(.storage, "the disk is full: free some space and repeat the request")
         } else {
             self.init(.storage, "\(error)")
         }

@@ -2,12 +2,12 @@ import DequeModule
 import StageControl
 import Synchronization
 
-/// Delivers events to the clients that are attached to sessions, and to watchers of all sessions.
+/// Delivers events to the clients attached to sessions, and to watchers of all sessions.
 ///
-/// A ``Subscription`` reads durable events from the journal and is only woken for them here. All other events may be
-/// missed.
+/// Durable events are read from the journal by each ``Subscription``, which is only woken here. All other events may
+/// be dropped.
 final class EventFeed: Sendable {
-    /// The events of all sessions that one caller sees.
+    /// Event stream of all sessions that are visible to one client.
     struct Watch: Sendable {
         var id: Int
         var events: AsyncStream<SessionEvent>
@@ -25,23 +25,23 @@ final class EventFeed: Sendable {
         var nextWatcher = 1
     }
 
-    /// Says that ``takeProgress()`` may have events to take out.
+    /// Wakes the reader of ``takeProgress()``.
     let progressWakes: AsyncStream<Void>
     private let progressWake: AsyncStream<Void>.Continuation
-    /// Events of running transfers with the numbers of their sessions, from the threads of the transfers.
+    /// Queued progress events with the identifiers of their sessions, written by the threads of running transfers.
     private let progress = Mutex(Deque<(event: SessionEvent, session: Int64)>())
     private let state = Mutex(State())
-    /// The number of subscriptions and watchers.
+    /// Number of subscriptions and watchers.
     private let audience = Atomic<Int>(0)
 
     init() {
         (progressWakes, progressWake) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
     }
 
-    /// The most events of running transfers that wait to be taken; with more, the oldest are dropped.
+    /// Maximum number of queued progress events; further ones replace the oldest.
     private static let limit = 4096
 
-    /// Queues an event of a running transfer, from any thread; drops it where no client listens.
+    /// Queues a progress event, from any thread; drops it if no client listens.
     func report(_ event: SessionEvent, of session: Int64) {
         guard audience.load(ordering: .relaxed) > 0 else { return }
         progress.withLock { progress in
@@ -51,7 +51,7 @@ final class EventFeed: Sendable {
         progressWake.yield()
     }
 
-    /// Takes out the events of running transfers that wait.
+    /// Removes and returns the queued progress events.
     func takeProgress() -> Deque<(event: SessionEvent, session: Int64)> {
         progress.withLock { progress in
             defer { progress = [] }
@@ -59,18 +59,20 @@ final class EventFeed: Sendable {
         }
     }
 
-    /// Whether a client would receive an event of a session that is not durable.
+    /// Returns whether a client would receive the non-durable events of a session.
     func hasListeners(of session: Int64) -> Bool {
         state.withLock { !$0.watchers.isEmpty || $0.subscriptions[session] != nil }
     }
 
-    /// Sends an event that is not durable to a session's client and to watchers.
+    /// Sends a non-durable event to a session's client and to watchers.
     func send(_ event: SessionEvent, of session: SessionRecord) {
         state.withLock { $0.subscriptions[session.id] }?.pass(event)
         sendToWatchers(event, of: session)
     }
 
-    /// Sends watchers an event; a durable one reaches the session's client from the journal.
+    /// Sends an event to watchers only.
+    ///
+    /// The session's client reads durable events from the journal.
     func sendToWatchers(_ event: SessionEvent, of session: SessionRecord) {
         state.withLock { state in
             guard !state.watchers.isEmpty else { return }
@@ -82,16 +84,16 @@ final class EventFeed: Sendable {
         }
     }
 
-    /// Wakes the client of a session, for which the journal has new events.
+    /// Wakes the client of a session after the journal has recorded new events.
     func wake(_ session: Int64) { state.withLock { $0.subscriptions[session] }?.ring() }
 
-    /// Adds the client of a session, which has none.
+    /// Adds the client of a session that has none.
     func attach(_ subscription: Subscription) {
         state.withLock { $0.subscriptions[subscription.session] = subscription }
         audience.add(1, ordering: .relaxed)
     }
 
-    /// Removes the client of a session, and returns whether it was attached.
+    /// Removes the client of a session; returns whether it was attached.
     func detach(_ subscription: Subscription) -> Bool {
         let wasAttached = state.withLock { state in
             guard state.subscriptions[subscription.session] === subscription else { return false }
@@ -102,14 +104,14 @@ final class EventFeed: Sendable {
         return wasAttached
     }
 
-    /// Ends the stream of a session's client, if one is attached.
+    /// Ends the event stream of a session's client, if one is attached.
     func end(_ session: Int64) {
         guard let subscription = state.withLock({ $0.subscriptions[session] }) else { return }
         _ = detach(subscription)
         subscription.end()
     }
 
-    /// Adds a watcher of all sessions that a caller sees.
+    /// Adds a watcher of all sessions that are visible to a client.
     func watch(_ caller: Caller) -> Watch {
         let (events, continuation) = AsyncStream.makeStream(
             of: SessionEvent.self,

@@ -4,25 +4,27 @@ import NIOCore
 import NIOPosix
 import StageSystem
 
-/// Makes the event loops, timers and threads of the daemon's runtimes before other parts take descriptors.
+/// Start of the daemon's event loops, timers and threads, before other parts use up the descriptors.
 ///
-/// Each of them is made when it is needed first, and ends the process where the system refuses it: the event loops,
-/// which take three descriptors each, and the timers of each clock.
+/// The runtimes create these lazily and trap if the system refuses one: each event loop takes three descriptors, and
+/// each clock a timer.
 public enum EventLoops {
-    /// Makes all of them; for a program, once, before it starts a ``Daemon``.
+    /// Creates all of them.
+    ///
+    /// A program calls this once, before it starts a ``Daemon``.
     public static func start() async {
-        // A few loops serve any number of local clients: not one for each processor, and descriptors for each.
+        // Two loops serve any number of local clients; one per processor would only cost descriptors.
         NIOSingletons.groupLoopCountSuggestion = 2
         _ = MultiThreadedEventLoopGroup.singleton.next()
         let timer = DispatchSource.makeTimerSource()
         timer.setEventHandler {}
         timer.schedule(wallDeadline: .now() + .seconds(1))
         timer.activate()
-        // Cancelled: the daemon ends anyway.
+        // Cancelled: the daemon is to end anyway.
         try? await ContinuousClock().sleep(for: .milliseconds(1))
         try? await SuspendingClock().sleep(for: .milliseconds(1))
         timer.cancel()
-        // The first thread for blocking work stays, and does all of it where there can be no other.
+        // The pool keeps its first thread, which then does all blocking work if no further thread can be created.
         await withBlockingThread {}
     }
 }

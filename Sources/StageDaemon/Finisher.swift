@@ -5,20 +5,20 @@ import StageTransfer
 import Synchronization
 import SystemPackage
 
-/// Gives complete content its place, so that it is there after any crash, and says so once.
+/// Commits finished downloads in crash-safe order.
 ///
-/// The order: the bytes are on disk; the journal says that they are good; the file gets its name, and the
-/// directory is on disk; the journal says so, with the event. What ends
-/// while one batch waits for the disk forms the next one, so a thousand small files cost a few waits.
+/// Per batch: (1) sync the content, (2) record the tasks as verified, with the file names and events, (3) rename the
+/// files into the users' directories and sync these. The caller then records the tasks as ended. Downloads that
+/// finish while a batch waits for the disk form the next batch, so a thousand small files cost a few syncs.
 actor Finisher {
-    /// Content that is complete and good.
+    /// Download whose content is complete and verified.
     struct Item: Sendable {
         var task: Int64
         var user: UInt32
-        /// The name of its part file, and of the file of the current generation.
+        /// Name of the part file, and name of its file with the complete content.
         var part: String
         var file: FilePath.Component
-        /// What is to be said.
+        /// Event that reports the end of the task.
         var event: SessionEvent
     }
 
@@ -35,13 +35,15 @@ actor Finisher {
         self.logger = logger
     }
 
-    /// Gives content its place, and returns once that is on disk, but not yet said.
+    /// Commits a download; returns once its file is durable in the user's directory.
+    ///
+    /// The end of the task is not recorded yet.
     func finish(_ item: Item) async throws(DaemonError) {
         let result = await withCheckedContinuation { done in
             waiting.append((item, done))
             guard !isWorking else { return }
             isWorking = true
-            // The one unstructured task here: it lasts until nothing waits, whoever came first.
+            // The only unstructured task here. It serves all waiting callers, and ends when none is left.
             Task { await self.work() }
         }
         try result.get()
@@ -61,7 +63,7 @@ actor Finisher {
                 let error = errors[entry.item.task]
                 if let error {
                     logger.error(
-                        "A file could not be staged",
+                        "A download could not be committed",
                         metadata: ["task.id": "\(entry.item.task)", "error": "\(error)"]
                     )
                 }
@@ -71,7 +73,7 @@ actor Finisher {
         isWorking = false
     }
 
-    /// Has the journal say that content is good, then gives it its place; returns what went wrong with single files.
+    /// Commits a batch; returns the errors that concern single files.
     private func place(_ items: [Item]) async throws(DaemonError) -> [Int64: DaemonError] {
         let store = store
         try await onDisk { () throws(FileError) in
@@ -96,10 +98,11 @@ actor Finisher {
 }
 
 extension TransferStore {
-    /// Gives files their places, and waits until these are on disk; one user's trouble with theirs is
-    /// nobody else's.
+    /// Moves files into their users' directories and syncs these.
     ///
-    /// - Returns: What went wrong, by task.
+    /// One user's error does not affect other users.
+    ///
+    /// - Returns: Errors by task.
     func place(_ items: [Finisher.Item]) -> [Int64: DaemonError] {
         var errors: [Int64: DaemonError] = [:]
         for (user, items) in Dictionary(grouping: items, by: \.user) {

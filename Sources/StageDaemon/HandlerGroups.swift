@@ -2,20 +2,19 @@ import Glibc
 import Logging
 import StageSystem
 
-/// Control groups that keep handlers from taking the memory and the processes that the daemon needs.
+/// Control groups that limit the memory and processes of handlers, so that they cannot starve the daemon.
 ///
-/// The group of the daemon's unit is divided: `daemon` has the daemon, `handlers/UID/SESSION` has a
-/// handler and what it has started. All handlers together may have half of what the unit may have, and
-/// those of one user an eighth.
+/// Divides the control group of the daemon's unit: `daemon` contains the daemon, `handlers/UID/SESSION` a handler and
+/// its child processes. All handlers together get half of the unit's limits, those of one user an eighth.
 struct HandlerGroups: Sendable {
     private let all: ControlGroup
     private let limitsOfUser: ControlGroup.Limits
     private let logger: Logger
 
-    /// Divides the group of this process, which moves into one of the parts.
+    /// Divides this process's control group, and moves the process into the group `daemon`.
     ///
-    /// Returns `nil` where the service manager has left no group to it, or the kernel refuses: handlers
-    /// then share the limits of the daemon.
+    /// Returns `nil` if the service manager delegated no group or the kernel refuses. Handlers then share the
+    /// daemon's limits.
     static func prepare(logger: Logger) -> HandlerGroups? {
         do {
             guard let unit = try ControlGroup.delegated() else {
@@ -25,11 +24,11 @@ struct HandlerGroups: Sendable {
                 return nil
             }
             let limits = try unit.limits()
-            // Groups have limits only below one that has no processes itself.
+            // Only a group without processes of its own can limit its children (cgroups(7)).
             try unit.makeGroup("daemon").enter()
             try unit.allowLimits()
             let all = try unit.makeGroup("handlers")
-            // Handlers of a daemon that was killed: none runs beside its successor.
+            // Ends handlers that a killed daemon left running.
             try? all.kill()
             try all.set(limits.divided(by: 2))
             try all.allowLimits()
@@ -43,21 +42,22 @@ struct HandlerGroups: Sendable {
         }
     }
 
-    /// Returns the group of a handler, or worker, that is about to be started.
+    /// Creates the group of a handler or worker that is about to start.
     func makeGroup(_ name: String, of user: UInt32) throws(FileError) -> ControlGroup {
         let user = try all.makeGroup("\(user)")
         try user.set(limitsOfUser)
         return try user.makeGroup(name)
     }
 
-    /// Kills what a handler that has ended left behind, and removes its group; that of its user stays, for
-    /// other handlers.
+    /// Kills the processes that a handler left behind, and removes its group.
+    ///
+    /// The group of the user stays.
     func end(_ name: String, of user: UInt32) {
         do {
             let user = try all.makeGroup("\(user)")
-            // Linux before 5.14 cannot; the handler's process group was killed.
+            // Fails before Linux 5.14, where only the handler's process group was killed.
             try? user.makeGroup(name).kill()
-            // Killed processes take a moment to go. A group that stays is used again.
+            // Killed processes take a moment to disappear. A group that cannot be removed is reused.
             for _ in 0..<50 {
                 if try user.removeGroup(name) { break }
                 usleep(20_000)

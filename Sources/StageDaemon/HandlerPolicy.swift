@@ -1,19 +1,19 @@
 import StageSystem
 import SystemPackage
 
-/// Decides whether a client may have a handler started on its behalf.
+/// Decides whether a client may have a handler started.
 ///
-/// A handler is a process that the daemon makes, so it has none of what the client's process was
-/// denied: a filter of system calls, `no_new_privs`, a namespace. A client that is confined in such a
-/// way is refused, and so are the users that services run as, whose privileges are given up on purpose.
-/// The process has to be the one that connected (``PeerProcess``): a client that has ended gets no handler.
+/// The daemon starts the handler, so the handler escapes every confinement of the client's process: a seccomp filter,
+/// `no_new_privs`, namespaces. Clients that are confined this way are refused. So are system users, whose services
+/// have dropped their privileges on purpose. The process must be the one that connected (``PeerProcess``): a client
+/// that has exited gets no handler.
 struct HandlerPolicy: Sendable {
-    /// Names of system users that may have handlers all the same.
+    /// Names of system users that may have handlers nevertheless.
     var exceptions: [String] = []
 
-    /// Returns why the client is refused a handler, or `nil` if it is not.
+    /// Returns the reason for refusing the client a handler, or `nil` if it may have one.
     ///
-    /// Blocks the thread while the user database is asked.
+    /// Blocks the thread during lookups in the user database.
     func refusal(for caller: Caller) -> String? {
         let user = caller.user
         if UserIdentity.current.user == 0, user != 0 {
@@ -30,12 +30,12 @@ struct HandlerPolicy: Sendable {
         }
     }
 
-    /// Returns how the client's process is confined where this one is not, as a predicate; `nil` if in no
-    /// way that can be seen.
+    /// Returns how the client's process is confined beyond the daemon's own confinement, as a predicate for a
+    /// message; `nil` if it is not.
     static func restriction(of caller: Caller) -> String? {
         guard let own = ProcessPrivileges(ofProcess: "self"),
             let client = ProcessPrivileges(ofProcess: "\(caller.process)"),
-            // The last of the three: what was read is of the process that has the number still.
+            // Checked last: the process that was inspected still has the client's process identifier.
             client.users == [caller.user], caller.peer?.hasItsNumber ?? false
         else { return "has a process that the daemon cannot look at" }
         if let restriction = client.restriction(beyond: own) { return restriction }
@@ -45,46 +45,47 @@ struct HandlerPolicy: Sendable {
         return networkRestriction(of: caller)
     }
 
-    /// Returns how the client's process is kept from the network, as a predicate; `nil` if in no way.
+    /// Returns how the client's process is cut off from the network, as a predicate for a message; `nil` if it is
+    /// not.
     static func networkRestriction(of caller: Caller) -> String? {
         ProcessNamespaces.sharesNetwork(caller)
             ? nil : "runs in another network namespace, or does not show in which"
     }
 
-    /// Whether a number is a person's: those up to 999 and from 60,514 to 65,535 are for services
-    /// (systemd, "Users, Groups, UIDs and GIDs on systemd Systems").
+    /// Returns whether a user identifier belongs to a regular user: those up to 999 and from 60,514 to 65,535 are for
+    /// services (systemd, "Users, Groups, UIDs and GIDs on systemd Systems").
     static func isRegular(_ user: UInt32) -> Bool {
         (1000...60_513).contains(user) || user > 65_535
     }
 }
 
-/// Restrictions of a process that it passes on to those it starts (proc_pid_status(5)).
+/// Restrictions that the child processes of a process inherit, from `/proc/PID/status` (proc_pid_status(5)).
 struct ProcessPrivileges: Equatable, Sendable {
-    /// The real, effective, saved and file system user, each number once.
+    /// Real, effective, saved and file system user.
     var users: Set<UInt32>
-    /// Whether execve(2) adds no rights.
+    /// Set if execve(2) grants no privileges (`no_new_privs`).
     var hasNoNewPrivileges: Bool
-    /// Whether system calls are filtered.
+    /// Set if a seccomp filter restricts system calls.
     var isFiltered: Bool
-    /// The number of PID namespaces that it is in.
+    /// Number of nested PID namespaces that the process is in.
     var namespaces: Int
-    /// The user namespace, as its map of user numbers shows it.
+    /// User identifier map, which identifies the user namespace.
     var userMap: String
-    /// The capabilities that programs with set-id bits or file capabilities can gain for it.
+    /// Capability bounding set: the capabilities that set-id programs and file capabilities can grant.
     var bounding: UInt64
 }
 
 extension ProcessPrivileges {
-    /// Reads the restrictions of a process from `/proc`; `nil` if it has ended or is not shown.
+    /// Reads the restrictions of a process from `/proc`; fails if the process has ended or is hidden.
     init?(ofProcess name: String) {
-        // A process that has ended is not told apart from one that is hidden.
+        // An ended process cannot be distinguished from a hidden one.
         guard let status = try? Self.text("/proc/\(name)/status"),
             let map = try? Self.text("/proc/\(name)/uid_map")
         else { return nil }
         self.init(status: status, userMap: map)
     }
 
-    /// Reads the restrictions from the text of `status` and `uid_map`; `nil` if a line is missing.
+    /// Parses the text of `status` and `uid_map`; fails if a line is missing.
     init?(status: String, userMap: String) {
         var fields: [Substring: [Substring]] = [:]
         for line in status.split(separator: "\n") {
@@ -107,8 +108,8 @@ extension ProcessPrivileges {
         )
     }
 
-    /// Returns how this process is restricted where another one is not, as a predicate; `nil` if in no
-    /// way.
+    /// Returns the first restriction of this process that the other one lacks, as a predicate for a message; `nil` if
+    /// there is none.
     func restriction(beyond other: ProcessPrivileges) -> String? {
         if hasNoNewPrivileges && !other.hasNoNewPrivileges { return "runs with no_new_privs" }
         if isFiltered && !other.isFiltered { return "runs under a filter of system calls" }

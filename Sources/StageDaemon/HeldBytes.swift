@@ -1,38 +1,37 @@
-/// Counts the files that are kept for each user and their bytes, and decides whether more may come.
+/// Counts the files and bytes that are kept for each user, and decides whether a file may grow.
 ///
-/// It does no I/O: what is free on the disk is an argument. Sums do not overflow, whatever sizes users
-/// give to files of theirs.
+/// Does no I/O: the free space is an argument. Sums cannot overflow, even for absurd sizes of users' files.
 struct HeldBytes {
-    /// A file that is counted.
+    /// File that is counted.
     enum Item: Hashable, Sendable {
-        /// A partial download, or a copy of a file to upload, by its name in the journal.
+        /// Partial download, or copy of a file to upload, by its name in the journal.
         case part(String)
-        /// A finished download that was not moved away, by the number of its task.
+        /// Finished download that was not moved away, by the identifier of its task.
         case staged(Int64)
     }
 
-    /// The limits of one user.
+    /// Limits that apply to each user.
     struct Limits: Equatable, Sendable {
-        /// The most bytes of every user; `nil` if ``share`` decides.
+        /// Maximum bytes of every user; `nil` to apply ``share``.
         var perUser: Int64?
-        /// The part of the file system that each user who is not ``exempt`` may have.
+        /// Maximum bytes of each user who is not ``exempt``, a share of the file system.
         var share: Int64
-        /// The user whose bytes are limited by ``perUser`` only.
+        /// User who is limited by ``perUser`` only.
         var exempt: UInt32
-        /// The bytes that stay free.
+        /// Bytes of the disk that stay free.
         var reserve: Int64
-        /// The most files of each user who is not ``exempt``; `nil` for any number.
+        /// Maximum number of files of each user who is not ``exempt``; `nil` for no limit.
         var files: Int?
     }
 
-    /// Whether a file may grow.
+    /// Decision whether a file may grow.
     enum Verdict: Equatable, Sendable {
         case granted
-        /// Once the user has fewer other bytes.
+        /// Denied until other files of the user are removed.
         case later
-        /// The file alone is more than the user may have: so many bytes.
+        /// Denied for good: the file alone exceeds the user's limit in bytes.
         case never(limit: Int64)
-        /// The disk is full but for the reserve.
+        /// Denied: only the reserve of the disk is left.
         case full
     }
 
@@ -48,10 +47,10 @@ struct HeldBytes {
 
     init(_ limits: Limits) { self.limits = limits }
 
-    /// The bytes that are kept for a user.
+    /// Returns the bytes that are kept for a user.
     func sum(of user: UInt32) -> Int64 { sums[user] ?? 0 }
 
-    /// The finished downloads of a user that count.
+    /// Returns the finished downloads of a user that are counted.
     func staged(of user: UInt32) -> [Int64] {
         files.compactMap { item, file in
             guard file.user == user, case .staged(let task) = item else { return nil }
@@ -59,7 +58,7 @@ struct HeldBytes {
         }
     }
 
-    /// Counts a file with so many bytes, whatever the limits say: it is there.
+    /// Sets the size of a file that exists, regardless of limits.
     mutating func set(_ item: Item, to bytes: Int64, of user: UInt32) {
         release(item)
         let bytes = min(max(bytes, 0), Self.most)
@@ -68,8 +67,7 @@ struct HeldBytes {
         sums[user] = min((sums[user] ?? 0) + bytes, Self.most * 1024)
     }
 
-    /// Counts a file with so many bytes if its user may have these; `free` is what the disk has left
-    /// without them.
+    /// Sets the size of a file if the limits permit it; `free` is the free space of the disk before the file grows.
     mutating func grow(
         _ item: Item,
         to bytes: Int64,
@@ -94,21 +92,21 @@ struct HeldBytes {
         }
         guard more <= free - limits.reserve else { return .full }
         if limits.perUser == nil, user != limits.exempt {
-            // The others have as much left as this user has in all.
+            // Afterwards the disk has as much free space as this user occupies in all.
             guard others <= free - limits.reserve - more - bytes else { return .later }
         }
         set(item, to: bytes, of: user)
         return .granted
     }
 
-    /// Counts a file under another name.
+    /// Counts a file under another key.
     mutating func move(_ item: Item, to other: Item) {
         guard let file = files[item] else { return }
         release(item)
         set(other, to: file.bytes, of: file.user)
     }
 
-    /// Counts a file no longer; returns its user if it was counted.
+    /// Stops counting a file; returns its user if it was counted.
     @discardableResult
     mutating func release(_ item: Item) -> UInt32? {
         guard let file = files.removeValue(forKey: item) else { return nil }
@@ -119,6 +117,6 @@ struct HeldBytes {
         return file.user
     }
 
-    /// More than any disk has: sums of it stay numbers.
+    /// Upper bound of a file's size, larger than any disk, so that sums do not overflow.
     private static let most: Int64 = 1 << 50
 }

@@ -4,7 +4,7 @@ import StageSystem
 import SystemPackage
 
 extension DaemonError {
-    /// The reason why a journal cannot be read or written: where the disk is full, that.
+    /// Converts an error of the journal; a full disk becomes a ``FileError``.
     init(journal path: FilePath, _ error: any Error) {
         switch error {
         case let error as DaemonError: self = error
@@ -16,29 +16,29 @@ extension DaemonError {
         }
     }
 
-    /// Whether a full disk is the reason: it may pass.
+    /// Set if a full disk caused the error, which is temporary.
     public var isOutOfSpace: Bool {
         if case .file(let error) = self { error.isOutOfSpace } else { false }
     }
 }
 
 extension DatabaseError {
-    /// Whether the file is damaged, and not merely out of reach.
+    /// Set if the database file is damaged, rather than inaccessible.
     var isDamage: Bool {
         [.SQLITE_CORRUPT, .SQLITE_NOTADB].contains(resultCode)
     }
 
-    /// Whether the disk that the journal is on has no room for what SQLite was about to write.
+    /// Returns whether SQLite failed because the disk of the journal is full.
     fileprivate func isOfFullDisk(_ path: FilePath) -> Bool {
         if resultCode == .SQLITE_FULL { return true }
-        // SQLite does not say why it could not make a file beside the journal, or make it longer.
+        // SQLite reports no cause if it cannot create or extend a file beside the journal.
         guard [.SQLITE_IOERR, .SQLITE_CANTOPEN].contains(resultCode),
-            // What cannot be told is not known to be full.
+            // If the free space is unknown, the disk does not count as full.
             let free = try? Directory.open(path.removingLastComponent()).freeSpace()
         else { return false }
         return free.bytes < Self.sharedMemorySize || free.files == 0
     }
 
-    /// The bytes that the index of the log grows by.
+    /// Bytes by which the index of the write-ahead log grows.
     private static let sharedMemorySize: Int64 = 64 << 10
 }

@@ -1,17 +1,20 @@
 import GRDB
 
-/// The tables of the journal.
+/// Tables of the journal.
 extension Journal {
-    /// Makes the tables step by step, and knows the steps that were taken from a table of its own.
+    /// Migrations that create and change the tables.
     ///
-    /// A step that was released stays as it is; a change is a further step. Each is one transaction, so that a
-    /// daemon that is killed meanwhile takes it again.
+    /// GRDB records the applied ones in a table of its own.
+    ///
+    /// A released migration never changes; a change of the tables is a further migration. Each runs in one
+    /// transaction, so that the next start repeats it after a crash.
     static var migrator: DatabaseMigrator {
         var migrator = DatabaseMigrator()
         migrator.registerMigration("tables, and forms of version 1") { database in
             try database.execute(sql: tables)
             try database.execute(sql: usageSchema)
-            // By them a client knows that a session is another one, even where all files of the daemon are gone.
+            // Session identifiers start at random, so that clients recognise a new session even after all files of
+            // the daemon were deleted.
             try database.execute(
                 sql: "INSERT INTO sqlite_sequence (name, seq) VALUES ('session', ?)",
                 arguments: [Int64.random(in: 0..<sessionNumbers)]
@@ -24,7 +27,7 @@ extension Journal {
         return migrator
     }
 
-    /// The end of the numbers that the sessions of a journal may begin with; JSON has numbers up to 2^53.
+    /// Upper bound of the first session identifier; JSON represents integers exactly up to 2^53.
     private static let sessionNumbers: Int64 = 1 << 52
 
     private static let tables = """

@@ -4,13 +4,14 @@ import StageControl
 import StageSystem
 
 extension Journal {
-    /// All sessions.
+    /// Returns all sessions.
     func sessions() async throws(DaemonError) -> [SessionRecord] {
         try await read { try SessionRecord.order(SessionRecord.Columns.id).fetchAll($0) }
     }
 
-    /// Makes a session, or gives one another configuration, unless its user then had more than `limit`
-    /// bytes.
+    /// Creates a session, or changes the configuration of an existing one.
+    ///
+    /// Refused if the user's part of the journal would exceed `limit` bytes.
     func makeSession(
         _ identifier: String,
         of owner: UserIdentity,
@@ -41,7 +42,7 @@ extension Journal {
         }
     }
 
-    /// Forgets a session with its tasks and events, and returns what its tasks had.
+    /// Removes a session with its tasks and events; returns the tasks and their unused files.
     func removeSession(_ id: Int64) async throws(DaemonError) -> Removed {
         try await write { database in
             let tasks = try TaskFiles.filter(TaskRecord.Columns.session == id).fetchAll(database)
@@ -50,11 +51,11 @@ extension Journal {
         }
     }
 
-    /// Forgets the first tasks of a session that has more than ``stepCount``, that many with their events,
-    /// and returns what they had; nothing once no more are left, which are forgotten with their session.
+    /// Removes the first ``stepCount`` tasks of a session, with their events, and returns them with their unused
+    /// files.
     ///
-    /// After a crash a smaller session is still wholly there, or not at all; of a larger one the last tasks
-    /// may be there.
+    /// Removes nothing once no more than ``stepCount`` are left; ``removeSession(_:)`` removes those. After a crash,
+    /// a small session exists completely or not at all, and a large one may have its last tasks.
     func removeTasks(of session: Int64) async throws(DaemonError) -> Removed {
         try await write { database in
             let all = TaskFiles.filter(TaskRecord.Columns.session == session)
@@ -75,10 +76,10 @@ extension Journal {
         }
     }
 
-    /// The most tasks or events that one request forgets at once: other requests wait for so long.
+    /// Maximum number of tasks or events that one transaction removes, since other requests wait for it.
     static let stepCount = 1000
 
-    /// Writes down what is known of launches of a session's handler.
+    /// Updates the launch state of a session's handler.
     func update(_ relaunch: Relaunch, of session: Int64) async throws(DaemonError) {
         try await write { database in
             try SessionRecord.filter(key: session)
@@ -89,7 +90,7 @@ extension Journal {
         }
     }
 
-    /// The durable events of a session after a number, in order: as many as a page holds.
+    /// Returns a page of a session's durable events after a sequence number, in order.
     func events(
         of session: Int64,
         after sequence: Int64,
@@ -111,8 +112,9 @@ extension Journal {
         }
     }
 
-    /// Takes note that a client has taken in all events up to a number, and forgets these with the
-    /// tasks that they ended.
+    /// Records that a client has acknowledged all events up to a sequence number.
+    ///
+    /// Removes these events and the tasks that they ended.
     func acknowledge(
         _ sequence: Int64,
         of session: Int64,

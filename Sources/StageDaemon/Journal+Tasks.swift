@@ -7,10 +7,10 @@ import SystemPackage
 extension Journal {
     private typealias Columns = TaskRecord.Columns
 
-    /// Makes tasks, all or none, and returns their records in order.
+    /// Creates tasks, all or none, and returns their records in order.
     ///
-    /// A token that the session has already stands for the task that has it. Nothing is made that its
-    /// user would have more than `limit` bytes with.
+    /// A token that already exists in the session yields the existing task. Refused if the user's part of the journal
+    /// would exceed `limit` bytes.
     func create(
         _ tasks: [NewTask],
         in session: Int64,
@@ -30,9 +30,9 @@ extension Journal {
                     let made = FullTask(task, id: last, in: session, by: creator, created: created)
                     try made.insert(database)
                     if let token = task.remnant {
-                        // Two that go on with one file would write into it both.
+                        // Two tasks that resume the same part file would both write to it.
                         guard try Remnant.deleteOne(database, key: token) else {
-                            throw ControlRefusal(.invalid, "the resume token is used up")
+                            throw ControlRefusal(.invalid, "the resume token was used already")
                         }
                     }
                     known[Array(task.request.token.utf8)] = made.record
@@ -42,8 +42,8 @@ extension Journal {
         }
     }
 
-    /// The tasks of a session that have one of the tokens, by the token's bytes: strings that Unicode holds
-    /// equivalent are different tokens.
+    /// Returns the tasks of a session that have one of the tokens, by the token's bytes: tokens that Unicode
+    /// considers equivalent are still different tokens.
     private static func tasks(
         of session: Int64,
         with tokens: [String],
@@ -60,14 +60,14 @@ extension Journal {
         return tasks
     }
 
-    /// The bytes of those of the tokens that a session's tasks have.
+    /// Returns those of the tokens that exist in the session, as bytes.
     func known(_ tokens: [String], in session: Int64) async throws(DaemonError) -> Set<[UInt8]> {
         try await read { database in
             Set(try Self.tasks(of: session, with: tokens, database).keys)
         }
     }
 
-    /// All tasks that have not ended, and those whose content waits for its place.
+    /// Returns the unfinished tasks, including those whose verified content is not committed yet.
     func openTasks() async throws(DaemonError) -> [TaskRecord] {
         try await read { database in
             try TaskRecord.filter(Columns.state < StoredState.ended).order(Columns.id)
@@ -75,12 +75,12 @@ extension Journal {
         }
     }
 
-    /// A task with everything, or `nil` if there is none.
+    /// Returns a task with its request, or `nil` if there is none.
     func task(_ id: Int64) async throws(DaemonError) -> FullTask? {
         try await read { try FullTask.fetchOne($0, key: id) }
     }
 
-    /// The tasks of a session that come after one, in order: as many as a page holds.
+    /// Returns a page of a session's tasks after an identifier, in order.
     func tasks(
         of session: Int64,
         after id: Int64
@@ -103,7 +103,7 @@ extension Journal {
         }
     }
 
-    /// The uploads of a session that have not ended and have an upload resource, in order.
+    /// Returns the unfinished uploads of a session that have an upload resource, in order.
     func uploads(of session: Int64, limit: Int) async throws(DaemonError) -> [FullTask] {
         try await read { database in
             try FullTask.filter(Columns.session == session && Columns.upload != nil)
@@ -114,8 +114,9 @@ extension Journal {
         }
     }
 
-    /// Writes down what a client has changed of a task that has not ended, unless its user then had more
-    /// than `limit` bytes.
+    /// Writes a client's changes of an unfinished task.
+    ///
+    /// Refused if the user's part of the journal would exceed `limit` bytes.
     func update(_ task: FullTask, limit: Int64) async throws(DaemonError) {
         try await write { database in
             let (user, record) = (try Self.user(of: task.record.session, database), task.record)
@@ -133,12 +134,12 @@ extension Journal {
         }
     }
 
-    /// A task, unless its content is verified or it has ended.
+    /// Returns a query for the task if it is active: not verified and not ended.
     private static func active(_ id: Int64) -> QueryInterfaceRequest<TaskRecord> {
         TaskRecord.filter(Columns.id == id && Columns.state == StoredState.active)
     }
 
-    /// Writes down that the content of tasks is good, in which files it is, and what will be said of it.
+    /// Records tasks as verified, with the names of their files and their final events.
     func verified(_ items: [Finisher.Item]) async throws(DaemonError) {
         try await write { database in
             let statement = try database.cachedStatement(
@@ -157,8 +158,9 @@ extension Journal {
         }
     }
 
-    /// Writes down that tasks have ended, with the events that say so, and returns these with their
-    /// numbers; a task that has ended already, or is gone, yields nothing.
+    /// Records tasks as ended.
+    ///
+    /// Returns their final events with sequence numbers; skips tasks that have already ended or do not exist.
     func end(
         _ outcomes: [(id: Int64, event: SessionEvent)],
         leaving remnants: [Remnant] = []
@@ -181,7 +183,7 @@ extension Journal {
         }
     }
 
-    /// Writes down an event of a task that goes on, and returns it with its number.
+    /// Records a durable event of an unfinished task; returns it with its sequence number.
     func record(
         _ event: SessionEvent,
         of task: Int64,
@@ -195,7 +197,7 @@ extension Journal {
         }
     }
 
-    /// The last challenge of a task that the client has not acknowledged.
+    /// Returns the last unacknowledged challenge of a task.
     func challenge(of task: Int64) async throws(DaemonError) -> SessionEvent? {
         try await read { database in
             try EventRecord
@@ -206,7 +208,7 @@ extension Journal {
         }
     }
 
-    /// Gives an event of a task that has not ended the next number of its session.
+    /// Appends an event of an unfinished task, with the next sequence number of its session.
     private static func append(
         _ event: SessionEvent,
         of task: Int64,
@@ -233,7 +235,7 @@ extension Journal {
         return record
     }
 
-    /// What an earlier download left behind under a token, if it is this user's.
+    /// Returns the unexpired resume data with a token, if it belongs to the user.
     func remnant(_ token: String, of user: UInt32) async throws(DaemonError) -> Remnant? {
         try await read { database in
             try Remnant.filter(key: token).filter(Remnant.Columns.user == user)
@@ -242,7 +244,7 @@ extension Journal {
         }
     }
 
-    /// The numbers of all tasks that there are, and the last number that was given to one.
+    /// Returns the identifiers of all tasks, and the highest identifier assigned so far.
     func taskNumbers() async throws(DaemonError) -> (tasks: Set<Int64>, last: Int64) {
         try await read { database in
             (
@@ -252,7 +254,7 @@ extension Journal {
         }
     }
 
-    /// Forgets what nobody went on with in time, and returns the names of its files.
+    /// Removes expired resume data; returns the names of its part files.
     func removeExpiredRemnants(before now: Date) async throws(DaemonError) -> [String] {
         try await write { database in
             try Remnant.filter(Remnant.Columns.expires < now.timeIntervalSince1970)
@@ -261,12 +263,12 @@ extension Journal {
         }
     }
 
-    /// The names of all files among the parts and the copies that are still in use.
+    /// Returns the names of all part files and upload copies in use.
     func filesInUse() async throws(DaemonError) -> Set<String> {
         Set(try await partOwners().keys)
     }
 
-    /// Writes down the end that a task gets if the daemon ends before it has another one; `nil` for none.
+    /// Records the end that a task gets if the daemon stops before the task ends otherwise; `nil` removes it.
     func setProvisionalEnd(_ event: SessionEvent?, of id: Int64) async throws(DaemonError) {
         try await write { database in
             let outcome = try event.map { try StoredForm.encode($0) }
@@ -274,7 +276,7 @@ extension Journal {
         }
     }
 
-    /// Writes down where an upload resumes, which takes the place of a provisional end; `nil` for nowhere.
+    /// Records the resource at which an upload resumes, in place of a provisional end; `nil` removes it.
     func setUpload(_ resource: UploadResource?, of id: Int64) async throws(DaemonError) {
         try await write { database in
             let document = try resource.map { try StoredForm.encode($0) }
@@ -286,7 +288,7 @@ extension Journal {
         }
     }
 
-    /// Makes a task active again whose content was called good and got lost.
+    /// Makes a verified task active again, since its file was lost.
     func reopen(_ id: Int64) async throws(DaemonError) {
         try await write { database in
             try TaskRecord.filter(key: id).updateAll(
@@ -300,7 +302,7 @@ extension Journal {
 }
 
 extension FullTask {
-    /// The record of a task that is created.
+    /// Creates the task to insert.
     fileprivate init(
         _ task: NewTask,
         id: Int64,
@@ -326,7 +328,7 @@ extension FullTask {
 }
 
 extension SessionEvent {
-    /// The event with the number that it has in the journal.
+    /// Returns the event with the sequence number that the journal assigned.
     fileprivate func numbered(_ record: EventRecord) -> SessionEvent {
         var event = self
         event.sequence = record.sequence

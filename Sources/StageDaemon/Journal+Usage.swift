@@ -3,21 +3,19 @@ import GRDB
 import StageControl
 import StageModel
 
-/// The bytes of the journal that each user has, counted by SQLite itself, in the transaction that writes
-/// them, so that whatever is written, by whichever call, is in the sum.
+/// Bytes of each user in the journal. SQLite triggers maintain the sums within every transaction.
 extension Journal {
-    /// A page of what is read: tasks, or events.
+    /// Maximum number of tasks or events in a page.
     static let pageCount = 128
-    /// The bytes of a page, after which it ends.
+    /// Size at which a page ends.
     static let pageBytes = 128 << 10
 
-    /// The bytes of a column.
+    /// Returns the bytes of a column's value.
     static func size(_ value: Data?) -> Int { value?.count ?? 0 }
 
-    /// The index by which the tasks of a session are listed in their order, and the sums by user.
+    /// Index for listing the tasks of a session, and sums by user with their triggers.
     ///
-    /// Triggers keep the sums from the first row on. A row counts with 256 bytes for its other columns and
-    /// indexes.
+    /// Each row counts 256 bytes extra, for its other columns and indexes.
     static var usageSchema: String {
         """
         CREATE INDEX task_of_session ON task (session);
@@ -29,7 +27,7 @@ extension Journal {
         """
     }
 
-    /// The triggers that count the resources of uploads with their tasks.
+    /// Replacement triggers that also count the column `upload`.
     static var uploadUsageSchema: String {
         """
         DROP TRIGGER session_inserted; DROP TRIGGER session_updated; DROP TRIGGER session_deleted;
@@ -39,7 +37,9 @@ extension Journal {
         """
     }
 
-    /// The bytes of a row, as SQL; the first tables had no resources of uploads.
+    /// Returns an SQL expression for the bytes of a row.
+    ///
+    /// The first version of the tables had no column `upload`.
     private static func bytes(
         of table: String,
         in row: String,
@@ -58,7 +58,9 @@ extension Journal {
         return "(256 + \(sizes.joined(separator: " + ")))"
     }
 
-    /// Triggers that count the rows of a table; those of tasks and events are their session's user's.
+    /// Returns the triggers that count the rows of a table.
+    ///
+    /// Tasks and events count for the user of their session.
     private static func counting(
         _ table: String,
         task: Bool,
@@ -71,7 +73,7 @@ extension Journal {
             task ? "(SELECT user FROM session WHERE id = \(row).session)" : "\(row).user"
         }
         let (old, new) = (bytes(of: table, "OLD"), bytes(of: table, "NEW"))
-        // The rows of a session that is deleted go after it, when their user is not known any more.
+        // Deleting a session cascades to its tasks and events, whose user can no longer be looked up then.
         let further =
             table == "session"
             ? """
@@ -94,7 +96,7 @@ extension Journal {
             """
     }
 
-    /// The user of each partial download and copy.
+    /// Returns the user of each part file and upload copy.
     func partOwners() async throws(DaemonError) -> [String: UInt32] {
         try await read { database in
             let rows = try Row.fetchCursor(
@@ -111,7 +113,7 @@ extension Journal {
         }
     }
 
-    /// The tasks of each user that have ended and were not acknowledged.
+    /// Returns each user's finished tasks that are not acknowledged yet.
     func finishedTasks() async throws(DaemonError) -> [UInt32: [Int64]] {
         try await read { database in
             let rows = try Row.fetchCursor(
@@ -128,7 +130,7 @@ extension Journal {
         }
     }
 
-    /// The bytes that a user has.
+    /// Returns the bytes of a user in the journal.
     func usage(of user: UInt32) async throws(DaemonError) -> Int64 {
         try await read { try Self.usage(of: user, $0) }
     }
@@ -140,8 +142,7 @@ extension Journal {
         return try Int64.fetchOne(statement, arguments: [user]) ?? 0
     }
 
-    /// Writes what a client wishes for the session of a user, unless that user then had more than `limit`
-    /// bytes, and more than before; what this throws undoes it.
+    /// Runs `body`, and throws if it increases the user's bytes above `limit`, which makes the caller roll back.
     static func write<Value>(
         for user: UInt32,
         limit: Int64,
@@ -154,7 +155,7 @@ extension Journal {
         guard after <= max(limit, before) else {
             throw ControlRefusal(
                 .quota,
-                "your sessions, tasks and events may have \(limit.quantity(of: "byte")) in the daemon's journal: "
+                "your sessions, tasks and events may use \(limit.quantity(of: "byte")) in the daemon's journal: "
                     + "acknowledge events, or remove sessions"
             )
         }

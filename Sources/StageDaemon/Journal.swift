@@ -6,19 +6,17 @@ import StageSystem
 import Synchronization
 import SystemPackage
 
-/// What the daemon must not forget, in SQLite: sessions, tasks, and the events that were not
-/// acknowledged.
+/// Persistent state of the daemon in SQLite: sessions, tasks, and unacknowledged events.
 ///
-/// What is committed is on disk (write-ahead log, `synchronous=FULL`, which is read back when the
-/// journal is opened). Commits that come while one
-/// waits for the disk share the next one. What is known of the bytes of a transfer is not here but
-/// beside them, in the record of its part file.
+/// Committed changes are durable (write-ahead log with `synchronous=FULL`, verified when the journal is opened).
+/// Changes that arrive while a commit waits for the disk share the next commit. Received bytes are not recorded here
+/// but in the record beside each part file.
 final class Journal: Sendable {
     private let pool: DatabasePool
     private let mark: TaskNumberMark
-    /// The number before that of the first task that this journal may make.
+    /// Lower bound of task identifiers: the first task of this journal gets a higher one.
     ///
-    /// Above the journal's own only where it has lost what an earlier one knew.
+    /// Above the journal's own counter only if an earlier journal was lost.
     let floor: Int64
     private let pending = Mutex(Pending())
     private let logger: Logger
@@ -33,12 +31,12 @@ final class Journal: Sendable {
         var isWriting = false
     }
 
-    /// Opens the journal at `path`, and makes it where it is missing.
+    /// Opens the journal at `path`, or creates it.
     ///
-    /// One that is damaged is moved aside, so that the daemon can go on; one with tables that this version did not
-    /// make is not read, and this throws ``DaemonError/journalOfOtherVersion(_:)``. Numbers of tasks go on after the
-    /// highest that an earlier journal may have given out. Before a journal is made, `forgetting` is called
-    /// to move away files of earlier tasks, of which it knows nothing; it returns whether there were any.
+    /// A damaged journal is moved aside and replaced by a new one. A journal with tables of another version throws
+    /// ``DaemonError/journalOfOtherVersion(_:)``. Task identifiers continue after the highest that an earlier journal
+    /// may have assigned. Before a new journal is created, `forgetting` moves the files of earlier tasks aside and
+    /// returns whether there were any.
     static func open(
         _ path: FilePath,
         logger: Logger,
@@ -48,7 +46,7 @@ final class Journal: Sendable {
         let isMissing: Bool
         do throws(FileError) {
             mark = try TaskNumberMark(in: try Directory.open(path.removingLastComponent()))
-            // The lock of the directory makes it, with no content.
+            // Taking the directory's lock creates an empty journal file.
             isMissing = try File.open(reading: path).status().size == 0
         } catch {
             throw .file(error)
@@ -96,14 +94,14 @@ final class Journal: Sendable {
         }
     }
 
-    /// Makes a journal that knows nothing, and gives out no number that an earlier one may have.
+    /// Creates an empty journal that does not reuse the task identifiers of an earlier one.
     private static func makeNew(
         _ path: FilePath,
         _ mark: TaskNumberMark,
         isFirst: Bool,
         _ logger: Logger
     ) throws -> Journal {
-        // Without a mark the time says more than any journal has counted.
+        // Without a mark, the seconds since 1970 exceed any identifier assigned so far.
         let time = isFirst ? 0 : Int64(Date.now.timeIntervalSince1970)
         let floor = mark.number ?? time
         try mark.raise(to: floor)
@@ -121,7 +119,7 @@ final class Journal: Sendable {
         self.logger = logger
         self.mark = mark
         self.floor = floor
-        // It knows what clients said in confidence. The files that SQLite adds take this one's mode.
+        // The journal contains secrets of clients. Files that SQLite adds get the mode of this one.
         try FileDescriptor.open(
             path,
             .readWrite,
@@ -132,7 +130,7 @@ final class Journal: Sendable {
         try pool.writeWithoutTransaction(Self.synchronizeCommits)
         let check = try pool.read { try String.fetchOne($0, sql: "PRAGMA quick_check(1)") }
         guard check == "ok" else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
-        // A journal that is complete is not written to: a disk that is full keeps no daemon from starting.
+        // A complete schema is not written again, so that a full disk does not prevent the start.
         let migrator = Self.migrator
         let (isOfOtherVersion, isComplete) = try pool.read { database in
             let hasOtherTables =
@@ -147,17 +145,17 @@ final class Journal: Sendable {
         if !isComplete { try migrator.migrate(pool) }
     }
 
-    /// Makes the mark where the journal is there without it.
+    /// Creates the missing mark of an existing journal.
     private func makeMark() {
         do {
             try mark.raise(to: try pool.read(Self.lastNumber))
         } catch {
-            // The first task that is made tries again, and is refused where that fails.
+            // Creating the next task tries again, and is refused if that fails.
             logger.warning("Numbers are not marked yet", metadata: ["error": "\(error)"])
         }
     }
 
-    /// The last number that the journal has given to a task.
+    /// Returns the last task identifier that the journal has assigned.
     static func lastNumber(_ database: Database) throws -> Int64 {
         let statement = try database.cachedStatement(
             sql: "SELECT seq FROM sqlite_sequence WHERE name = 'task'"
@@ -165,9 +163,9 @@ final class Journal: Sendable {
         return try Int64.fetchOne(statement) ?? 0
     }
 
-    /// Has each commit wait until it is on disk.
+    /// Makes each commit wait until it is durable.
     ///
-    /// Not by `prepareDatabase`, after which a pool sets `NORMAL` for its connection that writes.
+    /// `prepareDatabase` cannot do this: afterwards the pool sets its writer to `NORMAL`.
     private static func synchronizeCommits(_ database: Database) throws {
         try database.execute(sql: "PRAGMA synchronous = FULL")
         let full = 2
@@ -176,7 +174,7 @@ final class Journal: Sendable {
         }
     }
 
-    /// Reads, on a thread that may block.
+    /// Reads from the database, on a blocking thread.
     func read<Value: Sendable>(
         _ body: @escaping @Sendable (Database) throws -> Value
     ) async throws(DaemonError) -> Value {
@@ -190,7 +188,9 @@ final class Journal: Sendable {
         }
     }
 
-    /// Writes, and returns once that is on disk; what `body` throws leaves nothing behind.
+    /// Writes to the database; returns once the change is durable.
+    ///
+    /// An error of `body` undoes its changes.
     @discardableResult func write<Value: Sendable>(
         _ body: @escaping @Sendable (Database) throws -> Value
     ) async throws(DaemonError) -> Value {
@@ -239,7 +239,7 @@ final class Journal: Sendable {
         }
     }
 
-    /// Commits changes together; one that fails is undone alone.
+    /// Commits several changes in one transaction; a failing change is rolled back alone.
     private func commit(_ batch: [Change], _ database: Database) {
         var errors = [(any Error)?](repeating: nil, count: batch.count)
         do {

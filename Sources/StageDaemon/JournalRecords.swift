@@ -4,25 +4,25 @@ import StageControl
 import StageSystem
 import StageTransfer
 
-/// How far a task has got, as it is on disk; the rest is recomputed.
+/// State of a task in the journal; all finer states are derived in memory.
 enum StoredState: Int, DatabaseValueConvertible, Sendable {
-    /// It waits or runs.
+    /// The task is waiting or running.
     case active = 0
-    /// Its content is here and good, and its end is in ``FullTask/outcome``; what is left is to
-    /// give it its place.
+    /// The content is verified, and ``FullTask/outcome`` is its final event. Only the move to the user's directory
+    /// and the end remain.
     case verified = 1
-    /// It has ended, and so says an event.
+    /// The task has ended, and its final event is recorded.
     case ended = 2
 }
 
 extension Needs: DatabaseValueConvertible {}
 extension Scheduler.Blocks: DatabaseValueConvertible {}
 
-/// What the scheduler has to know of a task.
+/// Columns of a task that the scheduler needs.
 struct TaskRecord: Sendable {
     var id: Int64
     var session: Int64
-    /// The number of the user who created it: the session's, or a member of its group.
+    /// User who created the task: the session's user or a member of its group.
     var creator: UInt32
     var state = StoredState.active
     var host: String
@@ -32,11 +32,11 @@ struct TaskRecord: Sendable {
     var earliest: Date?
     var created: Date
     var deadline: Date
-    /// The name of its part file, or of the copy of the file to upload.
+    /// Name of the part file, or of the copy of the file to upload.
     var part: String
-    /// The name of the file with the content, once that is verified.
+    /// Name of the file with the verified content.
     var file: String?
-    /// Whether an earlier attempt has sent what is not to be sent twice, and was not seen to its end.
+    /// Set if an earlier attempt may have sent a request that must not be repeated, and its result is unknown.
     var hasProvisionalEnd = false
 }
 
@@ -46,7 +46,7 @@ extension TaskRecord: FetchableRecord, TableRecord {
     enum Columns: String, ColumnExpression {
         case id, session, creator, token, state, host, priority, needs, blocks, earliest, created
         case deadline, part, file, request, outcome, upload
-        /// Whether there is an outcome: a column of selections alone.
+        /// Result of a selection, not a stored column: the task has an outcome.
         case hasOutcome
     }
 
@@ -76,22 +76,22 @@ extension TaskRecord: FetchableRecord, TableRecord {
         hasProvisionalEnd = state == .active && row[Columns.hasOutcome]
     }
 
-    /// The name of the part file of a task that goes on with no other file.
+    /// Returns the name of a task's own part file, which is used unless the task resumes another one's.
     static func ownPart(of id: Int64) -> String { "task-\(id)" }
 }
 
-/// A task with everything.
+/// Task with its request and outcome.
 struct FullTask: Sendable {
     var record: TaskRecord
     var request: TransferRequest
-    /// The event of its end, once that is settled.
+    /// Final event, once it is decided.
     var outcome: SessionEvent?
-    /// The resource at which its upload resumes.
+    /// Resource at which the upload resumes.
     var upload: UploadResource?
-    /// Whether ``request`` cannot be read any more; it then has the token alone.
+    /// Set if the stored request is damaged; ``request`` then contains only the token.
     var isLost = false
 
-    /// The failure that a task ends in whose row is damaged.
+    /// Failure of a task whose row is damaged.
     static let loss = TransferFailure(
         .lost,
         reason: "the daemon's record of the task is damaged; create the task again"
@@ -99,7 +99,9 @@ struct FullTask: Sendable {
 }
 
 extension UploadResource {
-    /// The stand-in for a damaged one, at which no upload resumes: the server may have acted there.
+    /// Replacement for a damaged resource.
+    ///
+    /// No upload resumes there, since the server may already have acted.
     fileprivate static let unreadable = {
         var resource = UploadResource(url: "", uploadProtocol: .plain)
         resource.mayBeComplete = true
@@ -119,7 +121,7 @@ extension FullTask: FetchableRecord, PersistableRecord {
 
     /// Reads a row.
     ///
-    /// What is damaged in it is the loss of one task, and of no listing.
+    /// Damaged columns affect this task only, not the list that contains it.
     init(row: Row) {
         record = TaskRecord(row: row)
         if let request = row.document(TransferRequest.self, Columns.request) {
@@ -155,7 +157,7 @@ extension FullTask: FetchableRecord, PersistableRecord {
     }
 }
 
-/// A task that is to be created.
+/// Task that is about to be created.
 struct NewTask: Sendable {
     var request: TransferRequest
     var host: String
@@ -164,29 +166,28 @@ struct NewTask: Sendable {
     var blocks: Scheduler.Blocks
     var earliest: Date?
     var deadline: Date
-    /// The name of a part file to go on with, or of the copy of the file to upload.
+    /// Name of the part file to resume, or of the copy of the file to upload.
     var part: String?
-    /// The resume token that is used up.
+    /// Resume token that creating the task uses up.
     var remnant: String?
 }
 
-/// Groups that the process had which made a session; a handler gets no others.
+/// Groups of the process that created a session; its handler gets no others.
 struct SessionRights: Equatable, Sendable {
-    /// The number of its first group.
+    /// Primary group.
     var group: UInt32
-    /// The numbers of all of its groups.
+    /// Supplementary groups.
     var groups: [UInt32]
 }
 
-/// A session as it is on disk.
+/// Session in the journal.
 struct SessionRecord: Sendable {
     var id: Int64
     var user: UInt32
     var identifier: String
     var rights: SessionRights
     var configuration: SessionConfiguration
-    /// The number of the group whose members may use it, as the group database had it when the record
-    /// was read.
+    /// Group whose members may use the session, resolved when the record was read.
     var group: UInt32?
     var relaunch: Relaunch
     var last: Int64
@@ -200,9 +201,9 @@ extension SessionRecord: FetchableRecord, TableRecord {
         case id, user, identifier, rights, configuration, relaunch, last, acknowledged
     }
 
-    /// Reads a row; blocks the thread while the group database is asked.
+    /// Reads a row; blocks the thread during a lookup in the group database.
     ///
-    /// In place of what is damaged come defaults: no handler, no headers, no groups.
+    /// Damaged columns get defaults: no handler, no header fields, no groups.
     init(row: Row) {
         id = row[Columns.id]
         user = row[Columns.user]
@@ -216,12 +217,12 @@ extension SessionRecord: FetchableRecord, TableRecord {
     }
 }
 
-/// An event that its client has not acknowledged.
+/// Event that its client has not acknowledged.
 struct EventRecord: Codable, Sendable {
     var session: Int64
     var sequence: Int64
     var task: Int64
-    /// Whether it is the end of the task.
+    /// Set if the event ends its task.
     var final: Bool
     /// The event in its stored form.
     var body: Data
@@ -234,7 +235,9 @@ extension EventRecord: FetchableRecord, PersistableRecord {
         case session, sequence, task, final, body
     }
 
-    /// The event; of one that is damaged, that its task was lost, so that those after it are told.
+    /// The decoded event.
+    ///
+    /// A damaged one becomes a failure of its task, so that the events after it are still delivered.
     var event: SessionEvent {
         var event: SessionEvent
         do {
@@ -249,7 +252,7 @@ extension EventRecord: FetchableRecord, PersistableRecord {
     }
 }
 
-/// What a cancelled or failed download left behind, for another one to go on with.
+/// Resume data of a cancelled or failed download, which another task can resume.
 struct Remnant: Codable, Sendable {
     var token: String
     var user: UInt32
@@ -274,7 +277,7 @@ extension Remnant: FetchableRecord, PersistableRecord {
     }
 }
 
-/// The files of a task that is deleted.
+/// Files of a deleted task.
 struct TaskFiles: FetchableRecord, TableRecord {
     static let databaseTableName = TaskRecord.databaseTableName
     static var databaseSelection: [any SQLSelectable] {
@@ -290,14 +293,14 @@ struct TaskFiles: FetchableRecord, TableRecord {
     }
 }
 
-/// What was removed with events that were acknowledged.
+/// Deleted tasks, and the files that no other task uses.
 struct Removed: Sendable {
     var tasks: [Int64]
     var parts: [String]
 }
 
 extension Removed {
-    /// Takes tasks that are deleted, without the files that a resume token keeps, or another task goes on with.
+    /// Collects deleted tasks, without part files that resume data or another task still uses.
     init(_ deleted: [TaskFiles], in database: Database) throws {
         let users = try database.cachedStatement(
             sql: """
@@ -313,16 +316,16 @@ extension Removed {
 }
 
 extension Row {
-    /// The document that a column has; `nil` if it has none, or none that can be read.
+    /// Decodes the document in a column; returns `nil` if the column is empty or damaged.
     func document<Document: StoredDocument>(
         _ type: Document.Type,
         _ column: some ColumnExpression
     ) -> Document? {
-        // Only the disk can have damaged it: the caller says what stands in its place.
+        // Only disk corruption causes this error; the caller supplies a replacement.
         (self[column] as Data?).flatMap { try? StoredForm.decode(type, from: $0) }
     }
 
-    /// Whether a column is not `NULL`.
+    /// Returns whether a column is not `NULL`.
     fileprivate func hasValue(_ column: some ColumnExpression) -> Bool {
         !(self[column] as DatabaseValue).isNull
     }

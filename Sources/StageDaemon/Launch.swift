@@ -3,12 +3,12 @@ import StageControl
 import StageSystem
 import Synchronization
 
-/// A handler that is started, and how long it may take.
+/// Running handler with its time limit.
 final class Launch: Sendable {
     let session: Int64
     let identifier: String
     let user: UInt32
-    /// The groups that it may be in.
+    /// Groups that the handler may have.
     let rights: SessionRights
     let handler: LaunchHandler
     let token: String
@@ -33,15 +33,15 @@ final class Launch: Sendable {
         deadline = Mutex(.now + .seconds(lease))
     }
 
-    /// Lets the handler take longer, counted from now.
+    /// Extends the time limit to `seconds` from now.
     func extend(by seconds: Double) {
         deadline.withLock { $0 = max($0, .now + .seconds(seconds)) }
     }
 
-    /// Has the handler ended.
+    /// Stops the handler.
     func stop() { signal.stop() }
 
-    /// Runs `body`, whose task is cancelled when the time is up or somebody stops the handler.
+    /// Runs `body`; cancels its task at the time limit, or when ``stop()`` is called.
     func run(_ body: @escaping @Sendable () async -> Void) async {
         await signal.run {
             await withTaskGroup(of: Void.self) { group in

@@ -3,22 +3,24 @@ import StageControl
 import StageSystem
 import SystemPackage
 
-/// Starts the handlers of sessions: as the session's user, in a process group and session of their own,
-/// without what is the daemon's.
+/// Starts the handlers of sessions as the session's user, in a new process group and process session, without
+/// descriptors or variables of the daemon.
 struct Launcher: Sendable {
     private let socket: String
     let groups: HandlerGroups?
     private let logger: Logger
 
-    /// Creates a launcher, and divides the control group of this process where that is left to it.
+    /// Creates a launcher, and divides this process's control group if the service manager has delegated it.
     init(socket: String, logger: Logger) {
         self.socket = socket
         self.logger = logger
         groups = HandlerGroups.prepare(logger: logger)
     }
 
-    /// Starts a handler and waits for its end: 10 seconds after it was asked to end it is killed, with
-    /// its process group.
+    /// Starts a handler and waits for its end.
+    ///
+    /// When the launch is stopped, the handler gets SIGTERM, and after 10 seconds SIGKILL together with its process
+    /// group.
     func run(_ launch: Launch) async {
         await launch.run { [self] in
             do {
@@ -64,10 +66,12 @@ struct Launcher: Sendable {
         .run(grace: .seconds(10))
     }
 
-    /// Whom a program of a session runs as, `nil` for the user of this process: the session's user, in those
-    /// groups of the process that made the session which the user is still a member of.
+    /// Returns the identity for a program of a session: the session's user, with those recorded groups that the user
+    /// is still a member of.
     ///
-    /// - Throws: ``FileError`` if the user has no account any more.
+    /// `nil` stands for the user of this process.
+    ///
+    /// - Throws: ``FileError`` if the user's account no longer exists.
     static func identity(
         _ user: UInt32,
         _ rights: SessionRights,
@@ -99,7 +103,7 @@ struct Launcher: Sendable {
         return variables
     }
 
-    /// The environment that every program of a user's begins with.
+    /// Returns the base environment of every program started for a user.
     static func variables(of account: Account?) -> [String: String] {
         var variables = [
             "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -113,8 +117,8 @@ struct Launcher: Sendable {
         return variables
     }
 
-    /// The runtime directory that systemd has made for a user who is logged in (pam_systemd(8)), or `nil` if there is
-    /// none that belongs to the user.
+    /// Returns the runtime directory of a user who is logged in (pam_systemd(8)), or `nil` if no such directory
+    /// belongs to the user.
     private static func runtimeDirectory(of user: UInt32) -> FilePath? {
         let (parent, name) = (FilePath("/run/user"), FilePath("\(user)"))
         guard let status = try? Directory.open(parent).status(name), status.kind == .directory,

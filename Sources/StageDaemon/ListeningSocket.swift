@@ -3,19 +3,18 @@ import Glibc
 import StageSystem
 import SystemPackage
 
-/// The socket that clients connect to.
+/// Socket that clients connect to.
 enum ListeningSocket {
-    /// Takes the socket that the service manager opened (sd_listen_fds(3)), or returns `nil` if it
-    /// opened none.
+    /// Returns the socket that the service manager opened (sd_listen_fds(3)), or `nil` if it opened none.
     static func inherited() -> CInt? {
         sd_listen_fds(0) >= 1 ? SD_LISTEN_FDS_START : nil
     }
 
-    /// The path of a listening socket, or `nil` if it has none.
+    /// Returns the path of a listening socket, or `nil` if it has none.
     static func path(of socket: CInt) -> FilePath? {
         var address = sockaddr_un()
         let size = MemoryLayout<sockaddr_un>.size
-        // Of zeros, the last one stays: the name ends within the structure.
+        // Keeps the last zero byte, so that the name is terminated within the structure.
         var length = socklen_t(size - 1)
         let status = unsafe withUnsafeMutablePointer(to: &address) { pointer in
             unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
@@ -28,14 +27,14 @@ enum ListeningSocket {
         return name.isEmpty ? nil : FilePath(String(decoding: name, as: UTF8.self))
     }
 
-    /// Listens at `path`, in place of what a daemon that died has left there.
+    /// Listens at `path`, replacing the socket of a daemon that has ended.
     ///
-    /// Everybody on the machine may connect: who they are decides what they may do.
+    /// If `isShared`, every user may connect; credentials decide about access.
     static func listen(_ path: FilePath, isShared: Bool) throws(DaemonError) -> CInt {
         func fault() -> DaemonError { .socket(path, Errno(rawValue: errno).description) }
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)
-        // Nobody meets a socket that is not listened to yet: it gets its name afterwards.
+        // The socket gets its final name only after listen(2), so that no client is refused in between.
         let bytes = Array("\(path)~".utf8)
         guard bytes.count < MemoryLayout.size(ofValue: address.sun_path) else {
             throw .socket(path, "the path of a socket has at most 106 bytes")
@@ -57,7 +56,7 @@ enum ListeningSocket {
             }
         }
         let mode: mode_t = isShared ? 0o666 : 0o600
-        // Only one daemon works in a state directory, so what has the name now is nobody's.
+        // The state directory's lock excludes other daemons, so an existing socket belongs to none.
         guard status == 0, unsafe chmod("\(path)~", mode) == 0, Glibc.listen(socket, 4096) == 0,
             unsafe rename("\(path)~", path.string) == 0
         else {

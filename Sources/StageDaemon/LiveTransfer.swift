@@ -5,45 +5,47 @@ import StageSystem
 import StageTransfer
 import Synchronization
 
-/// What is known of a transfer only while it runs.
+/// State of a running attempt, kept in memory only.
 ///
-/// The engine's thread writes it, and must not wait: who wants to know reads it.
+/// The engine's thread updates it and must not block; other threads read it.
 final class LiveTransfer: Sendable {
-    /// What there is to say of a transfer.
+    /// Progress and result of the attempt so far.
     struct State: Sendable {
         var received = ByteCount.zero
         var sent = ByteCount.zero
-        /// The bytes that the server of an upload that resumes has.
+        /// Upload offset that the server has confirmed, for resumable uploads.
         fileprivate var stored = ByteCount.zero
         var total: ByteCount?
-        /// Whether the total is that of what is sent, so that an answer says nothing of it.
+        /// Set if ``total`` is the size of the upload, which a response does not change.
         fileprivate var isUpload = false
         var response: ResponseSummary?
-        /// The body of an answer that ends no upload: of a challenge.
+        /// Response body of a challenge, which does not end the upload.
         var body: [UInt8] = []
         var started: Date?
         var attempts = 0
-        /// When the server was asked last, redirects apart, and when the head of its answer was here.
+        /// Time of the last request, redirects excluded, and time at which its response head was complete.
         fileprivate var asked: Date?
         fileprivate var answered: Date?
         var problem: String?
-        /// Whether the problem is that no answer came.
+        /// Set if the host could not be reached.
         var isUnreachable = false
-        /// The wait that the engine has begun; the transfer gives its place up for it.
+        /// Wait that the engine started.
+        ///
+        /// The attempt ends, and the scheduler waits instead.
         var wait: (reason: HoldReason, duration: Duration)?
-        /// The bytes of the body of a request that is not to be sent twice, once the journal has a provisional
-        /// end for the task.
+        /// Size of the request body if the request must not be repeated and the journal has a provisional end for the
+        /// task.
         fileprivate var rememberedSize: ByteCount?
-        /// The bytes of the body of an upload that resumes, once the journal says that all of it may have been sent.
+        /// Size of the body of a resumable upload, if the journal records that all of it may have been sent.
         fileprivate var resumedSize: ByteCount?
-        /// Whether all of a request of either kind may have been sent.
+        /// Set if such a request may have been sent completely.
         fileprivate var hasSentAll = false
         fileprivate var told: ContinuousClock.Instant?
 
-        /// The head of the answer for lists.
+        /// Head of the response, bounded for task lists.
         var head: TransferResponse? { response.map { TransferResponse(bounding: $0) } }
 
-        /// Takes the size of the content from the head of an answer that brings it.
+        /// Sets ``total`` from the head of a response that contains the content.
         fileprivate mutating func noteTotal(of response: ResponseSummary) {
             guard total == nil, !isUpload, [200, 206].contains(response.status) else { return }
             total = response.contentTotal
@@ -51,13 +53,13 @@ final class LiveTransfer: Sendable {
     }
 
     let id: Int64
-    /// Whether an answer ends the transfer whose status usually leads to another attempt.
+    /// Set if the attempt accepts any status, including those that are usually retried.
     let takesAnyAnswer: Bool
     let switchOff = StopSwitch()
     private let state: Mutex<State>
     private let tell: @Sendable (SessionEvent) -> Void
 
-    /// Creates what is known before the first attempt; `tell` is given what clients may hear.
+    /// Creates the state before the first request; `tell` receives events for clients.
     init(
         _ id: Int64,
         total: ByteCount?,
@@ -70,7 +72,7 @@ final class LiveTransfer: Sendable {
         state = Mutex(State(total: total))
     }
 
-    /// Takes over the size that the request tells, and what an upload has sent before.
+    /// Sets the size that the request states, and the confirmed offset of an upload.
     func begin(_ task: FullTask) {
         state.withLock { state in
             state.isUpload = task.request.kind == .upload
@@ -80,47 +82,48 @@ final class LiveTransfer: Sendable {
         }
     }
 
-    /// Whether the request is one that is not to be sent twice, and the journal says so.
+    /// Set if the request must not be repeated, and the journal has a provisional end for the task.
     var isRemembered: Bool { current.rememberedSize != nil }
 
-    /// Whether all of a request was sent that a server may act on, and that is not to be sent twice or resumes.
+    /// Set if a request that must not be repeated, or a resumable upload, may have been sent completely.
     var isAwaitingAnswer: Bool { current.hasSentAll }
 
-    /// Takes note that the journal has a provisional end for the task, whose request has so many bytes of a body.
+    /// Notes that the journal has a provisional end for the task; `size` is the size of the request body.
     func remember(_ size: ByteCount) {
         state.withLock { $0.rememberedSize = size }
     }
 
-    /// Takes note of where the journal has an upload resume: that is no request that must not be sent twice.
+    /// Notes the recorded resource of an upload, which is resumable and so needs no provisional end.
     func resumes(at resource: UploadResource?) {
         state.withLock { state in
             let mayBeComplete = resource?.mayBeComplete ?? false
             state.rememberedSize = nil
             state.resumedSize = mayBeComplete ? state.total : nil
-            // It may be named when all of the body was sent.
+            // The server may name the resource after the whole body was sent.
             state.hasSentAll = state.hasSentAll && mayBeComplete
             state.stored = resource?.offset ?? .zero
         }
     }
 
-    /// Ends the attempt, at once or, where an upload waits for its answer, after ``answerPatience``.
+    /// Stops the attempt: at once, or after ``answerPatience`` if an upload waits for its response.
     func stop() {
         guard isAwaitingAnswer else { return switchOff.stop() }
         Task {
-            // Cancelled by nothing.
+            // This sleep is never cancelled.
             try? await Task.sleep(for: Self.answerPatience)
             switchOff.stop()
         }
     }
 
-    /// The time that an answer has to come when an upload is to yield or to pause: without it the upload fails, or
-    /// asks for it later if it resumes.
+    /// Time limit for the response of an upload that is to stop.
+    ///
+    /// Afterwards the upload fails, or resumes later if it can.
     private static let answerPatience = Duration.seconds(30)
 
-    /// What is known now.
+    /// Current state.
     var current: State { state.withLock { $0 } }
 
-    /// Takes note of what the engine says.
+    /// Processes an event of the engine.
     func take(_ event: TransferEvent) {
         switch event {
         case .waiting(.backoff, let duration): wait(.backoff, duration)
@@ -128,7 +131,7 @@ final class LiveTransfer: Sendable {
         case .waiting(.connection, _): break
         case .connecting:
             state.withLock { state in
-                // A question for the offset has no answer that would be worth waiting for.
+                // The response to a query for the upload offset is not worth waiting for.
                 state.hasSentAll = state.rememberedSize == .zero
                 state.attempts += 1
                 state.asked = Date.now
@@ -167,12 +170,12 @@ final class LiveTransfer: Sendable {
         }
     }
 
-    /// Keeps the body of a challenge, which is the upload's answer if the client rejects the challenge.
+    /// Keeps the body of a challenge, which becomes the upload's response if the client rejects the challenge.
     func keep(_ body: [UInt8]) { state.withLock { $0.body = body } }
 
-    /// Takes note of what the worker of a staging says.
+    /// Processes a message of a staging worker.
     func take(_ update: WorkerMessage) {
-        // A user may say whatever they like for a worker of theirs, but sums of it stay numbers.
+        // The worker runs as its user and may report any numbers; limit them, so that sums do not overflow.
         let most = ByteCount(RequestLimits.size)
         progress { state in
             state.received = update.bytesReceived.map { min($0, most) } ?? state.received
@@ -189,7 +192,7 @@ final class LiveTransfer: Sendable {
         let now = ContinuousClock.now
         let mayTell = state.withLock { state in
             change(&state)
-            // Ten times a second is as often as a person can see.
+            // At most ten progress events a second, as many as a person can see.
             guard state.told.map({ now - $0 >= .milliseconds(100) }) ?? true else { return false }
             state.told = now
             return true
@@ -197,7 +200,7 @@ final class LiveTransfer: Sendable {
         if mayTell { send(progressEvent) }
     }
 
-    /// What a client is told of the bytes.
+    /// Progress event with the current byte counts.
     var progressEvent: SessionEvent {
         let state = current
         var event = SessionEvent(.progress, time: .now)
@@ -213,7 +216,7 @@ final class LiveTransfer: Sendable {
         tell(event)
     }
 
-    /// What the transfer has cost.
+    /// Returns the metrics of the transfer.
     func metrics(ended: Date) -> TransferMetrics {
         let state = current
         var metrics = TransferMetrics(ended: ended)
@@ -228,7 +231,7 @@ final class LiveTransfer: Sendable {
 }
 
 extension LiveTransfer.State {
-    /// The report of the attempt, which ends at a date.
+    /// Returns the report of the attempt, which ends at a date.
     func report(ended: Date) -> AttemptReport {
         var report = AttemptReport()
         report.received = received
@@ -250,7 +253,7 @@ extension LiveTransfer.State {
         return report
     }
 
-    /// The metrics of the attempt that was answered, if one was.
+    /// Returns the metrics of the last request that got a response, or `nil` if none did.
     func attempt(ended: Date) -> AttemptMetrics? {
         guard let response else { return nil }
         var metrics = AttemptMetrics()
@@ -276,7 +279,7 @@ extension LiveTransfer.State {
 }
 
 extension ResponseSummary {
-    /// The length of the whole content that the server has announced.
+    /// Total size of the content, from `Content-Range` or `Content-Length`.
     fileprivate var contentTotal: ByteCount? {
         let length =
             status == 206
@@ -287,7 +290,7 @@ extension ResponseSummary {
 }
 
 extension TransferResponse {
-    /// What a client is told of an answer.
+    /// Creates the response that clients receive.
     init(_ summary: ResponseSummary) {
         self.init(
             url: summary.url,
@@ -298,18 +301,18 @@ extension TransferResponse {
 }
 
 extension TransferResponse {
-    /// The most bytes of header fields that are kept for a task that waits, and told with progress.
+    /// Maximum bytes of header fields in task lists and progress events.
     private static let mostKept = 4 << 10
 
-    /// The head of an answer for lists and progress, which others than the session's owner may see: without cookies,
-    /// and without fields where they are many.
+    /// Creates the head of a response for lists and progress events, which other users may see: without cookies, and
+    /// without any header fields if they exceed 4 KiB.
     init(bounding summary: ResponseSummary) {
         self = TransferResponse(summary).withoutCookies
         let bytes = headers.joined().reduce(0) { $0 + $1.utf8.count }
         if bytes > Self.mostKept { headers = [] }
     }
 
-    /// The head without the fields that set cookies.
+    /// The head without `Set-Cookie` fields.
     var withoutCookies: TransferResponse {
         var head = self
         head.headers.removeAll { $0.first?.lowercased() == "set-cookie" }

@@ -2,18 +2,18 @@ import StageConditions
 import StageControl
 import StageModel
 
-/// What a transfer needs of network and power.
+/// Network and power conditions that a transfer requires.
 struct Needs: OptionSet, Hashable, Sendable {
     let rawValue: UInt8
 
-    /// A network that costs nothing by the byte.
+    /// A network that is not metered.
     static let unmetered = Needs(rawValue: 1 << 0)
-    /// A network that nobody asked to be spared.
+    /// A network that is not constrained (low data mode).
     static let unconstrained = Needs(rawValue: 1 << 1)
-    /// Mains power, and no wish to save it.
+    /// External power, and no power saver.
     static let power = Needs(rawValue: 1 << 2)
 
-    /// The needs of a session's transfers, as far as the request does not add to them.
+    /// Combines the constraints of a session with those of a request.
     init(_ session: SessionConfiguration, _ request: TransferRequest) {
         self = session.isDiscretionary ? [.unmetered, .power] : []
         if !session.allowsExpensiveNetworkAccess || request.allowsExpensiveNetworkAccess == false {
@@ -36,7 +36,7 @@ struct Needs: OptionSet, Hashable, Sendable {
 
     init(rawValue: UInt8) { self.rawValue = rawValue }
 
-    /// What of the needs is not met; what nobody can tell counts as met.
+    /// Returns the reasons why the conditions violate the constraints; unknown conditions violate none.
     func unmet(in conditions: Conditions) -> [HoldReason] {
         var reasons: [HoldReason] = []
         switch conditions.connectivity {

@@ -4,10 +4,9 @@ import StageModel
 import StageTransfer
 
 extension NewTask {
-    /// Checks a request, and makes a task of it.
+    /// Validates a request, and creates a task from it.
     ///
-    /// - Throws: ``ControlRefusal`` with ``ControlRefusal/Code/invalid`` for what cannot be asked of a
-    ///   server.
+    /// - Throws: ``ControlRefusal`` with ``ControlRefusal/Code/invalid`` for an invalid request.
     init(
         _ request: TransferRequest,
         _ session: SessionConfiguration,
@@ -35,12 +34,12 @@ extension NewTask {
         deadline = now + min(max(session.resourceTimeout, 0), 10 * 365 * 86_400)
     }
 
-    /// The priority as the scheduler compares it, from 0 to ``highestPriority``.
+    /// Converts a priority to the scheduler's scale, from 0 to ``highestPriority``.
     static func priority(_ value: Double) throws(ControlRefusal) -> Int {
         try RequestLimits.check(priority: value)
         return Int((value * Double(highestPriority)).rounded())
     }
 
-    /// The scheduler's number for a priority of 1, so large that values of usual sizes stay apart.
+    /// Highest priority on the scheduler's scale, large enough to keep usual values distinct.
     static let highestPriority = 1_000_000_000
 }

@@ -4,23 +4,26 @@ import StageControl
 import StageSystem
 import SystemPackage
 
-/// Credentials of the process that connected to a Unix socket, as the kernel kept them then
-/// (`SO_PEERCRED` and `SO_PEERGROUPS`, unix(7)).
+/// Credentials of the process that connected to a Unix socket, as of the connect(2) call (`SO_PEERCRED` and
+/// `SO_PEERGROUPS`, unix(7)).
 struct PeerCredentials: Sendable {
-    /// The number of the process.
+    /// Process identifier.
     var process: Int32
-    /// The time when the connection was accepted: at that moment or before, the process had the number.
+    /// Time after the connection was accepted.
+    ///
+    /// The process had its identifier no later than this.
     var accepted: BootTime
-    /// The effective user.
+    /// Effective user.
     var user: UInt32
-    /// The effective group.
+    /// Effective group.
     var group: UInt32
     /// All groups of the process, ``group`` first.
     ///
-    /// Those of the process, not of the user: one that has given groups up does not get them back.
+    /// These are the groups of the process, not those of the user account: a process that has dropped groups does not
+    /// regain them.
     var groups: [UInt32]
 
-    /// Asks the kernel for the credentials of the other end.
+    /// Reads the credentials of a channel's peer.
     static func read(of channel: any Channel) -> EventLoopFuture<PeerCredentials> {
         guard let provider = channel as? any SocketOptionProvider else {
             return channel.eventLoop.makeFailedFuture(ChannelError.operationUnsupported)
@@ -40,7 +43,7 @@ struct PeerCredentials: Sendable {
         }
     }
 
-    /// The supplementary groups; none where there are more than ``GroupList`` holds.
+    /// Returns the supplementary groups; none if there are more than ``GroupList`` holds.
     private static func groups(
         of provider: any SocketOptionProvider
     ) -> EventLoopFuture<[UInt32]> {
@@ -48,7 +51,7 @@ struct PeerCredentials: Sendable {
             level: .socket,
             name: .init(rawValue: GroupList.option)
         )
-        // Fewer rights than the client has, never more.
+        // The client then has fewer rights than its process, never more.
         return list.map(\.groups).recover { _ in [] }
     }
 }
@@ -63,7 +66,7 @@ private struct Credentials: Sendable {
     static let option: CInt = 17
 }
 
-/// The answer to `SO_PEERGROUPS`.
+/// Result of `SO_PEERGROUPS`.
 private struct GroupList: Sendable {
     static let capacity = 1024
     /// `SO_PEERGROUPS`.
@@ -71,10 +74,10 @@ private struct GroupList: Sendable {
 
     var numbers: InlineArray<1024, UInt32>
 
-    /// The groups, in the kernel's order, which is ascending.
+    /// The groups, in the kernel's ascending order.
     ///
-    /// The option's length is not handed on: zeros at the end are either what was not written or the group
-    /// of root, which is not taken for granted.
+    /// The length of the result is not available. Zeros at the end are unused or the group of root; both are left
+    /// out.
     var groups: [UInt32] {
         var count = Self.capacity
         while count > 0, numbers[count - 1] == 0 { count -= 1 }
@@ -82,10 +85,10 @@ private struct GroupList: Sendable {
     }
 }
 
-/// The process that connected to a Unix socket, told from a later one that has its number.
+/// Process that connected to a Unix socket, as opposed to a later process with the same identifier.
 ///
-/// The kernel hands the process itself out (`SO_PEERPIDFD`, Linux 6.5). An older one does not: there, a
-/// process counts as the one that connected if it was started before the connection was accepted.
+/// Uses the process's descriptor from the kernel (`SO_PEERPIDFD`, Linux 6.5). On older kernels, a process counts as
+/// the peer if it started before the connection was accepted.
 final class PeerProcess: Sendable {
     private enum Identity {
         case descriptor(SystemPackage.FileDescriptor)
@@ -95,7 +98,7 @@ final class PeerProcess: Sendable {
 
     private let identity: Identity
 
-    /// Asks the kernel for the process at the other end.
+    /// Gets the process at the other end from the kernel.
     init(of channel: any Channel, _ credentials: PeerCredentials) async {
         identity = await Self.identity(of: channel, credentials)
     }
@@ -114,17 +117,17 @@ final class PeerProcess: Sendable {
         } catch let error as IOError where error.errnoCode == ENOPROTOOPT {
             return .number(credentials.process, accepted: credentials.accepted)
         } catch {
-            // The kernel could hand it out, and has none any more.
+            // The kernel supports the option, but the process has ended.
             return .ended
         }
     }
 
     deinit {
-        // Nothing was written to it.
+        // Closing a descriptor that was never written to loses no data.
         if case .descriptor(let file) = identity { try? file.close() }
     }
 
-    /// Whether the number of the process still means the process that connected.
+    /// Returns whether the process identifier still belongs to the peer.
     ///
     /// Before Linux 6.5 this reads a file of `/proc`.
     var hasItsNumber: Bool {
@@ -143,11 +146,11 @@ final class PeerProcess: Sendable {
     private static let option: CInt = 77
 }
 
-/// A time since the machine was started, in the ticks that the kernel dates processes by.
+/// Time since boot, in the clock ticks of process start times in `/proc`.
 struct BootTime: Comparable, Sendable {
     private let ticks: UInt64
 
-    /// The present.
+    /// Current time.
     static var now: BootTime {
         var time = timespec()
         unsafe clock_gettime(CLOCK_BOOTTIME, &time)
@@ -158,12 +161,12 @@ struct BootTime: Comparable, Sendable {
 
     private init(ticks: UInt64) { self.ticks = ticks }
 
-    /// Reads when a process was started (proc_pid_stat(5)); `nil` if there is none of that number.
+    /// Reads the start time of a process (proc_pid_stat(5)); fails if there is no such process.
     init?(ofStart process: Int32) {
         let path = FilePath("/proc/\(process)/stat")
-        // A process that has ended is not told apart from one that is hidden.
+        // An ended process cannot be distinguished from a hidden one.
         guard let bytes = try? File.open(readingRegular: path).readAll(limit: 1 << 12),
-            // The second field is a name, and may hold anything.
+            // The second field is the program's name in parentheses, and may contain any character.
             let end = bytes.lastIndex(of: UInt8(ascii: ")"))
         else { return nil }
         let fields = bytes[end...].split(separator: UInt8(ascii: " "))

@@ -1,46 +1,46 @@
 import FoundationEssentials
 
-/// Decides when a session's handler is started.
+/// Rate limiter for the launches of a session's handler.
 ///
-/// It does nothing itself and knows no clock. Each launch doubles the delay before the next one, and
-/// the doubling is on disk before the launch, so that nothing that dies can evade
-/// it; a client that comes by itself, or a delay that passes without a launch, ends it (Apple's rate
-/// limiter, as Technical Support describes it in the forum thread 14854).
+/// Does no I/O and has no clock. Each launch doubles the delay before the next one. The caller makes the doubled
+/// delay durable before the launch, so that a crash cannot evade it. The delay resets when a client attaches by
+/// itself, or when it elapses without a launch (Apple's rate limiter, as described by Technical Support in forum
+/// thread 14854).
 struct Relaunch: Equatable, Sendable {
-    /// How launches are limited.
+    /// Limits of launches.
     struct Policy: Equatable, Sendable {
-        /// The delay after the first launch.
+        /// Delay in seconds after the first launch.
         var delay = 60.0
-        /// What the delay does not exceed.
+        /// Maximum delay in seconds.
         var maximumDelay = 86_400.0
-        /// How many launches in a row may end without acknowledgement.
+        /// Maximum number of consecutive launches without acknowledgement.
         var maximumFailures = 5
     }
 
-    /// The delay after the last launch in seconds; 0 if there was none lately.
+    /// Delay in seconds after the last launch; 0 without a recent launch.
     private(set) var penalty = 0.0
-    /// The next launch is not before, and tasks that a launched handler creates wait until then.
+    /// Earliest date of the next launch, and of tasks that a launched handler creates.
     private(set) var notBefore: Date?
-    /// How many launches in a row ended without acknowledgement.
+    /// Number of consecutive launches that ended without acknowledgement.
     private(set) var failures = 0
-    /// The token of the launch that is under way.
+    /// Token of the current launch.
     private(set) var lease: String?
-    /// The version of the handler that failed.
+    /// Version of the handler that failed.
     private(set) var version: String?
-    /// The run of the kernel in which all this was so.
+    /// Boot identifier that the other values belong to.
     private(set) var boot = ""
 
-    /// What is to be done about a session that has something to tell and no client.
+    /// Decision for a session with events but without a client.
     enum Decision: Equatable {
-        /// Start the handler, after the change is on disk.
+        /// Start the handler after the changed state is durable.
         case launch
-        /// Not yet.
+        /// Launch later.
         case wait(until: Date)
-        /// A handler runs, or has failed too often.
+        /// Do not launch: a handler is running, or has failed too often.
         case nothing
     }
 
-    /// Decides whether the handler is started now; `token` names the launch.
+    /// Decides whether to start the handler now; `token` identifies the launch.
     mutating func decide(
         token: String,
         version: String?,
@@ -49,13 +49,13 @@ struct Relaunch: Equatable, Sendable {
         at now: Date
     ) -> Decision {
         if self.boot != boot || self.version != version {
-            // Another machine run, or another program: what was known says nothing about it.
+            // A reboot or a new version of the handler resets everything.
             self = Relaunch()
             self.boot = boot
             self.version = version
         }
         guard lease == nil, !isExhausted(policy) else { return .nothing }
-        // A clock that was set back must not hold a launch for longer than the delay.
+        // If the clock was set back, do not wait longer than the delay.
         if failures > 0, let notBefore, notBefore > now, notBefore <= now + penalty {
             return .wait(until: notBefore)
         }
@@ -67,42 +67,44 @@ struct Relaunch: Equatable, Sendable {
         return .launch
     }
 
-    /// Takes note that the handler of a launch has acknowledged what there was.
+    /// Notes that the launched handler has acknowledged its events.
     mutating func acknowledged(_ token: String) {
         guard lease == token else { return }
         failures = 0
     }
 
-    /// Takes note that the handler has ended.
+    /// Notes that the handler has ended.
     mutating func ended(_ token: String, wasAcknowledged: Bool) {
         guard lease == token else { return }
         lease = nil
         if wasAcknowledged { failures = 0 } else { failures += 1 }
     }
 
-    /// Ends a launch whose handler was not started.
+    /// Cancels a launch whose handler was not started.
     mutating func withdraw(_ token: String) {
         if lease == token { lease = nil }
     }
 
-    /// Whether only a client, another start of the machine or another program ends the failures.
+    /// Returns whether launches have failed too often.
+    ///
+    /// Only a client that attaches, a reboot, or a new version of the handler resets this.
     func isExhausted(_ policy: Policy) -> Bool { failures >= policy.maximumFailures }
 
-    /// Takes note that a client came by itself.
+    /// Resets the delay and the failures, since a client attached without being launched.
     mutating func attachedByItself() {
         penalty = 0
         notBefore = nil
         failures = 0
     }
 
-    /// Takes note that the daemon died while a handler ran: the launch counts, and is over.
+    /// Ends a launch during which the daemon stopped, and counts it as failed.
     mutating func recover() {
         guard lease != nil else { return }
         lease = nil
         failures += 1
     }
 
-    /// When tasks may begin that a launched handler creates.
+    /// Returns the earliest date for tasks that a launched handler creates; `nil` for now.
     func earliestBegin(at now: Date) -> Date? {
         notBefore.flatMap { $0 > now ? min($0, now + penalty) : nil }
     }

@@ -3,10 +3,10 @@ import StageModel
 import StageTransfer
 
 extension RequestLimits {
-    /// Parts of an upload to presigned URLs, and the bytes of all of their URLs: less than a request may have.
+    /// Maximum number of presigned parts, and maximum total bytes of their URLs, which fit into a request.
     static let parts = (count: 1000, bytes: 7 << 17)
 
-    /// Checks the presigned requests of an upload.
+    /// Checks the presigned parts of an upload.
     static func check(
         _ parts: UploadParts,
         of request: TransferRequest
@@ -35,7 +35,7 @@ extension RequestLimits {
                 throw ControlRefusal(.invalid, "a URL is on none of the 'allowedDomains'")
             }
         }
-        // The request's header fields are for them, and a cancellation asks no other server.
+        // These requests carry the task's header fields and so must go to the origin of `url`.
         for url in [parts.completionURL, parts.abortURL].compactMap(\.self) {
             guard try origin(of: url) == origin(of: request.url) else {
                 throw ControlRefusal(

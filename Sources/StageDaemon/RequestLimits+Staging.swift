@@ -4,14 +4,14 @@ import StageModel
 import StageSystem
 
 extension RequestLimits {
-    /// The most bytes of an order, as JSON: a message to a worker has no more.
+    /// Maximum bytes of a staging order in JSON, which must fit into one message to a worker.
     static let order = MessageSocket.maximumLength
-    /// The most tasks that have not ended of a transient session.
+    /// Maximum number of unfinished tasks in a transient session.
     static let stagings = 8
-    /// The most bytes of the failure that a client or a worker tells.
+    /// Maximum bytes of a failure reported by a client or worker.
     static let failure = 8192
 
-    /// Checks what is asked of a worker.
+    /// Checks a staging request.
     static func checkStaging(_ request: TransferRequest) throws(ControlRefusal) {
         guard let order = request.staging else {
             throw ControlRefusal(.invalid, "a staging has a 'staging' that says what is staged")
@@ -54,7 +54,7 @@ extension RequestLimits {
         }
     }
 
-    /// Checks the bytes that a client says it has received.
+    /// Checks byte counts reported by a client.
     static func check(_ bytes: StagingBytes) throws(ControlRefusal) {
         let sizes = 0...size
         guard sizes.contains(bytes.received.rawValue), sizes.contains(bytes.expected.rawValue)
@@ -66,7 +66,7 @@ extension RequestLimits {
         }
     }
 
-    /// Checks how an attempt at a staging is said to have ended.
+    /// Checks the reported end of a staging attempt.
     static func check(_ end: StagingEnd) throws(ControlRefusal) {
         guard let failure = end.failure else {
             guard end.hold == nil else {

@@ -3,16 +3,16 @@ import StageControl
 import StageModel
 import StageTransfer
 
-/// The most of everything that a client may say, member by member: the one place that says it.
+/// Limits of all members of client requests.
 ///
-/// A task is checked when it is created and after each change, by the same rules. What the members add up
-/// to is limited by the journal (``DaemonConfiguration/journalPerUser``).
+/// Tasks are checked by the same rules on creation and after each change. The journal limits their total size
+/// (``DaemonConfiguration/journalPerUser``).
 enum RequestLimits {
-    /// URLs of one task besides its first.
+    /// Mirrors of one task.
     static let mirrors = 64
     /// Bytes of a URL.
     static let url = 8192
-    /// Header fields of a session or a task, and their bytes.
+    /// Header fields of a session or task: their number, and their bytes in total.
     static let fields = (count: 100, bytes: 1 << 16)
     /// Bytes of one header field.
     static let field = 1 << 14
@@ -24,22 +24,22 @@ enum RequestLimits {
     static let description = 4096
     /// Bytes of a path.
     static let path = 4095
-    /// Bytes of a token that the daemon made.
+    /// Bytes of a token issued by the daemon.
     static let token = 64
-    /// Arguments of a handler, and variables of its environment.
+    /// Arguments of a handler, and variables of its environment: their number, and their bytes in total.
     static let strings = (count: 256, bytes: 1 << 15)
-    /// More than any disk has: sums of sizes stay numbers.
+    /// Upper bound of sizes, larger than any disk, so that sums do not overflow.
     static let size: Int64 = 1 << 50
-    /// Seconds, a century: what is longer is no number of seconds that can be reckoned with.
+    /// Upper bound of timeouts in seconds, a century, so that date arithmetic stays exact.
     static let timeout = 100.0 * 366 * 86_400
     /// Connections to one host.
     static let connections = 1 << 16
-    /// The most sessions of one user.
+    /// Maximum number of sessions of one user.
     static let sessionsPerUser = 256
-    /// The most sessions of all users, which are kept in memory with their header fields.
+    /// Maximum number of sessions of all users, which are kept in memory with their header fields.
     static let sessions = 4096
 
-    /// Checks what is to become a session.
+    /// Checks the configuration of a session.
     static func check(
         _ wanted: SessionConfiguration,
         identifier: String
@@ -94,7 +94,7 @@ enum RequestLimits {
         }
     }
 
-    /// Checks a list of strings that a program is given.
+    /// Checks a list of strings for a program; `what` names it in messages.
     private static func check(_ list: [String], _ what: String) throws(ControlRefusal) {
         let bytes = list.reduce(0) { $0 + $1.utf8.count }
         guard list.count <= strings.count, bytes <= strings.bytes,
@@ -107,7 +107,7 @@ enum RequestLimits {
         }
     }
 
-    /// Checks a request to create tasks, the tasks apart.
+    /// Checks a request to create tasks, except the tasks themselves.
     static func check(_ message: NewTasks) throws(ControlRefusal) {
         guard message.tasks.count <= ControlFormat.taskLimit else {
             throw ControlRefusal(
@@ -118,7 +118,7 @@ enum RequestLimits {
         try check(launch: message.launch)
     }
 
-    /// Checks a request to change tasks, the changes apart.
+    /// Checks a request to change tasks, except the changes themselves.
     static func check(_ message: TaskChanges) throws(ControlRefusal) {
         guard message.changes.count <= ControlFormat.taskLimit else {
             throw ControlRefusal(
@@ -131,7 +131,7 @@ enum RequestLimits {
         }
     }
 
-    /// Checks a task, new or changed.
+    /// Checks a new or changed task.
     static func check(
         _ request: TransferRequest,
         in session: SessionConfiguration
@@ -184,7 +184,7 @@ enum RequestLimits {
         for url in [request.url] + mirrors { _ = try origin(of: url) }
     }
 
-    /// Returns the server that an absolute http or https URL names.
+    /// Returns the origin of an absolute http or https URL.
     static func origin(of url: String) throws(ControlRefusal) -> URLOrigin {
         guard url.utf8.count <= Self.url, url.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
         else {
@@ -200,7 +200,7 @@ enum RequestLimits {
         }
     }
 
-    /// Checks the list of hosts, and that the request's own URLs are on them.
+    /// Checks the allowed domains, and that they include the task's own URLs.
     private static func checkDomains(
         _ request: TransferRequest
     ) throws(ControlRefusal) {
@@ -250,7 +250,7 @@ enum RequestLimits {
             }
         }
         if let priority = request.priority { try check(priority: priority) }
-        // A date is compared and written down as a number of seconds.
+        // Dates are compared and stored as seconds.
         if let date = request.earliestBegin, abs(date.timeIntervalSince1970) > 100 * timeout {
             throw ControlRefusal(.invalid, "expected a date of this age as 'earliestBegin'")
         }
@@ -263,7 +263,7 @@ enum RequestLimits {
         }
     }
 
-    /// Checks an acknowledgement, apart from whether there are such events.
+    /// Checks an acknowledgement, but not whether its events exist.
     static func check(_ message: Acknowledgement) throws(ControlRefusal) {
         guard message.sequence >= 0 else {
             throw ControlRefusal(.invalid, "expected no negative 'sequence'")
@@ -276,7 +276,7 @@ enum RequestLimits {
         if let launch { try check(launch, 0...token, "'launch'") }
     }
 
-    /// Reads the number of an event in a query.
+    /// Parses the query parameter `after`, a sequence number.
     static func sequence(_ text: String?) throws(ControlRefusal) -> Int64? {
         guard let text else { return nil }
         guard let number = Int64(text), number >= 0 else {
@@ -296,7 +296,7 @@ enum RequestLimits {
         for (name, value) in headers { try check(header: name, value) }
     }
 
-    /// Checks that a header field can be sent as it is.
+    /// Checks that a header field can be sent unchanged.
     static func check(header name: String, _ value: String) throws(ControlRefusal) {
         let isName =
             !name.isEmpty && name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != 0x3A }
@@ -312,7 +312,7 @@ enum RequestLimits {
         }
     }
 
-    /// Checks the length of a text, and that it has no byte that is 0.
+    /// Checks that a text has an allowed length in bytes and contains no NUL; `what` names it in messages.
     static func check(
         _ text: String,
         _ bytes: ClosedRange<Int>,

@@ -5,52 +5,51 @@ import StageControl
 
 /// Decides which transfers run.
 ///
-/// It does nothing itself and has no clock: each call says what happened and when, and
-/// ``turn(at:)`` then says what to start and what to stop. Users get connections in turns, whatever
-/// they have queued; a user's transfers run by priority, then in order of arrival; no host and no
-/// session gets more connections than it may.
+/// Does no I/O and has no clock: methods report events with their time, and ``turn(at:)`` returns what to start and
+/// stop. Users take turns, regardless of how much they have queued. Transfers of a user run by priority, then by
+/// order of arrival. Hosts and sessions have connection limits.
 struct Scheduler {
-    /// How much runs at once.
+    /// Limits of concurrent transfers.
     struct Limits: Equatable, Sendable {
         var total = 16
         var perHost = 6
-        /// The most workers that run at once.
+        /// Maximum number of concurrent workers.
         var workers = 16
-        /// The most workers of one user that run at once.
+        /// Maximum number of concurrent workers of one user.
         var workersPerUser = 2
-        /// The seconds after which a transfer yields to a user who has none, where all users have as many.
+        /// Seconds after which a transfer yields to a user without any, if all other users have equally many.
         var slice = 300.0
     }
 
-    /// What holds a transfer until somebody does something.
+    /// Reasons that block a transfer until an explicit action removes them.
     struct Blocks: OptionSet, Sendable {
         let rawValue: UInt8
         static let client = Blocks(rawValue: 1 << 0)
         static let user = Blocks(rawValue: 1 << 1)
         static let authentication = Blocks(rawValue: 1 << 2)
-        /// Another task fetches the same content.
+        /// Another task downloads the same content.
         static let leader = Blocks(rawValue: 1 << 3)
     }
 
-    /// What is known of a transfer.
+    /// Transfer known to the scheduler.
     struct Item: Sendable {
         let user: UInt32
         let session: Int64
-        /// The host that it has a connection to, or ``Scheduler/workerHost`` or ``Scheduler/clientHost``.
+        /// Host that the transfer connects to, or ``Scheduler/workerHost`` or ``Scheduler/clientHost``.
         var host: String
-        /// How many connections its session gets to one host.
+        /// Maximum number of connections that the session has to one host.
         var sessionLimit: Int
         var priority: Int
         var needs: Needs
         var blocks: Blocks = []
-        /// When it may run, and why not before.
+        /// Earliest date, with the reason for waiting.
         var notBefore: Hold?
-        /// Whether it has a connection of the daemon's while it runs, and writes to its files.
+        /// Set if the transfer occupies a connection of the daemon while it runs, and writes to the daemon's files.
         var isConnected: Bool {
             host != Scheduler.workerHost && host != Scheduler.clientHost
         }
         fileprivate(set) var phase = Phase.held
-        /// When it was started last.
+        /// Time of the last start.
         fileprivate var started = Date.distantPast
 
         init(
@@ -70,19 +69,19 @@ struct Scheduler {
         }
     }
 
-    /// Where a transfer is.
+    /// Phase of a transfer.
     enum Phase: Sendable {
-        /// Something holds it.
+        /// Not runnable.
         case held
-        /// It runs as soon as there is a connection.
+        /// Runnable, waiting for a connection.
         case queued
-        /// It runs.
+        /// Running.
         case running
-        /// It was told to stop, and has not yet.
+        /// Told to stop, but still running.
         case stopping
     }
 
-    /// What is to be done.
+    /// Transfers to start and to stop.
     struct Turn: Equatable, Sendable {
         var start: [Int64] = []
         var stop: [Int64] = []
@@ -101,57 +100,57 @@ struct Scheduler {
 
     private(set) var items: [Int64: Item] = [:]
     var limits: Limits
-    /// What the machine says of network and power.
+    /// Current network and power conditions.
     var conditions = Conditions.unknown {
         didSet { mustReview = mustReview || conditions != oldValue }
     }
-    /// Until when nothing runs because the disk is full.
+    /// Date until which no transfer runs, since the disk is full.
     var fullUntil: Date? { didSet { mustReview = true } }
     private var queues: [UInt32: UserQueue] = [:]
     private var deadlines = Heap<Deadline>()
     private var hosts: [String: Int] = [:]
     private var sessionHosts: [SessionHost: Int] = [:]
     private var users: [UInt32: Int] = [:]
-    /// The number of running workers, by user.
+    /// Number of running workers, by user.
     private var workers: [UInt32: Int] = [:]
     private var active: Set<Int64> = []
-    /// The number of stagings among the items.
+    /// Number of stagings among ``items``.
     private var stagings = 0
     private var turns = 0
-    /// Which of the turns served a user last.
+    /// Number of the last turn in which each user was served.
     private var lastTurns: [UInt32: Int] = [:]
-    /// When a transfer has to yield that others wait for.
+    /// Date at which a running transfer has to yield to a waiting one.
     private var sliceEnd: Date?
     private var mustReview = false
 
     init(limits: Limits = Limits()) { self.limits = limits }
 
-    /// Stands in for the host of a staging that a worker carries out.
+    /// Placeholder host of stagings that a worker carries out.
     static let workerHost = "worker"
-    /// Stands in for the host of a staging that its client carries out, which takes nothing of the daemon's.
+    /// Placeholder host of stagings that the client carries out, which use no resources of the daemon.
     static let clientHost = "client"
 
-    /// How many transfers run or are about to stop.
+    /// Number of transfers that are running or stopping.
     var activeCount: Int { active.count }
 
-    /// The number of running transfers that have a connection.
+    /// Number of those that occupy a connection.
     private var connectionCount: Int {
         active.count - hosts[Self.workerHost, default: 0] - hosts[Self.clientHost, default: 0]
     }
 
-    /// When something changes by itself.
+    /// Next date that changes the schedule by time alone.
     var nextDeadline: Date? {
         [deadlines.min?.date, fullUntil, sliceEnd].compactMap(\.self).min()
     }
 
-    /// Takes a transfer in.
+    /// Adds a transfer.
     mutating func add(_ id: Int64, _ item: Item, at now: Date) {
         let old = items.updateValue(item, forKey: id)
         if old == nil, !item.isConnected { stagings += 1 }
         settle(id, at: now)
     }
 
-    /// Changes what holds a transfer, or its priority.
+    /// Changes a transfer's priority, constraints or other reasons for waiting.
     mutating func change(_ id: Int64, at now: Date, _ change: (inout Item) -> Void) {
         guard var item = items[id] else { return }
         let old = item
@@ -165,7 +164,7 @@ struct Scheduler {
         settle(id, at: now)
     }
 
-    /// Forgets a transfer, which has ended for good.
+    /// Removes a transfer that has ended.
     mutating func remove(_ id: Int64) {
         guard let item = items.removeValue(forKey: id) else { return }
         if !item.isConnected { stagings -= 1 }
@@ -176,8 +175,8 @@ struct Scheduler {
         }
     }
 
-    /// Takes note that an attempt is over, or not to begin now, and the transfer is not; `hold` says when it
-    /// goes on.
+    /// Notes that an attempt has ended, or cannot begin, while the transfer has not ended; `hold` is the reason to
+    /// wait, with its date.
     mutating func paused(_ id: Int64, _ hold: Hold?, at now: Date) {
         guard var item = items[id] else { return }
         if item.phase == .running || item.phase == .stopping { release(id, item) }
@@ -188,7 +187,7 @@ struct Scheduler {
         settle(id, at: now)
     }
 
-    /// Says what to start and what to stop now.
+    /// Returns the transfers to start and to stop now.
     mutating func turn(at now: Date) -> Turn {
         var turn = Turn()
         while let first = deadlines.min, first.date <= now {
@@ -213,7 +212,7 @@ struct Scheduler {
         return turn
     }
 
-    /// Why a transfer does not run, most lasting reason first; empty if it does.
+    /// Returns the reasons why a transfer does not run, the most lasting first; empty if it is running.
     func holds(of id: Int64, at now: Date) -> [Hold] {
         guard let item = items[id], item.phase != .running else { return [] }
         var holds: [Hold] = []
@@ -229,7 +228,7 @@ struct Scheduler {
 }
 
 extension Scheduler {
-    /// Puts a transfer that does not run where it belongs.
+    /// Queues a transfer, or registers its earliest date.
     private mutating func settle(_ id: Int64, at now: Date) {
         guard let item = items[id] else { return }
         guard item.phase == .held else {
@@ -262,7 +261,7 @@ extension Scheduler {
             return lastTurns[left, default: 0] < lastTurns[right, default: 0]
         }
         for user in order {
-            // Taken out while it is changed, since the rest of the scheduler is asked meanwhile.
+            // Removed from `queues` during the change, since the closure reads other parts of the scheduler.
             var queue = queues.removeValue(forKey: user) ?? UserQueue()
             let id = queue.next { lane, limit in hasPlace(lane, of: user, limit) }
             if !queue.isEmpty { queues[user] = queue }
@@ -275,7 +274,7 @@ extension Scheduler {
         return nil
     }
 
-    /// Whether a transfer of a lane may run beside those that do.
+    /// Returns whether the limits permit another transfer of a lane.
     private func hasPlace(_ lane: UserQueue.Lane, of user: UInt32, _ limit: Int) -> Bool {
         guard lane.needs.unmet(in: conditions).isEmpty else { return false }
         switch lane.host {
@@ -291,12 +290,13 @@ extension Scheduler {
         }
     }
 
-    /// The transfer that is stopped so that another user, who has fewer connections and waits, gets one:
-    /// the latest of the lowest priority of the user who has most, those apart that only start now.
+    /// Returns the transfer to stop in favour of a waiting user who has fewer connections: the newest one with the
+    /// lowest priority of the user who has most.
     ///
-    /// One at a time, until what was stopped has ended. Between users who differ by one connection
-    /// nothing changes, so it comes to an end. A user who has none gets one all the same when a transfer
-    /// has run for ``Limits/slice``: servers that send a byte now and then keep nobody out.
+    /// Ignores transfers that start in this turn. Stops one transfer at a time and waits until it has ended. A
+    /// difference of one connection changes nothing, so the exchange terminates. A user without any connection gets
+    /// one once a transfer has run for ``Limits/slice``, so that servers which send a byte now and then do not keep
+    /// other users waiting forever.
     private mutating func yielding(apart started: Set<Int64>, at now: Date) -> Int64? {
         sliceEnd = nil
         let isSettled = active.allSatisfy { id in
@@ -313,7 +313,7 @@ extension Scheduler {
             guard let lane else { continue }
             let isHostFull = hosts[lane.host, default: 0] >= limits.perHost
             guard isHostFull || connectionCount >= limits.total else { continue }
-            // Where the host is what is full, its connections are what is shared.
+            // If the host's limit is reached, only connections to that host can be shared.
             let running = active.filter {
                 isHostFull ? items[$0]?.host == lane.host : items[$0]?.isConnected ?? false
             }
@@ -332,7 +332,7 @@ extension Scheduler {
         return nil
     }
 
-    /// The transfer that was started first, and when it has had its time.
+    /// Returns the transfer that started first, and the end of its time slice.
     private func longest(of running: some Sequence<Int64>) -> (id: Int64, end: Date)? {
         let first = running.min { left, right in
             (items[left]?.started ?? .distantPast, left)

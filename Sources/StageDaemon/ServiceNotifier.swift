@@ -1,33 +1,33 @@
 import CSystemd
 import Glibc
 
-/// Tells the service manager how the daemon is (sd_notify(3)), where there is one that listens.
+/// Sends state changes to the service manager, if there is one (sd_notify(3)).
 struct ServiceNotifier: Sendable {
-    /// The time after which the service manager is told again that the daemon is alive; `nil` if it does not
-    /// want to know (sd_watchdog_enabled(3)).
+    /// Interval of watchdog messages: half of the service manager's timeout; `nil` without a watchdog
+    /// (sd_watchdog_enabled(3)).
     private let watchdogInterval: Duration?
 
-    /// Learns from the environment what the service manager wants of this process.
+    /// Reads the service manager's requirements from the environment.
     init() {
         var limit: UInt64 = 0
         let isWatched = unsafe sd_watchdog_enabled(0, &limit) > 0
         watchdogInterval = isWatched ? .microseconds(Int64(clamping: limit / 2)) : nil
     }
 
-    /// Tells the service manager a state, such as `READY=1`.
+    /// Sends a state, such as `READY=1`.
     func notify(_ text: String) {
-        // What cannot be said cannot be said: the daemon works all the same.
+        // Errors are ignored: the daemon works without a service manager.
         unsafe _ = sd_notify(0, text)
     }
 
-    /// The monotonic time in microseconds, which a message of a reload must have.
+    /// Monotonic time in microseconds, a required part of reload messages.
     static var now: Int64 {
         var time = timespec()
         guard unsafe clock_gettime(CLOCK_MONOTONIC, &time) == 0 else { return 0 }
         return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000
     }
 
-    /// Says that the daemon is alive, as often as that is wanted, until the task is cancelled.
+    /// Sends watchdog messages until the task is cancelled; waits for `isAlive` before each.
     func keepAlive(_ isAlive: () async -> Void) async {
         guard let watchdogInterval else { return }
         while (try? await Task.sleep(for: watchdogInterval)) != nil {

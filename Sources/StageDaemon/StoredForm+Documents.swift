@@ -3,8 +3,7 @@ import StageControl
 import StageModel
 import StageTransfer
 
-// Each member has its name on disk, whatever its property is called: names here are never changed without a
-// step of the migrator.
+// Names on disk are independent of property names. Changing one requires a migration.
 
 extension Date: StoredAs {
     /// Whole milliseconds since 1970.
@@ -103,13 +102,15 @@ extension UploadParts: StoredDocument {
         .init("abort", at: \.abortURL),
     ]
 
-    /// The URLs of the parts, which are read before the sizes.
+    /// URLs of the parts, decoded before their sizes.
     private var storedURLs: [String] {
         get { parts.map(\.url) }
         set { parts = newValue.map { Part(url: $0, size: .zero) } }
     }
 
-    /// The bytes of the parts; sizes of other parts leave none, which no upload is sent by.
+    /// Sizes of the parts.
+    ///
+    /// If their number does not match, no parts remain, and the upload fails.
     private var storedSizes: [Int64] {
         get { parts.map(\.size.rawValue) }
         set {
@@ -199,7 +200,7 @@ extension UpdateConditions: StoredDocument {
 
 // MARK: - Events
 
-/// An event without its number and its task, which are columns, and without what only passing events have.
+/// Event without its sequence number and task, which are columns, and without members of non-durable events.
 extension SessionEvent: StoredDocument {
     static let blank = SessionEvent(.failed, time: .distantPast)
     static let storedMembers: [StoredMember<Self>] = [

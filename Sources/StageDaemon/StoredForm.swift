@@ -1,26 +1,26 @@
 import Foundation
 
-/// A value that is a member of a document of the journal.
+/// Value that can be a member of a stored document.
 ///
-/// The forms are the journal's own: a type of the control protocol that is coded in another way, or gets
-/// other names, is stored as before. A property that a form does not list is not stored.
+/// The journal has its own encoding, so that changed names or encodings of the control protocol do not change stored
+/// data. Properties that a document does not list are not stored.
 protocol Storable: Sendable {
-    /// Writes the value as the member `name`.
+    /// Encodes the value as the member `name`.
     func store(as name: StoredName, in container: inout StoredWriter) throws
 
-    /// Reads the member `name`; `nil` if there is none.
+    /// Decodes the member `name`; returns `nil` if it is missing.
     static func restored(from name: StoredName, in container: StoredReader) throws -> Self?
 }
 
 typealias StoredWriter = KeyedEncodingContainer<StoredName>
 typealias StoredReader = KeyedDecodingContainer<StoredName>
 
-/// A value that is stored as an object of JSON, member by member.
+/// Value stored as a JSON object.
 protocol StoredDocument: Storable {
-    /// The value that members are read into.
+    /// Initial value, which decoded members overwrite.
     static var blank: Self { get }
 
-    /// The members that are stored.
+    /// Members of the JSON object.
     static var storedMembers: [StoredMember<Self>] { get }
 }
 
@@ -46,12 +46,12 @@ extension StoredDocument {
     }
 }
 
-/// A member of a stored object: its name on disk, and the property with its value.
+/// Member of a stored document: its name on disk and its property.
 struct StoredMember<Document>: Sendable {
     fileprivate let write: @Sendable (Document, inout StoredWriter) throws -> Void
     fileprivate let read: @Sendable (inout Document, StoredReader) throws -> Void
 
-    /// Creates a member that every object has.
+    /// Creates a required member.
     init<Value: Storable>(
         _ name: StoredName,
         at path: any WritableKeyPath<Document, Value> & Sendable
@@ -68,7 +68,7 @@ struct StoredMember<Document>: Sendable {
         }
     }
 
-    /// Creates a member that objects have whose property is not `nil`.
+    /// Creates an optional member, left out while the property is `nil`.
     init<Value: Storable>(
         _ name: StoredName,
         at path: any WritableKeyPath<Document, Value?> & Sendable
@@ -78,7 +78,7 @@ struct StoredMember<Document>: Sendable {
     }
 }
 
-/// The name of a member on disk.
+/// Name of a member on disk.
 struct StoredName: CodingKey, ExpressibleByStringLiteral {
     let stringValue: String
     var intValue: Int? { nil }
@@ -88,11 +88,12 @@ struct StoredName: CodingKey, ExpressibleByStringLiteral {
     init?(intValue: Int) { nil }
 }
 
-/// A document as a column has it: JSON with the version of its form.
+/// Encoding of documents in the journal's columns: JSON with a version.
 enum StoredForm {
-    /// The version of all forms, which every document names.
+    /// Version of all documents, stored in each.
     ///
-    /// A change to a form is a step of ``Journal/migrator`` that rewrites the columns, and the next version.
+    /// Changing a stored form requires a migration (``Journal/migrator``) that rewrites the columns, and the next
+    /// version.
     static let version = 1
 
     private static let versionName: StoredName = "version"
@@ -103,14 +104,14 @@ enum StoredForm {
     }()
     private static let decoder = JSONDecoder()
 
-    /// Writes a document as the content of a column.
+    /// Encodes a document for a column.
     static func encode(_ document: some StoredDocument) throws -> Data {
         try encoder.encode(Versioned(document: document))
     }
 
-    /// Reads the content of a column.
+    /// Decodes the content of a column.
     ///
-    /// - Throws: `DecodingError` for content of another version, and what is damaged.
+    /// - Throws: `DecodingError` for damaged content and for another version.
     static func decode<Document: StoredDocument>(
         _ type: Document.Type,
         from data: Data
@@ -143,7 +144,7 @@ enum StoredForm {
     }
 }
 
-/// A value of the standard library, which Foundation writes as it is.
+/// Value of the standard library with its usual JSON encoding.
 protocol StoredPlainly: Storable, Codable {}
 
 extension StoredPlainly {
@@ -160,7 +161,7 @@ extension UInt32: StoredPlainly {}
 extension Array: Storable, StoredPlainly where Element: StoredPlainly {}
 extension Dictionary: Storable, StoredPlainly where Key == String, Value: StoredPlainly {}
 
-// The same again: of these types a method of their own is called, which is several times as fast as the one for any type.
+// Repeated for these types, because the concrete overloads are several times as fast as the generic method.
 
 extension Bool: StoredPlainly {
     func store(as name: StoredName, in container: inout StoredWriter) throws {
@@ -192,16 +193,16 @@ extension String: StoredPlainly {
     }
 }
 
-/// A value that is stored as one of another type.
+/// Value stored by converting it to another type.
 protocol StoredAs: Storable {
     associatedtype StoredValue: Storable
 
-    /// The value that is stored.
+    /// Returns the value to store.
     ///
-    /// - Throws: `EncodingError` for a value that the journal does not store.
+    /// - Throws: `EncodingError` for a value that cannot be stored.
     func storedValue() throws -> StoredValue
 
-    /// Creates a value from a stored one, or returns `nil` if it stands for none.
+    /// Creates a value from the stored one; fails if that is invalid.
     init?(storedValue: StoredValue)
 }
 
@@ -223,9 +224,9 @@ extension StoredAs {
     }
 }
 
-/// A kind that is stored by a name of the journal's.
+/// Enumeration stored by a name that is independent of its cases' names.
 protocol StoredByName: StoredAs, CaseIterable {
-    /// The name on disk; `nil` of a kind that the journal does not store.
+    /// Name on disk; `nil` for a case that is never stored.
     var storedName: String? { get }
 }
 

@@ -2,15 +2,15 @@ import DequeModule
 import StageControl
 import Synchronization
 
-/// A client that takes the events of a session in.
+/// Event stream of the client attached to a session.
 ///
-/// Events that are on disk are read from there when the client has taken those before; of the others a
-/// slow client misses some. So one that does not read costs a bounded amount of memory.
+/// Durable events are read from the journal once the client has received the earlier ones. Of the other events, a
+/// slow client misses some. So the memory for a client that does not read is bounded.
 final class Subscription: Sendable {
     let session: Int64
-    /// The token of the launch that the client was started by.
+    /// Token of the launch that started the client.
     let launch: String?
-    /// Says that there may be something to read.
+    /// Wakes the reader when there may be events.
     let wakes: AsyncStream<Void>
     private let wake: AsyncStream<Void>.Continuation
     private let state: Mutex<State>
@@ -21,7 +21,7 @@ final class Subscription: Sendable {
         var hasFinished = false
     }
 
-    /// The most passing events that wait for a client that does not read: some 100 KiB of them.
+    /// Maximum number of queued non-durable events, about 100 KiB.
     static let limit = 256
 
     init(session: Int64, after sequence: Int64, launch: String?) {
@@ -32,13 +32,13 @@ final class Subscription: Sendable {
         wake.yield()
     }
 
-    /// The number of the last durable event that the client was told.
+    /// Sequence number of the last durable event sent to the client.
     var cursor: Int64 {
         get { state.withLock { $0.cursor } }
         set { state.withLock { $0.cursor = newValue } }
     }
 
-    /// Tells of something that is not kept.
+    /// Queues a non-durable event.
     func pass(_ event: SessionEvent) {
         state.withLock { state in
             if state.passing.count >= Self.limit { state.passing.removeFirst() }
@@ -47,13 +47,13 @@ final class Subscription: Sendable {
         wake.yield()
     }
 
-    /// Says that there is something to read.
+    /// Wakes the reader.
     func ring() { wake.yield() }
 
     /// Ends the stream.
     func end() { wake.finish() }
 
-    /// Takes out what is not kept.
+    /// Removes and returns the queued non-durable events.
     func takePassing() -> [SessionEvent] {
         state.withLock { state in
             defer { state.passing.removeAll() }
@@ -61,7 +61,7 @@ final class Subscription: Sendable {
         }
     }
 
-    /// Takes note whether all was told and nothing is left to do; returns whether that is news.
+    /// Notes whether all events were sent and no task is unfinished; returns whether that has just become true.
     func mark(finished: Bool) -> Bool {
         state.withLock { state in
             defer { state.hasFinished = finished }

@@ -2,14 +2,14 @@ import StageSystem
 import Synchronization
 import SystemPackage
 
-/// The highest number that a task may have got so far, in a file beside the journal.
+/// High-water mark of task identifiers, in a file beside the journal.
 ///
-/// The file is on disk before the transaction that gives a number out. So a journal that was deleted, or
-/// has lost its last commits, gives no number out again. The file is the daemon's own; names that users can
-/// make do not count.
+/// The mark is durable before the transaction that assigns an identifier commits. So identifiers are never reused,
+/// even if the journal was deleted or has lost its last commits. Only the daemon can write the file; names in users'
+/// directories do not count.
 final class TaskNumberMark: Sendable {
     private static let name: FilePath.Component = "task-numbers"
-    /// The digits of the largest number: each is written in place over the one before.
+    /// Digits of the largest number, so that each mark overwrites the previous one in place.
     private static let width = 19
 
     private let directory: Directory
@@ -20,7 +20,7 @@ final class TaskNumberMark: Sendable {
         var number: Int64?
     }
 
-    /// Reads the mark in a directory; one that is missing or damaged is made by ``raise(to:)``.
+    /// Reads the mark; if it is missing or damaged, ``raise(to:)`` creates it.
     init(in directory: Directory) throws(FileError) {
         self.directory = directory
         var number: Int64?
@@ -30,10 +30,10 @@ final class TaskNumberMark: Sendable {
         state = Mutex(State(file: nil, number: number))
     }
 
-    /// The highest number that may have been given out; `nil` where no daemon has left one.
+    /// Highest identifier that may have been assigned; `nil` without a valid file.
     var number: Int64? { state.withLock { $0.number } }
 
-    /// Waits until the file says that numbers up to `number` may have been given out.
+    /// Raises the mark to `number`; returns once it is durable.
     func raise(to number: Int64) throws(FileError) {
         try state.withLock { state throws(FileError) in
             if let known = state.number, known >= number { return }

@@ -4,18 +4,20 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// Checks the processes that make tasks, and makes the files that tasks need before the journal has them.
+/// Checks the clients that create tasks, and prepares the files of the tasks.
 struct TaskPreparation: Sendable {
     let journal: Journal
     let store: TransferStore
     let storage: UserStorage
-    /// Counts finished downloads no longer that their user has moved away; returns whether there were any.
+    /// Stops counting finished downloads that the user has moved away; returns whether there were any.
     let releaseMoved: @Sendable (UInt32) async -> Bool
-    /// Counts files no longer.
+    /// Stops counting files.
     let release: @Sendable ([HeldBytes.Item]) async -> Void
 
-    /// Checks that the client's process is not confined: the daemon asks servers, and reads files to upload,
-    /// as the client's user and outside of what confines the process.
+    /// Checks that the client's process is not confined.
+    ///
+    /// The daemon connects to servers and reads files as the client's user, but outside of any confinement of the
+    /// process.
     func checkConfinement(
         of caller: Caller,
         _ tasks: [TransferRequest]
@@ -33,7 +35,9 @@ struct TaskPreparation: Sendable {
         )
     }
 
-    /// The bytes of the tokens that the session has already, of requests that need a file or resume data prepared.
+    /// Returns those of the requests' tokens that exist in the session, as bytes.
+    ///
+    /// Only for uploads and resumed downloads, which need preparation.
     func knownTokens(
         _ requests: [TransferRequest],
         _ session: Int64
@@ -47,7 +51,7 @@ struct TaskPreparation: Sendable {
         }
     }
 
-    /// Takes the copy of a file to upload, or takes over what an earlier download left.
+    /// Copies the file to upload, or looks up the resume data.
     func prepare(
         _ task: inout NewTask,
         _ caller: Caller,
@@ -63,18 +67,19 @@ struct TaskPreparation: Sendable {
                 throw ControlRefusal(.storage, "\(error)")
             }
             guard let remnant else {
-                throw ControlRefusal(.invalid, "the resume token is used up, or too old")
+                throw ControlRefusal(.invalid, "the resume token was used already, or has expired")
             }
             guard remnant.url == task.request.url else {
-                throw ControlRefusal(.invalid, "the resume token is of another URL")
+                throw ControlRefusal(.invalid, "the resume token belongs to another URL")
             }
             task.part = remnant.part
             task.remnant = token
         }
     }
 
-    /// Takes the copy of a file to upload, which is counted before it is made; one that grows meanwhile
-    /// is not copied further.
+    /// Copies the file to upload, after reserving quota for it.
+    ///
+    /// The copy ends at the reserved size if the file grows.
     private func copy(
         _ task: inout NewTask,
         _ caller: Caller,
@@ -116,7 +121,7 @@ struct TaskPreparation: Sendable {
         }
     }
 
-    /// Counts a file before it is written.
+    /// Reserves quota for a file before it is written.
     ///
     /// - Throws: ``ControlRefusal`` with ``ControlRefusal/Code/quota`` or ``ControlRefusal/Code/storage``.
     private func reserve(
@@ -133,12 +138,15 @@ struct TaskPreparation: Sendable {
         case .later:
             throw ControlRefusal(
                 .quota,
-                "your files in the daemon have too many bytes together: move finished downloads away"
+                "your files in the daemon reach your quota: move finished downloads away"
             )
         case .never(let limit):
             throw ControlRefusal(.quota, "one user may have \(ByteCount(limit)) in the daemon")
         case .full:
-            throw ControlRefusal(.storage, "the disk is full: make room and repeat the request")
+            throw ControlRefusal(
+                .storage,
+                "the disk is full: free some space and repeat the request"
+            )
         }
     }
 }

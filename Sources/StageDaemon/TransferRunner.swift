@@ -7,17 +7,17 @@ import StageSystem
 import StageTransfer
 import SystemPackage
 
-/// Carries out one attempt of one task.
+/// Runs the attempts of downloads and uploads.
 struct TransferRunner: Sendable {
-    /// What an attempt came to.
+    /// Result of an attempt.
     enum Result: Sendable {
-        /// The content is here and is what was asked for: in the part file of this name.
+        /// The download is complete and verified, in the part file of this name.
         case received(FilePath.Component, TransferMetrics, ResponseSummary?)
-        /// The file was sent.
+        /// The upload is complete.
         case sent(TransferMetrics, ResponseSummary?, body: [UInt8])
-        /// An attempt at a staging has ended.
+        /// The attempt of a staging has ended.
         case staged(StagingEnd)
-        /// Something else.
+        /// The attempt did not complete; the verdict says whether to retry.
         case verdict(TransferVerdict)
     }
 
@@ -27,7 +27,7 @@ struct TransferRunner: Sendable {
     let journal: Journal
     let logger: Logger
 
-    /// Carries out an attempt, until it ends or `live` is switched off.
+    /// Runs an attempt until it ends or `live` is stopped.
     func run(
         _ task: FullTask,
         _ owner: SessionRecord,
@@ -69,21 +69,20 @@ struct TransferRunner: Sendable {
         }
     }
 
-    /// Writes down that the end of a request is about to be sent that is not to be sent twice and has a body of so
-    /// many bytes.
+    /// Records a provisional end before the last bytes of a request are sent that must not be repeated.
     private func remember(_ live: LiveTransfer, size: ByteCount) async throws(TransferError) {
         do throws(DaemonError) {
             var event = SessionEvent(.failed, time: .now)
             event.failure = .lostAnswer
             try await journal.setProvisionalEnd(event, of: live.id)
         } catch {
-            logger.error("A request waits for the journal", metadata: ["error": "\(error)"])
+            logger.error("A provisional end was not recorded", metadata: ["error": "\(error)"])
             throw .outOfSpace(store.root.path)
         }
         live.remember(size)
     }
 
-    /// Writes down where an upload resumes.
+    /// Records the resource at which an upload resumes.
     private func keep(
         _ resource: UploadResource?,
         _ live: LiveTransfer
@@ -91,18 +90,20 @@ struct TransferRunner: Sendable {
         do throws(DaemonError) {
             try await journal.setUpload(resource, of: live.id)
         } catch {
-            logger.error("An upload waits for the journal", metadata: ["error": "\(error)"])
+            logger.error("An upload resource was not recorded", metadata: ["error": "\(error)"])
             throw .outOfSpace(store.root.path)
         }
         live.resumes(at: resource)
     }
 
-    /// Judges the end of a request that is not to be sent twice.
+    /// Adjusts the verdict on a request that must not be repeated: it fails if all of it may have been sent.
+    ///
+    /// Otherwise removes the provisional end.
     private func settle(_ verdict: TransferVerdict, of live: LiveTransfer) async -> TransferVerdict
     {
         switch verdict {
         case .fail: return verdict
-        // The engine waits only with what it may send again, and a challenge is an answer.
+        // The engine starts a wait only for requests that it may repeat, and a challenge is a response.
         case .again where live.current.wait != nil, .challenge: break
         case .again, .stopped, .diskFull:
             if live.isAwaitingAnswer { return .fail(.lostAnswer) }
@@ -110,8 +111,8 @@ struct TransferRunner: Sendable {
         do throws(DaemonError) {
             try await journal.setProvisionalEnd(nil, of: live.id)
         } catch {
-            // The next attempt gives the request up.
-            logger.warning("A request is still called sent", metadata: ["error": "\(error)"])
+            // The provisional end then fails the task at its next attempt.
+            logger.warning("A provisional end was not removed", metadata: ["error": "\(error)"])
         }
         return verdict
     }
@@ -161,14 +162,14 @@ struct TransferRunner: Sendable {
                 url: URLReference(request.url).withoutUser.text
             )
         }
-        // It has no body that could wait for this.
+        // A download has no body, so this is recorded before the request.
         if !download.isRepeatedSafely { try await remember(live, size: .zero) }
         _ = try await engine.download(download, to: part)
         storage.set(file, to: part.length.rawValue, of: user)
         return .received(part.fileName, live.metrics(ended: .now), live.current.response)
     }
 
-    /// Whether a line of a request's head is for the server alone that the request names.
+    /// Returns whether a header field must be sent to the request's origin only, not to mirrors or redirects.
     private static func isConfidential(_ field: String) -> Bool {
         let name = field.prefix { $0 != ":" }.lowercased()
         return ["authorization", "proxy-authorization", "cookie"].contains(name)
@@ -228,7 +229,7 @@ struct TransferRunner: Sendable {
         return .sent(live.metrics(ended: .now), live.current.response, body: receipt.body)
     }
 
-    /// Asks a server to delete what it has of a cancelled upload, unless the time for that is over.
+    /// Asks the server to delete the resource of a cancelled upload, unless the time limit is over.
     func delete(_ deletion: ResourceDeletion) async {
         let rest = deletion.deadline - ContinuousClock.now
         guard rest > .zero else { return }
@@ -242,7 +243,7 @@ struct TransferRunner: Sendable {
             return
         }
         logger.debug(
-            "An upload resource was deleted, or not",
+            "A server was asked to delete an upload resource",
             metadata: [
                 "task.id": "\(deletion.task.record.id)",
                 "http.status": "\(status.map(String.init) ?? "none")",
@@ -250,7 +251,7 @@ struct TransferRunner: Sendable {
         )
     }
 
-    /// Whether the clock is earlier than the program.
+    /// Set if the clock is before the modification time of this program, and therefore wrong.
     private static var clockIsWrong: Bool {
         guard let status = try? File.open(reading: "/proc/self/exe").status() else { return false }
         return Date.now.timeIntervalSince1970 < Double(status.modified)
@@ -258,7 +259,7 @@ struct TransferRunner: Sendable {
 }
 
 extension UploadRequest {
-    /// Creates the request of a task, apart from what its attempts add.
+    /// Creates the request of an upload task, without the settings of an attempt.
     fileprivate init(_ request: TransferRequest, _ session: SessionConfiguration) {
         self.init(url: request.url)
         method = Method(rawValue: request.method ?? "POST") ?? .post
@@ -271,23 +272,23 @@ extension UploadRequest {
 }
 
 extension SessionConfiguration {
-    /// Whether the client is asked for credentials where a server asks for some.
+    /// Returns whether the client answers challenges to the request.
     fileprivate func answersChallenges(of request: TransferRequest) -> Bool {
         answersChallenges && request.ignoresChallenges != true
     }
 }
 
 extension TransferRequest {
-    /// Whether an answer is of the origin that the request names: another server's challenge is none of the
-    /// client's, since its answer would be sent to the origin.
+    /// Returns whether a response came from the request's origin.
+    ///
+    /// Challenges of other servers are not passed to the client, since its credentials would be sent to the origin.
     fileprivate func isOfOrigin(_ answer: ResponseSummary?) -> Bool {
         guard let answer else { return true }
         guard let origin = URLReference(url).origin else { return false }
         return URLReference(answer.url).origin == origin
     }
 
-    /// The header fields of the request, each as one line: its own, and those of the session that it
-    /// does not have.
+    /// Returns the header fields as lines: those of the request, and those of the session that it does not override.
     func fields(_ session: SessionConfiguration) -> [String] {
         let own = headers ?? [:]
         let names = Set(own.keys.map { $0.lowercased() })

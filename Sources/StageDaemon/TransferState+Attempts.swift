@@ -2,54 +2,56 @@ import FoundationEssentials
 import StageControl
 import StageModel
 
-/// The beginnings and ends of attempts.
+/// Start and end of attempts.
 extension TransferState {
-    /// The input of an attempt.
+    /// Input of an attempt.
     struct Attempt: Sendable {
         var task: FullTask
-        /// The session, without what is not for this task.
+        /// The session.
+        ///
+        /// Its header fields are removed if another user created the task.
         var owner: SessionRecord
-        /// The number of attempts in a row that brought no bytes.
+        /// Number of consecutive failed attempts without progress.
         var failures: Int
-        /// Whether the client of a staging carries it out: what the scheduler has counted it as.
+        /// Set if the client carries out a staging, rather than a worker, according to the scheduler.
         var isOfClient: Bool
     }
 
-    /// The decision about an attempt that the scheduler has started.
+    /// Decision about an attempt that the scheduler has started.
     enum Beginning {
         case run(Attempt)
-        /// The task has content that was verified and needs its place.
+        /// The content is verified; commit it.
         case place
-        /// The task has failed before its attempt.
+        /// Fail the task without an attempt.
         case fail(TransferFailure)
-        /// Nothing, or not now.
+        /// The attempt must not begin, or not now.
         case none
     }
 
-    /// The next step after an attempt that did not complete.
+    /// Next step after an attempt that did not complete.
     enum Judgement: Equatable {
-        /// Nothing: the scheduler has the task.
+        /// None: the scheduler retries the task.
         case wait
-        /// Look for space: there is none.
+        /// Wait until the disk has space.
         case waitForSpace
-        /// Look for bytes that the user does not have any more.
+        /// Try to free quota of the user.
         case waitForQuota
-        /// Record the event of a challenge, with what holds the task since.
+        /// Record a challenge.
         case record(SessionEvent)
-        /// Record the task's end in a failure; it is out of the scheduler.
+        /// Record the failure of the task, which was removed from the scheduler.
         case fail(TransferFailure)
-        /// Record the task's end; it is out of the scheduler.
+        /// Record the completion of the task, which was removed from the scheduler.
         case complete
     }
 
-    /// Decides whether an attempt that was started begins.
+    /// Decides whether an attempt that the scheduler has started begins.
     ///
     /// - Parameters:
-    ///   - id: The number of the task.
-    ///   - task: The task as the journal has it now.
-    ///   - used: The bytes that the task's user has in the journal.
-    ///   - now: The time.
-    /// - Returns: The decision; the attempt is over unless it runs.
+    ///   - id: The task's identifier.
+    ///   - task: The task, just read from the journal.
+    ///   - used: The bytes of the task's user in the journal.
+    ///   - now: The current time.
+    /// - Returns: The decision; unless it is `run`, the attempt has ended.
     mutating func begin(
         _ id: Int64,
         _ task: FullTask?,
@@ -76,12 +78,12 @@ extension TransferState {
             placing.insert(id)
             return .place
         }
-        // The result of an attempt is written down, too.
+        // Recording the result of the attempt needs space in the journal, too.
         guard used <= configuration.journalPerUser.rawValue else {
             postpone(id, Hold(.quota, until: now + Self.quotaWait), at: now)
             return .none
         }
-        // They are for servers that the session's user chose, not for those of a group's member.
+        // The session's header fields are for servers that its user chose, not for those of another group member.
         if task.record.creator != owner.user { owner.configuration.headers = [:] }
         return .run(
             Attempt(
@@ -93,40 +95,41 @@ extension TransferState {
         )
     }
 
-    /// Puts a task off whose attempt was started and cannot begin.
+    /// Postpones a task whose attempt was started but cannot begin.
     mutating func postpone(_ id: Int64, _ hold: Hold, at now: Date) {
         _ = endAttempt(of: id)
         scheduler.paused(id, hold, at: now)
         assign(id, at: now)
     }
 
-    /// Has an attempt end without a result; returns whether the task has one.
+    /// Marks the attempt of a task as aborted, so that its result is discarded; returns whether an attempt is
+    /// running.
     mutating func halt(_ id: Int64) -> Bool {
         guard attempts.contains(id) else { return false }
         halted.insert(id)
         return true
     }
 
-    /// Notes that an attempt is over; returns whether its result counts.
+    /// Marks an attempt as ended; returns whether its result counts.
     mutating func endAttempt(of id: Int64) -> Bool {
         attempts.remove(id)
         return halted.remove(id) == nil
     }
 
-    /// Notes what an attempt has done.
+    /// Adds the report of an attempt to the task's history.
     mutating func note(_ report: AttemptReport, of id: Int64) {
         guard isUnfinished(id) else { return }
         histories[id, default: AttemptHistory()].note(report)
     }
 
-    /// Takes out a task whose attempt has completed, and ends the waits of others for its host.
+    /// Removes a completed task from the scheduler, and ends the backoff of tasks that could not reach the same host.
     ///
-    /// - Returns: Whether it was in the scheduler.
+    /// - Returns: Whether the task was in the scheduler.
     mutating func succeed(_ task: FullTask, at now: Date) -> Bool {
         let id = task.record.id
         unreachable.remove(id)
         guard let item = scheduler.items[id] else { return false }
-        // A mirror says nothing about the first host.
+        // With mirrors, the success may come from another host.
         if item.isConnected, task.request.mirrors?.isEmpty ?? true {
             for waiting in unreachable.removeAll(of: item.host) {
                 endWait(of: waiting, for: [.backoff], at: now)
@@ -135,7 +138,7 @@ extension TransferState {
         return takeOut(id)
     }
 
-    /// Decides what becomes of a task after an attempt.
+    /// Decides what follows an attempt that did not complete.
     mutating func judge(
         _ verdict: TransferVerdict,
         of task: FullTask,
@@ -153,7 +156,7 @@ extension TransferState {
             noteHost(of: id, item, isUnreachable: hold.reason == .backoff && report.isUnreachable)
             scheduler.paused(id, hold, at: now)
             if hold.reason == .quota {
-                // Before it is looked for bytes that are gone: what goes meanwhile counts.
+                // Registered before the search for freed quota, so that files removed during the search are noticed.
                 quotaHolds[item.user, default: []].insert(id)
                 judgement = .waitForQuota
             }
@@ -172,7 +175,9 @@ extension TransferState {
         return judgement
     }
 
-    /// The blocks of a task that a later daemon keeps: which task fetches a content is decided anew.
+    /// Returns the blocks to store with a task.
+    ///
+    /// Content sharing is decided anew at each start of the daemon, so it is left out.
     func storedBlocks(of id: Int64) -> Scheduler.Blocks {
         (scheduler.items[id]?.blocks ?? []).subtracting(.leader)
     }
@@ -186,39 +191,41 @@ extension TransferState {
         }
     }
 
-    /// Notes that the journal has the event of a challenge, which a handler is started for.
+    /// Notes that a challenge is recorded, so that the session's handler may be started for it.
     mutating func challengeRecorded(of id: Int64) {
         guard let item = scheduler.items[id], item.blocks.contains(.authentication) else { return }
         sessions[item.session]?.challenged.insert(id)
     }
 
-    /// Has a task go on whose challenge could not be recorded: asked again, the server asks again.
+    /// Retries a task whose challenge could not be recorded; the server will send the challenge again.
     mutating func challengeNotRecorded(of id: Int64, at now: Date) {
-        // A change that came first may have set it going.
+        // A change by the client may already have unblocked the task.
         guard scheduler.items[id]?.blocks.contains(.authentication) == true else { return }
         scheduler.change(id, at: now) { $0.blocks.remove(.authentication) }
         waitForDisk(id, at: now)
     }
 }
 
-/// Waits for the bytes of one user.
+/// Waiting for quota.
 extension TransferState {
-    /// The most attempts at content of unknown size that exceeds its user's limit.
+    /// Maximum number of attempts for content of unknown size that exceeds the quota.
     private static let quotaAttempts = 3
 
-    /// Whether a task still waits for bytes of its user to go.
+    /// Returns whether a task still waits for quota.
     func waitsForQuota(_ id: Int64) -> Bool {
         guard let item = scheduler.items[id], !attempts.contains(id) else { return false }
         return item.notBefore?.reason == .quota && quotaHolds[item.user]?.contains(id) ?? false
     }
 
-    /// Whether content of unknown size has exceeded the limit too often; then the task is taken out.
+    /// Returns whether content of unknown size has exceeded the quota too often.
+    ///
+    /// Removes the task from the scheduler in that case.
     mutating func failsByQuota(_ id: Int64) -> Bool {
         guard histories[id]?.failures ?? 0 > Self.quotaAttempts else { return false }
         return takeOut(id)
     }
 
-    /// Forgets that a task waits for bytes of its user to go.
+    /// Removes a task from those that wait for quota.
     mutating func removeQuotaHold(of id: Int64, _ user: UInt32) {
         guard quotaHolds[user]?.remove(id) != nil, quotaHolds[user]?.isEmpty ?? false else {
             return
@@ -226,7 +233,7 @@ extension TransferState {
         quotaHolds[user] = nil
     }
 
-    /// Ends the waits of a user's tasks, who has fewer bytes now, apart from one; returns whether there were any.
+    /// Resumes a user's tasks that wait for quota, except `exempt`; returns whether there were any.
     @discardableResult
     mutating func endQuotaHolds(
         of user: UInt32,
@@ -242,9 +249,9 @@ extension TransferState {
     }
 }
 
-/// The ends of tasks.
+/// Ends of tasks.
 extension TransferState {
-    /// The event of a task's failure; `token` resumes what it has received.
+    /// Returns the final event of a failed task; `token` resumes its received content.
     func failure(
         _ failure: TransferFailure,
         of task: FullTask,
@@ -258,14 +265,14 @@ extension TransferState {
         return event
     }
 
-    /// The event of a task that its client has cancelled; `token` resumes what it has received.
+    /// Returns the final event of a cancelled task; `token` resumes its received content.
     func cancellation(of task: FullTask, token: String?, at now: Date) -> SessionEvent {
         var event = ending(.cancelled, of: task, at: now)
         event.resumeToken = token
         return event
     }
 
-    /// The event of an upload whose challenge the client has rejected, and is the answer therefore.
+    /// Returns the final event of an upload whose challenge the client has rejected: the challenge is its response.
     func answer(
         of task: FullTask,
         _ challenge: SessionEvent,
@@ -295,7 +302,7 @@ extension TransferState {
         return event
     }
 
-    /// Notes that the ends of tasks are on disk, with the events that say so.
+    /// Notes that tasks are recorded as ended, with their final events.
     mutating func ended(
         _ tasks: [Int64],
         _ events: [(session: Int64, event: SessionEvent)],
@@ -310,7 +317,7 @@ extension TransferState {
 }
 
 extension AttemptReport {
-    /// The event of a challenge.
+    /// Returns the event of a challenge.
     fileprivate func challengeEvent(at now: Date) -> SessionEvent {
         var event = SessionEvent(.challenged, time: now)
         event.response = challenge

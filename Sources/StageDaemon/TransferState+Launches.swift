@@ -1,35 +1,36 @@
 import FoundationEssentials
 import StageControl
 
-/// A handler that is to be started, once its launch is on disk.
+/// Handler to start once its launch is recorded.
 struct LaunchOrder: Sendable {
     var session: SessionRecord
     var handler: LaunchHandler
     var token: String
-    /// The state of launches before the decision.
+    /// Launch state before the decision.
     fileprivate var before: Relaunch
-    /// The state of launches that is to be on disk first.
+    /// Launch state to record.
     fileprivate(set) var decided: Relaunch
 }
 
 /// Launches of handlers.
 extension TransferState {
-    /// The next step when the record of a launch is on disk, or could not be written.
+    /// Next step after recording a launch.
     enum LaunchStep: Equatable {
         case start
-        /// Write down that there is no launch: a client has come meanwhile.
+        /// Record that there is no launch, since a client has attached in the meantime.
         case withdraw
         case none
     }
 
-    /// Whether a session has events that a handler would be started for.
+    /// Returns whether a session has events that require its handler: all tasks have ended, or a challenge is
+    /// pending.
     private func hasNews(_ session: Session) -> Bool {
         let isPending = session.record.acknowledged < session.record.last
         return isPending
             && (session.unfinished + session.reserved == 0 || !session.challenged.isEmpty)
     }
 
-    /// Whether a session's handler would be started, were it not for the delay.
+    /// Returns whether a session's handler should be started as soon as the delay permits.
     func mayLaunch(_ session: Session) -> Bool {
         let configuration = session.record.configuration
         return !session.isAttached && !session.isEnding && session.launch == nil
@@ -37,7 +38,7 @@ extension TransferState {
             && !session.record.relaunch.isExhausted(Relaunch.Policy()) && hasNews(session)
     }
 
-    /// Decides whether a session's handler is started now; `token` then names the launch.
+    /// Decides whether to start a session's handler now; `token` identifies the launch.
     mutating func decideLaunch(
         of id: Int64,
         token: String,
@@ -71,9 +72,9 @@ extension TransferState {
         )
     }
 
-    /// Decides whether a handler is started whose launch was to be written down.
+    /// Decides whether to start a handler after its launch was recorded.
     ///
-    /// A client that has attached in the meantime receives the events itself.
+    /// If a client has attached in the meantime, it receives the events itself.
     mutating func launchRecorded(_ order: LaunchOrder, isOnDisk: Bool) -> LaunchStep {
         let id = order.session.id
         guard let session = sessions[id], session.launch == order.token else { return .none }
@@ -87,8 +88,8 @@ extension TransferState {
         return isOnDisk ? .withdraw : .none
     }
 
-    /// Notes that a handler has ended; returns whether it has acknowledged all events, or `nil` if its launch is
-    /// none of the session's any more.
+    /// Processes the end of a handler; returns whether it has acknowledged all events, or `nil` if the session has
+    /// another launch.
     mutating func launchEnded(_ token: String, of id: Int64) -> Bool? {
         guard let session = sessions[id], session.launch == token else { return nil }
         let isDone = session.record.acknowledged >= session.record.last
@@ -97,18 +98,18 @@ extension TransferState {
         return isDone
     }
 
-    /// The sessions whose handlers would be started, were it not for the delay, or for others that run.
+    /// Sessions whose handlers should be started as soon as the delay and the other handlers permit, in order.
     var launchable: [Int64] { sessions.values.filter(mayLaunch).map(\.record.id).sorted() }
 
-    /// Whether another handler of a user may run now; the others wait for one to end.
+    /// Returns whether the limits permit another handler of a user.
     private func mayStartHandler(of user: UInt32) -> Bool {
         let users = sessions.values.filter { $0.launch != nil }.map(\.record.user)
         return users.count < Self.mostHandlers
             && users.count(where: { $0 == user }) < Self.mostHandlersPerUser
     }
 
-    /// The most handlers that run at once.
+    /// Maximum number of concurrent handlers.
     static let mostHandlers = 32
-    /// The most handlers of one user that run at once.
+    /// Maximum number of concurrent handlers of one user.
     static let mostHandlersPerUser = 4
 }

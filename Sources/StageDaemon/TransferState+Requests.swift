@@ -3,9 +3,9 @@ import StageControl
 import StageModel
 import StageTransfer
 
-/// The creation of tasks.
+/// Creation of tasks.
 extension TransferState {
-    /// Checks that a user may have more tasks in a session; `limit` is the most bytes of files that the user may have.
+    /// Checks that a user may create more tasks in a session; `byteLimit` is the user's disk quota.
     func checkQuota(
         of tasks: [TransferRequest],
         in id: Int64,
@@ -22,7 +22,7 @@ extension TransferState {
         guard count + tasks.count <= configuration.tasksPerUser else {
             throw ControlRefusal(
                 .quota,
-                "one user may have \(configuration.tasksPerUser.quantity(of: "task")): \(count) are under way"
+                "a user may have \(configuration.tasksPerUser.quantity(of: "task")), and has \(count)"
             )
         }
         let unfinished = session.unfinished + session.reserved
@@ -34,29 +34,29 @@ extension TransferState {
                 "a transient session may have \(RequestLimits.stagings) tasks"
             )
         }
-        // One that is too large by itself never has its turn; the others wait for theirs.
+        // A single task above the quota could never run; others wait until there is quota.
         guard let limit = byteLimit,
             tasks.contains(where: { $0.size.map { $0 > limit } ?? false })
         else { return }
         throw ControlRefusal(.quota, "one user may have \(limit) in the daemon")
     }
 
-    /// The tasks that a client asks for.
+    /// Creates the tasks of a request.
     ///
     /// - Parameters:
     ///   - message: The request.
     ///   - session: The session.
-    ///   - fractions: Numbers from 0 to 1, by which tasks that have time are spread.
-    ///   - now: The time.
-    /// - Returns: The tasks, and the reason for which they wait if that is a launch of the session's handler.
-    /// - Throws: ``ControlRefusal`` if a request is not valid.
+    ///   - fractions: Random numbers from 0 to 1, one for each task, which spread discretionary tasks.
+    ///   - now: The current time.
+    /// - Returns: The tasks, and the reason for which they wait if the launch delay postpones them.
+    /// - Throws: ``ControlRefusal`` if a request is invalid.
     func newTasks(
         _ message: NewTasks,
         in session: SessionRecord,
         fractions: [Double],
         at now: Date
     ) throws(ControlRefusal) -> (tasks: [NewTask], reason: HoldReason?) {
-        // Tasks that a launched handler makes wait for as long as the next launch does.
+        // Tasks of a launched handler wait as long as the next launch.
         var (penalty, reason): (Date?, HoldReason?) = (nil, nil)
         if let token = message.launch, token == session.relaunch.lease {
             penalty = session.relaunch.earliestBegin(at: now)
@@ -78,8 +78,8 @@ extension TransferState {
         return (tasks, reason)
     }
 
-    /// Reserves the places of tasks that are to be written to the journal: requests that come at once do not have
-    /// more together than one may have.
+    /// Reserves quota for tasks that are about to be written to the journal, so that concurrent requests cannot
+    /// exceed it together.
     mutating func reserve(
         _ tasks: [TransferRequest],
         in session: Int64
@@ -88,18 +88,18 @@ extension TransferState {
         sessions[session]?.reserved += tasks.count
     }
 
-    /// Ends the reservation of tasks that were not made.
+    /// Ends the reservation of tasks that were not created.
     mutating func endReservation(of count: Int, in session: Int64) {
         sessions[session]?.reserved -= count
     }
 
-    /// Takes over tasks that the journal has now, in the place of their reservation.
+    /// Schedules tasks that were written to the journal, and ends their reservation.
     ///
     /// - Parameters:
-    ///   - tasks: The tasks that were asked for, with those that were there already.
+    ///   - tasks: The requested tasks, including those that already existed.
     ///   - session: The session.
-    ///   - reason: The reason for which tasks wait that the launched handler of a session made.
-    ///   - now: The time.
+    ///   - reason: The reason for which tasks of a launched handler wait.
+    ///   - now: The current time.
     mutating func created(
         _ tasks: [(record: TaskRecord, isNew: Bool, request: TransferRequest)],
         in session: Int64,
@@ -111,29 +111,29 @@ extension TransferState {
         for task in tasks where task.isNew {
             sessions[session]?.unfinished += 1
             admit(task.record, task.request, reason: reason, at: now)
-            // A client that asks for the content now does not wait because an earlier attempt failed.
+            // A client now wants this content, so a backoff of another task for it ends.
             endWait(of: task.record.id, for: Self.clientReasons, at: now)
         }
     }
 }
 
-/// Requests that concern one task.
+/// Changes of one task.
 extension TransferState {
-    /// The step that a change of a task begins with.
+    /// First step of a change.
     enum ChangeStep {
-        /// The task has ended; there is nothing to cancel.
+        /// Do nothing: the task to cancel has already ended.
         case none
-        /// Cancel the task, which is out of the scheduler.
+        /// Cancel the task, which was removed from the scheduler.
         case cancel
-        /// End the attempt of a staging by its client.
+        /// End the client's attempt of a staging.
         case endStaging(StagingEnd)
         /// Write the changed task to the journal.
         case write(FullTask)
     }
 
-    /// Decides how a task is changed.
+    /// Decides how to change a task.
     ///
-    /// - Throws: ``ControlRefusal`` if the change is not for a task that is where this one is.
+    /// - Throws: ``ControlRefusal`` if the task's state does not permit the change.
     mutating func begin(
         _ change: TransferChange,
         of task: FullTask,
@@ -149,13 +149,13 @@ extension TransferState {
             var rest = change
             rest.stagingEnd = nil
             guard rest == TransferChange() else {
-                throw ControlRefusal(.invalid, "'stagingEnd' changes nothing else")
+                throw ControlRefusal(.invalid, "'stagingEnd' cannot be combined with other changes")
             }
             try RequestLimits.check(end)
             guard task.request.kind == .staging, isOfClient(id) else {
                 throw ControlRefusal(
                     .conflict,
-                    "task \(id) is no staging that its client carries out"
+                    "task \(id) is not a staging that its client carries out"
                 )
             }
             return .endStaging(end)
@@ -166,26 +166,26 @@ extension TransferState {
         }
         let waits = item.blocks.contains(.authentication)
         guard waits || change.rejectsChallenge != true && change.authorization == nil else {
-            throw ControlRefusal(.conflict, "task \(id) waits for no answer to a challenge")
+            throw ControlRefusal(.conflict, "task \(id) has no pending challenge")
         }
         task.record.blocks = storedBlocks(of: id)
         try task.apply(change, at: now)
-        // Of one that is lost there is nothing to check: it fails when it runs.
+        // A damaged task is not checked: it fails at its next attempt.
         if !task.isLost, let session = sessions[task.record.session] {
             try RequestLimits.check(task.request, in: session.record.configuration)
         }
         return .write(task)
     }
 
-    /// Takes over a change of a task that is in the journal now.
+    /// Applies a change that was written to the journal.
     ///
-    /// - Returns: Whether the task is to end since the client has rejected its challenge; it is out of the scheduler
-    ///   then.
+    /// - Returns: `true` if the client has rejected the task's challenge and the task must end; it was then removed
+    ///   from the scheduler.
     mutating func changed(_ task: FullTask, by change: TransferChange, at now: Date) -> Bool {
         let (id, record) = (task.record.id, task.record)
         guard scheduler.items[id] != nil else { return false }
         scheduler.change(id, at: now) { item in
-            // Only what was changed: other things have happened while it was written down.
+            // Apply the change only, since other state may have changed during the write.
             item.blocks.apply(change, in: task.request)
             item.priority = record.priority
             item.needs = record.needs
@@ -209,7 +209,7 @@ extension TransferState {
         return takeOut(id)
     }
 
-    /// A task as clients see it; `attempt` describes the one that runs.
+    /// Returns a task as clients see it; `attempt` is the report of its running attempt.
     func describe(_ task: FullTask, _ attempt: AttemptReport?, at now: Date) -> TransferTask {
         let record = task.record
         let session = sessions[record.session]?.record
@@ -221,16 +221,16 @@ extension TransferState {
             state: .running,
             created: record.created
         )
-        // Header fields are confidential between client and server.
+        // Header fields may contain credentials.
         answer.request.headers = task.request.headers?.mapValues { _ in
             TransferTask.hiddenValue
         }
-        // To know them is enough to use them.
+        // Presigned URLs are credentials.
         answer.request.parts = nil
         answer.request.url = URLReference(task.request.url).withoutUser.text
         answer.request.mirrors = task.request.mirrors?.map { URLReference($0).withoutUser.text }
         let history = histories[record.id]
-        // An attempt that has only begun has told of nothing yet.
+        // An attempt that has just begun reports zero bytes.
         answer.bytesReceived = max(attempt?.received ?? .zero, history?.received ?? .zero)
         answer.bytesSent = attempt?.sent ?? history?.sent ?? task.upload?.offset ?? .zero
         answer.bytesExpected = task.request.size ?? attempt?.total ?? history?.total
@@ -250,7 +250,7 @@ extension TransferState {
 }
 
 extension TransferTask {
-    /// Takes over how the task has ended.
+    /// Adds the result of a task that has ended.
     fileprivate mutating func describe(_ outcome: SessionEvent) {
         state = State(outcome.kind)
         bytesReceived = outcome.bytesReceived ?? bytesReceived
@@ -262,7 +262,7 @@ extension TransferTask {
 }
 
 extension TransferTask.State {
-    /// The state that an event tells of.
+    /// Creates the final state that belongs to an event.
     init(_ kind: SessionEvent.Kind) {
         self =
             switch kind {
@@ -274,7 +274,7 @@ extension TransferTask.State {
 }
 
 extension Scheduler.Blocks {
-    /// Applies a change of a task, whose request has it already.
+    /// Applies a change of a task; `request` already includes the change.
     fileprivate mutating func apply(_ change: TransferChange, in request: TransferRequest) {
         switch change.state {
         case .running: remove(.client)
@@ -283,14 +283,14 @@ extension Scheduler.Blocks {
         case .unpaused: remove(.user)
         case .cancelled, nil: break
         }
-        // A download whose challenge is rejected asks the server once more, and its answer is the content.
+        // A download whose challenge is rejected repeats its request, and the response becomes its content.
         let repeats = change.rejectsChallenge == true && request.takesRejectedChallenge
         if change.authorization != nil || repeats { remove(.authentication) }
     }
 }
 
 extension FullTask {
-    /// Changes what a client may change.
+    /// Applies a client's change to the record and the request.
     fileprivate mutating func apply(
         _ change: TransferChange,
         at now: Date

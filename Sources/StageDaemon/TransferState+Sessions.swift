@@ -2,19 +2,19 @@ import FoundationEssentials
 import StageControl
 import StageModel
 
-/// Sessions, and the clients that are attached to them.
+/// Sessions and attached clients.
 extension TransferState {
-    /// A session that is being written to the journal.
+    /// Session that is being written to the journal.
     struct SessionReservation: Equatable {
         var user: UInt32
         var identifier: String
         var isTransient: Bool
     }
 
-    /// A session that the caller may use: their own, or that of the user whom they name.
+    /// Returns a session that the client may use: of the client's own user, or of the user that the request names.
     ///
-    /// A name alone never means a session of another user, who could answer for it and get the caller's
-    /// files and header fields.
+    /// An identifier alone never selects another user's session: that user would receive the client's files and
+    /// header fields.
     func session(_ identifier: String, _ caller: Caller) throws(ControlRefusal) -> Session {
         let owner = caller.owner ?? caller.user
         let found = sessions.values.first {
@@ -29,14 +29,14 @@ extension TransferState {
         return found
     }
 
-    /// The sessions that the caller sees, in the order in which they were made.
+    /// Returns the sessions that are visible to the client, in order of creation.
     func sessions(_ caller: Caller) -> [Session] {
         sessions.values.filter { caller.sees($0.record) }.sorted { $0.record.id < $1.record.id }
     }
 
-    /// Reserves the place of a session that is to be written to the journal, or to get another configuration.
+    /// Reserves a session that is about to be written to the journal.
     ///
-    /// - Throws: ``ControlRefusal`` if there is no place, or the session does not take the configuration.
+    /// - Throws: ``ControlRefusal`` if there are too many sessions, or the configuration is not permitted.
     mutating func reserveSession(
         _ identifier: String,
         _ wanted: SessionConfiguration,
@@ -48,7 +48,7 @@ extension TransferState {
         let same = reserved.first { $0.identifier == identifier }
         let isTransient = known?.record.configuration.isTransient ?? same?.isTransient
         guard isTransient ?? wanted.isTransient == wanted.isTransient else {
-            throw ControlRefusal(.invalid, "'isTransient' of a session does not change")
+            throw ControlRefusal(.invalid, "'isTransient' of a session cannot be changed")
         }
         if let known, known.isEnding { throw ControlRefusal.sessionEnds }
         if isTransient == nil {
@@ -71,35 +71,35 @@ extension TransferState {
         return reservation
     }
 
-    /// Ends a reservation, with the session if that is in the journal.
+    /// Ends a reservation; adds or updates the session if it was written to the journal.
     mutating func endReservation(_ reservation: SessionReservation, _ record: SessionRecord?) {
         if let index = reservations.firstIndex(of: reservation) { reservations.remove(at: index) }
         guard let record else { return }
         if sessions[record.id] == nil {
             sessions[record.id] = Session(record: record)
         } else {
-            // The state of launches may not be in the journal yet.
+            // The launch state in memory may be newer than that in the journal.
             sessions[record.id]?.record.configuration = record.configuration
             sessions[record.id]?.record.rights = record.rights
             sessions[record.id]?.record.group = record.group
         }
     }
 
-    /// Begins the removal of a session.
+    /// Starts the removal of a session.
     ///
-    /// - Returns: Its tasks that have not ended: each is to be forgotten, and its attempt waited for.
+    /// - Returns: Its unfinished tasks, which the caller forgets after their attempts have ended.
     mutating func beginRemoval(of id: Int64) -> [Int64] {
         sessions[id]?.isEnding = true
         return scheduler.items.filter { $0.value.session == id }.map(\.key)
             + ending.filter { $0.value == id }.map(\.key)
     }
 
-    /// Goes on with a session that could not be removed.
+    /// Keeps a session that could not be removed.
     mutating func abandonRemoval(of id: Int64) { sessions[id]?.isEnding = false }
 
-    /// Forgets a session that is not in the journal any more.
+    /// Forgets a session that was removed from the journal.
     ///
-    /// - Returns: The attempts that end, of tasks that were made meanwhile.
+    /// - Returns: Effects that stop attempts of tasks created during the removal.
     mutating func removed(_ id: Int64, at now: Date) -> [Effect] {
         var effects: [Effect] = []
         for (task, item) in scheduler.items where item.session == id {
@@ -111,9 +111,9 @@ extension TransferState {
         return effects
     }
 
-    /// Attaches a client to a session; `launch` is the token of the launch that started it.
+    /// Attaches a client to a session; `launch` is the token of the launch that started the client.
     ///
-    /// - Returns: The session, and whether its launches are to be written down.
+    /// - Returns: The session, and whether its launch state has to be recorded.
     mutating func attach(
         _ identifier: String,
         launch: String?,
@@ -124,7 +124,7 @@ extension TransferState {
         let id = session.record.id
         guard !session.isEnding else { throw ControlRefusal.sessionEnds }
         guard !session.isAttached else {
-            throw ControlRefusal(.conflict, "another process takes the events of this session in")
+            throw ControlRefusal(.conflict, "another process is attached to this session")
         }
         sessions[id]?.isAttached = true
         if session.record.configuration.isTransient {
@@ -144,9 +144,9 @@ extension TransferState {
         return handToWorkers(id, at: now)
     }
 
-    /// Checks what a client acknowledges; the handler of a launch has then done what it was started for.
+    /// Checks an acknowledgement; it completes the launch whose token it contains.
     ///
-    /// - Returns: The session, and whether its launches are to be written down, too.
+    /// - Returns: The session, and whether its launch state has to be recorded.
     mutating func acknowledge(
         _ message: Acknowledgement,
         of identifier: String,
@@ -156,7 +156,7 @@ extension TransferState {
         guard message.sequence <= session.last else {
             throw ControlRefusal(
                 .invalid,
-                "the session has \(session.last.quantity(of: "event")), not \(message.sequence)"
+                "the session has \(session.last.quantity(of: "event")), but 'sequence' is \(message.sequence)"
             )
         }
         guard let token = message.launch, token == session.relaunch.lease else {
@@ -173,12 +173,14 @@ extension TransferState.Session {
         record.last = max(record.last, event.sequence ?? 0)
     }
 
-    /// Notes an acknowledgement that is on disk.
+    /// Notes an acknowledgement that was recorded.
     mutating func acknowledged(_ sequence: Int64) {
         record.acknowledged = max(record.acknowledged, sequence)
     }
 
-    /// The session as a client sees it: secrets are its user's alone.
+    /// Returns the session's status.
+    ///
+    /// Header fields and the handler's environment are hidden from other users.
     func status(for caller: Caller) -> SessionStatus {
         var configuration = record.configuration
         if caller.user != record.user {
@@ -202,6 +204,6 @@ extension TransferState.Session {
 }
 
 extension ControlRefusal {
-    /// The refusal of a request to a session that is being removed.
+    /// Refusal of a request to a session that is being removed.
     static let sessionEnds = ControlRefusal(.conflict, "the session is being removed")
 }

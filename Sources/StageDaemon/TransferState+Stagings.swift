@@ -1,11 +1,12 @@
 import FoundationEssentials
 import StageControl
 
-/// Stagings: their clients carry them out under the scheduler's eyes, and workers where clients have gone.
+/// Stagings: the attached client carries them out; without one, a worker does.
 extension TransferState {
-    /// Checks that a client may have packs staged by a worker, which takes nothing that its process has not.
+    /// Checks that a client may have packs staged by a worker, which must not gain rights that the client's process
+    /// lacks.
     ///
-    /// - Returns: Whether the process is to be checked as one that has handlers started.
+    /// - Returns: Whether the process must also pass the checks for handlers.
     func checkStagings(
         _ tasks: [TransferRequest],
         in session: Session,
@@ -15,33 +16,39 @@ extension TransferState {
         let orders = tasks.compactMap { $0.kind == .staging ? $0.staging : nil }
         guard !orders.isEmpty else { return false }
         guard hasWorkers else {
-            throw ControlRefusal(.unavailable, "the daemon has no program that stages packs")
+            throw ControlRefusal(
+                .unavailable,
+                "no program that stages packs is installed beside the daemon"
+            )
         }
         guard session.record.user == caller.user else {
-            throw ControlRefusal(.forbidden, "only the user of a session has packs staged in it")
+            throw ControlRefusal(
+                .forbidden,
+                "only the user who owns a session may have packs staged in it"
+            )
         }
         guard session.record.configuration.isTransient else {
-            throw ControlRefusal(.invalid, "a staging takes a session that is transient")
+            throw ControlRefusal(.invalid, "a staging requires a transient session")
         }
         let rights = session.record.rights
         guard caller.groups.isSuperset(of: rights.groups), caller.groups.contains(rights.group)
         else {
             throw ControlRefusal(
                 .forbidden,
-                "the session was made by a process with more groups, which a worker would have"
+                "the session was created by a process with more groups than this one, which a worker would have"
             )
         }
-        // Root's client may be confined, as a service is, and have registered applications staged: they are the
-        // system's, and nothing in the order is the client's choice.
+        // A confined service of root may have registered applications staged, since their registration belongs to the
+        // system and the client chooses nothing else.
         let isSystem = orders.allSatisfy {
             $0.application != nil && $0.container == nil && $0.environment == nil
         }
         return caller.user != 0 || !isSystem
     }
 
-    /// A request with the update conditions of the configuration in the place of its own.
+    /// Replaces the update conditions of a request by those of the daemon's configuration.
     ///
-    /// A staging without conditions waits for none: a person waits for it.
+    /// A staging without conditions keeps none: a person waits for it.
     func withConfiguredConditions(_ request: TransferRequest) -> TransferRequest {
         guard let conditions = configuration.updateConditions, request.staging?.conditions != nil
         else { return request }
@@ -50,7 +57,7 @@ extension TransferState {
         return request
     }
 
-    /// Decides what becomes of a staging after an attempt.
+    /// Decides what follows an attempt of a staging.
     mutating func judge(_ end: StagingEnd, of task: FullTask, at now: Date) -> Judgement {
         let id = task.record.id
         guard scheduler.items[id] != nil else { return .wait }
@@ -65,14 +72,14 @@ extension TransferState {
         return .wait
     }
 
-    /// The delay, in seconds, before the next attempt at a staging that has failed `failures` times before.
+    /// Returns the delay in seconds before the next attempt of a staging that has failed `failures` times.
     private func wait(_ reason: HoldReason, afterFailures failures: Int) -> Double {
         let first = max(15 * configuration.retryBase, 1)
         let usual = min(first * Double(1 << min(failures, 16)), 3600)
         return [.portal, .disk].contains(reason) ? max(usual, 120) : usual
     }
 
-    /// Has a staging that does not run carried out by its client if that is there, else by a worker.
+    /// Assigns a staging that is not running to the session's client if one is attached, else to a worker.
     mutating func assign(_ id: Int64, at now: Date) {
         guard let item = scheduler.items[id], !item.isConnected,
             item.phase == .held || item.phase == .queued
@@ -83,9 +90,9 @@ extension TransferState {
         scheduler.change(id, at: now) { $0.host = host }
     }
 
-    /// Has workers go on with what the client of a session had in hand.
+    /// Reassigns the stagings of a client that has detached to workers.
     ///
-    /// - Returns: The attempts that end; their tasks are assigned anew then.
+    /// - Returns: Effects that stop the client's attempts, whose tasks are reassigned when the attempts end.
     mutating func handToWorkers(_ session: Int64, at now: Date) -> [Effect] {
         guard sessions[session]?.record.configuration.isTransient ?? false else { return [] }
         var effects: [Effect] = []
@@ -99,11 +106,11 @@ extension TransferState {
         return effects
     }
 
-    /// Whether the client of a staging carries it out.
+    /// Returns whether the client carries out a staging.
     func isOfClient(_ id: Int64) -> Bool { scheduler.items[id]?.host == Scheduler.clientHost }
 
-    /// Begins the removal of the sessions whose place a transient one takes: those of its user that no client is
-    /// attached to and whose identifier is the same up to the last `/`.
+    /// Starts the removal of the sessions that a transient session replaces: transient sessions of the same user
+    /// without a client, whose identifiers are equal up to the last `/`.
     mutating func beginTakeOver(for session: Session) -> [Int64] {
         func order(_ session: Session) -> Substring {
             let identifier = session.record.identifier
@@ -116,12 +123,12 @@ extension TransferState {
                 && other.record.configuration.isTransient && !other.isAttached
                 && !other.isEnding && order(other) == own
         }
-        // No client comes to any of them any more.
+        // Their clients have gone and will not return.
         for other in others { sessions[other.record.id]?.isEnding = true }
         return others.map(\.record.id)
     }
 
-    /// Whether a transient session has nothing left to do and no client is attached to it.
+    /// Returns whether a transient session has no unfinished task and no attached client.
     func isOver(_ id: Int64) -> Bool {
         guard let session = sessions[id] else { return false }
         return session.record.configuration.isTransient && !session.isAttached

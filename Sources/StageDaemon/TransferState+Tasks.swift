@@ -3,15 +3,15 @@ import HeapModule
 import StageControl
 import StageModel
 
-/// The places of tasks, and the content that they share.
+/// Scheduling of tasks and sharing of content.
 extension TransferState {
     /// Hands a task to the scheduler.
     ///
     /// - Parameters:
     ///   - record: The task.
-    ///   - request: Its request, if the content may be that of another task.
-    ///   - reason: The reason why it is not to begin yet, where that is not the client's or session's wish.
-    ///   - now: The time.
+    ///   - request: The request, if the content may be shared with another task.
+    ///   - reason: The reason why the task waits for its earliest date, if neither client nor session asked for it.
+    ///   - now: The current time.
     mutating func admit(
         _ record: TaskRecord,
         _ request: TransferRequest? = nil,
@@ -29,7 +29,7 @@ extension TransferState {
             priority: record.priority,
             needs: record.needs
         )
-        // Each daemon decides anew which task leads.
+        // Content sharing is decided anew at each start of the daemon.
         item.blocks = record.blocks.subtracting(.leader)
         if let request, join(record.id, request, of: session.record.user) {
             item.blocks.insert(.leader)
@@ -49,27 +49,29 @@ extension TransferState {
         }
         scheduler.add(record.id, item, at: now)
         if expiries.count > 2 * scheduler.items.count + 1024 {
-            // Most are of tasks that have ended.
+            // Remove the expiries of tasks that have ended.
             expiries = Heap(expiries.unordered.filter { scheduler.items[$0.task] != nil })
         }
         expiries.insert(Expiry(date: record.deadline, task: record.id))
         if let request { handOver(request, of: session.record.user, at: now) }
     }
 
-    /// Takes a task out of the scheduler that is about to end.
+    /// Removes a task that is about to end from the scheduler.
     ///
-    /// - Returns: Whether it was there: a task ends once.
+    /// - Returns: Whether it was there. Only the caller that removes a task may end it, so a task ends once.
     mutating func takeOut(_ id: Int64) -> Bool {
         guard let item = scheduler.items[id] else { return false }
         ending[id] = item.session
         sessions[item.session]?.challenged.remove(id)
         scheduler.remove(id)
-        // Followers of a leader wait until its end is on disk; a follower leaves at once.
+        // Followers of a leader wait until its end is recorded; a follower leaves its group at once.
         if item.blocks.contains(.leader) { _ = sharing.leave(id) }
         return true
     }
 
-    /// Forgets a task that has ended; a follower of it fetches the content.
+    /// Forgets a task that has ended.
+    ///
+    /// If it was the leader of its content, a follower becomes the leader.
     mutating func forget(_ id: Int64, at now: Date) {
         if let session = scheduler.items[id]?.session ?? ending[id] {
             sessions[session]?.challenged.remove(id)
@@ -85,10 +87,10 @@ extension TransferState {
         handOver(from: next, at: now)
     }
 
-    /// Whether a task has not ended.
+    /// Returns whether a task has not ended.
     func isUnfinished(_ id: Int64) -> Bool { scheduler.items[id] != nil || ending[id] != nil }
 
-    /// The reasons why a task does not run, each with the failure that it comes of.
+    /// Returns the reasons why a task does not run, with the failures that caused them.
     func holds(of id: Int64, at now: Date) -> [Hold] {
         scheduler.holds(of: id, at: now).map { hold in
             guard [.backoff, .server].contains(hold.reason), hold.problem == nil else {
@@ -98,7 +100,7 @@ extension TransferState {
         }
     }
 
-    /// The event that tells whether a task waits, and why.
+    /// Returns the event that reports whether a task waits, and why.
     func change(of id: Int64, at now: Date) -> SessionEvent {
         let holds = holds(of: id, at: now)
         var event = SessionEvent(.changed, time: now)
@@ -110,37 +112,36 @@ extension TransferState {
 }
 
 extension TransferState {
-    /// The key of content that several tasks of one user may want at once; `nil` where nothing proves that it is the
-    /// same.
+    /// Returns the key by which a user's tasks share content; `nil` if a digest does not prove that it is the same.
     ///
-    /// Of one user: to another one not even the time it takes may tell that content is here.
+    /// Never shared between users: even the time of a download would reveal that another user has the content.
     static func contentKey(_ request: TransferRequest, user: UInt32) -> String? {
-        // A refusal that is taken as content is for its own task alone.
+        // With error responses accepted, the content may be one, which belongs to this task only.
         guard request.kind == .download, let digest = request.sha256?.lowercased(),
             request.acceptsErrorResponses != true, request.method ?? "GET" == "GET"
         else { return nil }
         return "\(user) \(digest)"
     }
 
-    /// Makes a task the one that fetches its content, or one that waits for it; returns whether it waits.
+    /// Adds a task to the group of its content; returns whether it waits for another task.
     private mutating func join(_ id: Int64, _ request: TransferRequest, of user: UInt32) -> Bool {
         guard let key = Self.contentKey(request, user: user) else { return false }
         if let leader = sharing.leader(for: key), leader != id, scheduler.items[leader] == nil {
-            // A leader that ends may fail, and serves only the followers that it has already.
+            // A leader that is ending may fail, and serves only its present followers.
             sharing.replaceLeader(for: key, by: id)
             return false
         }
         return sharing.join(id, for: key)
     }
 
-    /// Has another task fetch content where the one that was to do it is held and another is not.
+    /// Makes a follower the leader if the leader of the request's content cannot run but the follower can.
     mutating func handOver(_ request: TransferRequest, of user: UInt32, at now: Date) {
         guard let key = Self.contentKey(request, user: user), let leader = sharing.leader(for: key)
         else { return }
         handOver(from: leader, at: now)
     }
 
-    /// Has others fetch the content that tasks fetch which are held by now.
+    /// Replaces all leaders that cannot run any more.
     mutating func handOverAll(at now: Date) {
         for id in sharing.leaders { handOver(from: id, at: now) }
     }
@@ -154,7 +155,7 @@ extension TransferState {
         scheduler.change(next, at: now) { $0.blocks.remove(.leader) }
     }
 
-    /// Whether a task is held for a reason that may last, and does not hold all others too.
+    /// Returns whether a task waits for a possibly lasting reason that does not apply to all tasks.
     private func isHeld(_ id: Int64, at now: Date) -> Bool {
         scheduler.holds(of: id, at: now).contains { hold in
             switch hold.reason {
@@ -166,33 +167,32 @@ extension TransferState {
         }
     }
 
-    /// The tasks that do nothing but wait for the content that a task has received.
+    /// Returns the followers that a completed leader can serve with a copy.
     func followersToServe(by id: Int64, at now: Date) -> [Int64] {
         sharing.followers(of: id).filter { waits($0) && !isHeld($0, at: now) }
     }
 
-    /// Takes out a follower that is given a copy of the content; returns whether it still waits for that.
+    /// Removes a follower from the scheduler to give it a copy; returns `false` if it no longer waits for one.
     mutating func serve(_ id: Int64) -> Bool {
         guard waits(id), takeOut(id) else { return false }
         placing.insert(id)
         return true
     }
 
-    /// Whether a task does nothing but wait for the content that another one fetches.
+    /// Returns whether a task waits for another one's content and has no attempt.
     private func waits(_ id: Int64) -> Bool {
         scheduler.items[id]?.blocks.contains(.leader) ?? false && !attempts.contains(id)
     }
 }
 
-/// The ends of waits before another attempt that come earlier than their time.
+/// Early ends of delays before another attempt.
 extension TransferState {
-    /// The waits that a client ends by coming, and by setting a task going.
+    /// Delays that end when a client attaches or resumes the task.
     static let clientReasons: Set<HoldReason> = [.backoff]
-    /// The waits that a person ends with 'stagepack resume'.
+    /// Delays that 'stagepack resume' ends.
     static let personReasons: Set<HoldReason> = [.backoff, .server, .portal, .clock, .disk]
 
-    /// Ends the wait of a task, or of the one that fetches its content; of waits for other reasons than these
-    /// nothing changes.
+    /// Ends the delay of a task, or of the leader of its content, if it has one of the reasons.
     mutating func endWait(of id: Int64, for reasons: Set<HoldReason>, at now: Date) {
         for task in Set([id, sharing.leader(of: id) ?? id]) {
             guard let hold = scheduler.items[task]?.notBefore, reasons.contains(hold.reason) else {
@@ -202,7 +202,7 @@ extension TransferState {
         }
     }
 
-    /// Ends the wait of a task that is set going.
+    /// Ends the delay of a task that a change resumes.
     mutating func endWait(of id: Int64, by change: TransferChange, at now: Date) {
         switch change.state {
         case .running: endWait(of: id, for: Self.clientReasons, at: now)
@@ -211,16 +211,16 @@ extension TransferState {
         }
     }
 
-    /// Ends the waits of all tasks for which `isMeant` is true.
+    /// Ends the delays of all tasks for which `isMeant` returns `true`.
     mutating func endWaits(at now: Date, where isMeant: (Scheduler.Item) -> Bool) {
         for (id, item) in scheduler.items where isMeant(item) {
             scheduler.change(id, at: now) { $0.notBefore = nil }
         }
     }
 
-    /// Ends the waits of a session's tasks for another attempt: a client has come that waits for them.
+    /// Ends the delays of a session's tasks, since a client has attached and waits for them.
     ///
-    /// A handler is none: it is started when events wait for it.
+    /// Not called for a launched handler, which is started for events and not for tasks.
     mutating func endWaits(of session: Int64, at now: Date) {
         for (id, item) in scheduler.items where item.session == session {
             endWait(of: id, for: Self.clientReasons, at: now)

@@ -4,43 +4,43 @@ import StageConditions
 import StageControl
 import StageModel
 
-/// Decides what becomes of the daemon's sessions and tasks.
+/// State machine for all sessions and tasks of the daemon.
 ///
-/// A value without I/O, clock or randomness: a method takes what has happened, and when, and returns what is to be done.
-/// Each decision is made within one call, so the state that it is made from cannot change before it counts. Work that
-/// takes time has two calls: one before it, which reserves, and one after it, which decides by the state at that time.
+/// Has no I/O, clock or randomness: methods take events with their time, and return what to do. Each decision is made
+/// within one call, on the current state. Work that takes time has two calls: the one before it makes a reservation,
+/// and the one after it decides on the state at that time.
 ///
-/// A task that has not ended is in the scheduler, or in ``ending``; of one that the journal does not know any more
-/// nothing is kept.
+/// Every unfinished task is either in the scheduler or in ``ending``. Nothing is kept of tasks that the journal has
+/// removed.
 struct TransferState {
-    /// A session, and what is known of it only while the daemon runs.
+    /// Session with its in-memory state.
     struct Session {
         var record: SessionRecord
-        /// The number of its tasks that have not ended.
+        /// Number of unfinished tasks.
         var unfinished = 0
-        /// The number of its tasks that are being written to the journal.
+        /// Number of tasks that are being written to the journal.
         var reserved = 0
-        /// Whether a client receives its events.
+        /// Set while a client receives the session's events.
         var isAttached = false
-        /// The token of its handler's launch, from the decision until the handler has ended.
+        /// Token of the handler's launch, from the decision to the handler's end.
         var launch: String?
-        /// Whether it is being removed: nothing new comes to it.
+        /// Set while the session is being removed and accepts nothing new.
         var isEnding = false
-        /// The tasks that wait for the answer to a challenge that the journal has.
+        /// Tasks that wait for an answer to a recorded challenge.
         var challenged: Set<Int64> = []
     }
 
-    /// An action for the caller, to be performed at once and in order.
+    /// Action to perform at once and in order.
     enum Effect: Equatable {
-        /// Begin an attempt of a task of a session.
+        /// Start an attempt.
         case start(Int64, session: Int64, takesAnyAnswer: Bool)
-        /// End an attempt, which may wait for an answer that is due.
+        /// Stop an attempt, after a time limit if it waits for its response.
         case yield(Int64)
-        /// End an attempt at once.
+        /// Stop an attempt at once.
         case stop(Int64)
     }
 
-    /// The date at which a task is given up.
+    /// Deadline of a task.
     struct Expiry: Comparable {
         var date: Date
         var task: Int64
@@ -52,26 +52,26 @@ struct TransferState {
     }
     var scheduler: Scheduler
     var sessions: [Int64: Session] = [:]
-    /// The tasks that were taken out of the scheduler and whose end is not on disk yet, with their sessions.
+    /// Tasks removed from the scheduler whose end is not recorded yet, with their sessions.
     var ending: [Int64: Int64] = [:]
-    /// The tasks among ``ending`` whose content is being given its place.
+    /// Tasks of ``ending`` whose content is being committed.
     var placing: Set<Int64> = []
-    /// The tasks that have an attempt; its files are not to be touched.
+    /// Tasks with a running attempt, which may write to the task's files.
     var attempts: Set<Int64> = []
-    /// The tasks among ``attempts`` whose attempt does not count any more.
+    /// Tasks of ``attempts`` whose result is to be discarded.
     var halted: Set<Int64> = []
     var histories: [Int64: AttemptHistory] = [:]
     var sharing = ContentSharing()
     var unreachable = UnreachableHosts()
-    /// When tasks are given up, earliest first; with tasks that have ended.
+    /// Deadlines of tasks, earliest first; may contain tasks that have ended.
     var expiries = Heap<Expiry>()
-    /// The tasks of each user that wait for bytes of others to go.
+    /// Tasks that wait for quota, by user.
     var quotaHolds: [UInt32: Set<Int64>] = [:]
-    /// The free space when the disk was found full.
+    /// Free space when the disk was last found full.
     var spaceWhenFull = ByteCount.zero
-    /// The sessions that are being written to the journal.
+    /// Sessions that are being written to the journal.
     var reservations: [SessionReservation] = []
-    /// When expired resume data was last looked for.
+    /// Time of the last sweep of expired resume data.
     var lastSweep: Date
 
     init(configuration: DaemonConfiguration, at now: Date) {
@@ -87,12 +87,12 @@ struct TransferState {
         )
     }
 
-    /// The longest wait of a task whose user has no bytes left.
+    /// Maximum delay in seconds of a task that waits for quota.
     static let quotaWait = 60.0
-    /// The seconds for which nothing runs after the disk was found full, until it is looked at again.
+    /// Seconds between checks of a full disk, during which no transfer runs.
     static let diskWait = 15.0
 
-    /// Decides which attempts begin and end.
+    /// Runs a scheduler turn, which decides which attempts start and stop.
     mutating func turn(at now: Date) -> [Effect] {
         let turn = scheduler.turn(at: now)
         var effects = turn.stop.map { Effect.yield($0) }
@@ -110,25 +110,25 @@ struct TransferState {
         return effects
     }
 
-    /// The next date at which something changes by itself, apart from what waits for the journal.
+    /// Returns the next date that changes a decision by time alone, except retried journal writes.
     func nextDate(at now: Date) -> Date? {
         var dates = [scheduler.nextDeadline, expiries.min?.date]
-        // A launch whose date has passed waits for another event.
+        // A launch whose date has passed waits for another event, such as the end of another handler.
         for session in sessions.values where mayLaunch(session) {
             if let date = session.record.relaunch.notBefore, date > now { dates.append(date) }
         }
         return dates.compactMap(\.self).min()
     }
 
-    /// Notes what the machine says of network and power, and ends the waits that this makes pointless.
+    /// Applies changed network and power conditions, and ends the delays that they make pointless.
     ///
-    /// - Returns: Whether it is news.
+    /// - Returns: Whether the conditions have changed.
     mutating func setConditions(_ conditions: Conditions, at now: Date) -> Bool {
         let old = scheduler.conditions
         guard conditions != old else { return false }
         scheduler.conditions = conditions
         if old.connectivity == .portal || old.connectivity == .none {
-            // The reasons of these waits are gone.
+            // The network is back, so these delays have lost their reason.
             endWaits(at: now) { $0.notBefore?.reason == .portal }
             for id in unreachable.removeAll() { endWait(of: id, for: [.backoff], at: now) }
             endWaits(at: now) {
@@ -141,37 +141,37 @@ struct TransferState {
 }
 
 extension TransferState {
-    /// Starts nothing until there is space again.
+    /// Stops scheduling until the disk has space.
     mutating func holdForSpace(free: ByteCount, at now: Date) {
         spaceWhenFull = free
         scheduler.fullUntil = now + Self.diskWait
     }
 
-    /// Whether it is time to look for space.
+    /// Returns whether the free space is due to be checked.
     func isSpaceDue(at now: Date) -> Bool { scheduler.fullUntil.map { $0 <= now } ?? false }
 
-    /// Goes on waiting for space, if there is none yet.
+    /// Resumes scheduling if the disk has space, and waits again otherwise.
     mutating func checkSpace(free: ByteCount, at now: Date) {
         guard isSpaceDue(at: now) else { return }
-        // Some room was made; an attempt will show whether it is enough.
+        // Some space was freed; an attempt will show whether it suffices.
         let isEnough =
             free >= configuration.reserve || free >= spaceWhenFull + .mebibytes(1)
         scheduler.fullUntil = isEnough ? nil : now + Self.diskWait
     }
 
-    /// Puts a task off whose file or record the disk has refused.
+    /// Postpones a task after a disk error of its file or record.
     mutating func waitForDisk(_ id: Int64, at now: Date) {
         scheduler.paused(id, Hold(.disk, until: now + Self.diskWait), at: now)
     }
 
-    /// Whether expired resume data is to be looked for, once a day.
+    /// Returns whether to sweep expired resume data, once a day.
     mutating func isSweepDue(at now: Date) -> Bool {
         guard lastSweep + 86_400 < now else { return false }
         lastSweep = now
         return true
     }
 
-    /// Takes out the tasks whose time has run out.
+    /// Returns the tasks that have reached their deadline.
     mutating func expired(at now: Date) -> [Int64] {
         var tasks: [Int64] = []
         while let expiry = expiries.min, expiry.date <= now {
@@ -181,7 +181,7 @@ extension TransferState {
         return tasks
     }
 
-    /// Has a task that could not be given up expire again.
+    /// Lets a task expire again later, since it could not be ended now.
     mutating func postponeExpiry(of id: Int64, at now: Date) {
         expiries.insert(Expiry(date: now + Self.diskWait, task: id))
     }

@@ -2,13 +2,13 @@ import StageControl
 import StageSystem
 import SystemPackage
 
-/// Contents of users: their sizes, and copies of them.
+/// Sizes and copies of files.
 extension TransferStore {
-    /// Tells of the files of partial downloads and of copies, with the names that the journal knows.
+    /// Reports the sizes of partial downloads and upload copies by name.
     func countParts(_ tell: (String, Int64) -> Void) {
         var sizes: [String: Int64] = [:]
         for directory in [parts, snapshots] {
-            // What cannot be listed cannot be counted; sums of what is there do not overflow.
+            // A directory that cannot be listed is not counted. Sizes are limited, so that sums do not overflow.
             for entry in (try? directory.entries()) ?? [] {
                 let name = String(entry.name.string.prefix { $0 != "." })
                 let size = (try? directory.status(FilePath(entry.name)))?.size ?? 0
@@ -18,14 +18,15 @@ extension TransferStore {
         for (name, size) in sizes { tell(name, size) }
     }
 
-    /// Tells of the finished downloads of a user that were not moved away: those of `tasks`, which are
-    /// looked for by their names, since the user may make any number of others.
+    /// Reports the sizes of a user's finished downloads that were not moved away.
+    ///
+    /// Looks each of `tasks` up by name, since the user can create any number of other files.
     func countStaged(
         _ tasks: [Int64],
         of user: UInt32,
         _ tell: (Int64, Int64) -> Void
     ) {
-        // A user without finished downloads has no directory; what cannot be looked at is not counted.
+        // A user without finished downloads has no directory; files that cannot be read are not counted.
         guard let directory = try? openDirectory(of: user) else { return }
         for task in tasks {
             guard let status = try? directory.status(FilePath("\(task)")), status.kind == .file
@@ -34,7 +35,7 @@ extension TransferStore {
         }
     }
 
-    /// Makes a copy of complete content.
+    /// Copies a complete part file.
     func copyPart(
         _ source: FilePath.Component,
         to file: FilePath.Component
@@ -46,7 +47,7 @@ extension TransferStore {
         try copy.copyContent(of: content)
     }
 
-    /// Adds to events where finished downloads are, unless they were moved away already.
+    /// Adds the paths of finished downloads to events, except of files that were moved away.
     func located(
         _ events: [SessionEvent],
         of user: UInt32

@@ -5,19 +5,18 @@ import StageSystem
 import StageTransfer
 import SystemPackage
 
-/// The files of the daemon.
+/// State directory of the daemon, and the files in it.
 ///
 /// ```
 /// journal.sqlite           0600  sessions, tasks and events
-/// task-numbers             0600  the highest number of a task so far
-/// lock                     0600  one daemon works in a directory
-/// parts/<name>.…           0700  content that is not complete, with a record of what it is (0600)
+/// task-numbers             0600  high-water mark of task identifiers
+/// lock                     0600  held by the daemon that uses the directory
+/// parts/<name>.…           0700  partial downloads, each with its record (0600)
 /// snapshots/<name>         0700  copies of files to upload (0600)
-/// staged/<user>/<task>     0711  directories of users (0700, the user's) with complete files (0600)
+/// staged/<user>/<task>     0711  finished downloads (0600) in directories of their users (0700)
 /// ```
 ///
-/// Names in `staged/<user>` are the user's to make: whatever stands there is an error of that user's
-/// tasks and of nothing else.
+/// Users can create any names in `staged/<user>`: unexpected files there affect only that user's tasks.
 struct TransferStore: Sendable {
     let root: Directory
     let parts: Directory
@@ -25,7 +24,7 @@ struct TransferStore: Sendable {
     private let staged: Directory
     private let owner = UserIdentity.current
 
-    /// Opens the store at `path`, and makes what is missing.
+    /// Opens the state directory at `path`, and creates its missing subdirectories.
     init(_ path: FilePath) throws(DaemonError) {
         do throws(FileError) {
             root = try Self.makeRoot(path)
@@ -33,7 +32,7 @@ struct TransferStore: Sendable {
             snapshots = try root.makeDirectory("snapshots", permissions: .privateDirectory)
             staged = try root.makeDirectory("staged", permissions: .privateDirectory)
             for directory in [parts, snapshots] { try directory.setMode(.privateDirectory) }
-            // Users reach their own files, and see no others.
+            // Users can reach their own files, but list no directory.
             try staged.setMode(Self.passable)
             if owner.user == 0 { try root.setMode(Self.passable) }
         } catch {
@@ -41,23 +40,23 @@ struct TransferStore: Sendable {
         }
     }
 
-    /// The path of a task's complete file.
+    /// Returns the path of a task's finished download.
     func location(of task: Int64, user: UInt32) -> FilePath {
         staged.path.appending("\(user)").appending("\(task)")
     }
 
-    /// Whether the complete file of a task is where its user finds it.
+    /// Returns whether the finished download of a task is in its user's directory.
     func isStaged(_ task: Int64, user: UInt32) throws(FileError) -> Bool {
         guard let directory = try openDirectory(of: user) else { return false }
         return try directory.status(FilePath("\(task)")) != nil
     }
 
-    /// The directory of a user's complete files, or `nil` if there is none.
+    /// Opens the directory of a user's finished downloads, or returns `nil` if there is none.
     func openDirectory(of user: UInt32) throws(FileError) -> Directory? {
         try staged.directory(unmounted: try Self.name(of: user))
     }
 
-    /// The directory of a user's complete files, made where it is missing.
+    /// Opens the directory of a user's finished downloads, and creates it if it is missing.
     func directory(of user: UInt32) throws(FileError) -> Directory {
         let name = try Self.name(of: user)
         try staged.createDirectory(FilePath(name), permissions: .privateDirectory)
@@ -68,7 +67,7 @@ struct TransferStore: Sendable {
                 errno: .noSuchFileOrDirectory
             )
         }
-        // A daemon that died may have made it and not given it away.
+        // A daemon that crashed may have created it without changing its owner.
         if try directory.status().owner != user {
             try directory.setMode(.privateDirectory)
             try staged.changeOwner(of: name, to: Self.fileOwner(user))
@@ -76,9 +75,9 @@ struct TransferStore: Sendable {
         return directory
     }
 
-    /// Gives a complete part file its place among its user's files.
+    /// Moves a complete part file into its user's directory.
     ///
-    /// - Returns: `false` if it has it already.
+    /// - Returns: `false` if it is already there.
     func stage(
         _ part: FilePath.Component,
         as task: Int64,
@@ -93,15 +92,16 @@ struct TransferStore: Sendable {
         return true
     }
 
-    /// Gives verified content of a size its place after a crash, and returns whether it is there.
+    /// Completes the move of a verified download after a crash; returns `false` if its file is missing or has another
+    /// size.
     func finishPlacing(
         _ task: TaskRecord,
         size: ByteCount,
         of user: UInt32
     ) throws(FileError) -> Bool {
         if try !isStaged(task.id, user: user) {
-            // Not by way of a ``PartialFile``: after another boot that cuts a file off behind what its record
-            // calls durable, and verified content is on disk whatever the record says.
+            // ``PartialFile`` would truncate the file to its recorded checkpoint after a reboot, but verified content is
+            // durable regardless of the record.
             guard let file = task.file.flatMap({ FilePath.Component($0) }),
                 let status = try parts.status(FilePath(file)),
                 status.kind == .file, status.size == size.rawValue
@@ -113,7 +113,7 @@ struct TransferStore: Sendable {
         return true
     }
 
-    /// Removes the complete file of a task, if its user has left it there.
+    /// Removes the finished download of a task, if its user has not moved it away.
     func removeStaged(_ task: Int64, user: UInt32) throws(FileError) {
         guard let name = FilePath.Component("\(task)"),
             let directory = try openDirectory(of: user)
@@ -121,15 +121,15 @@ struct TransferStore: Sendable {
         try directory.remove(name)
     }
 
-    /// Copies a file to upload, if `user` may read it, and waits until the copy is on disk.
+    /// Copies a file to upload, if `user` may read it; returns once the copy is durable.
     ///
     /// - Parameters:
-    ///   - path: The file, regular and on a file system that stores it.
+    ///   - path: The file, which must be a regular file on a file system with storage.
     ///   - name: The name of the copy.
-    ///   - user: The user whose rights count.
-    ///   - limit: The most bytes that the file may have, holes included, which are holes of the copy.
+    ///   - user: The user whose rights apply.
+    ///   - limit: The maximum size of the file, holes included; holes stay holes in the copy.
     /// - Returns: The size of the copy, holes included.
-    /// - Throws: ``FileError`` with `EFBIG` if it has more than `limit` bytes.
+    /// - Throws: ``FileError`` with `EFBIG` if the file is larger than `limit`.
     func snapshot(
         _ path: FilePath,
         as name: FilePath.Component,
@@ -144,13 +144,13 @@ struct TransferStore: Sendable {
             try snapshots.synchronize()
             return try copy.status().size
         } catch {
-            // The error that counts is the first one; what is left over is swept at the next start.
+            // Report the first error; the sweep at the next start removes what is left.
             _ = try? snapshots.remove(name)
             throw error
         }
     }
 
-    /// Removes what belongs to a name among the parts and the copies.
+    /// Removes the part file or upload copy of a name.
     func removeFiles(of name: String) throws(FileError) {
         if let component = FilePath.Component(name) { try snapshots.remove(component) }
         let part: PartialFile
@@ -163,7 +163,9 @@ struct TransferStore: Sendable {
         }
     }
 
-    /// Removes what tasks had, and returns what is gone; what is left over is swept later.
+    /// Removes the files of deleted tasks; returns those that are gone.
+    ///
+    /// The next sweep removes the rest.
     func discard(_ removed: Removed, of user: UInt32, _ logger: Logger) -> [HeldBytes.Item] {
         var gone: [HeldBytes.Item] = []
         func attempt(_ item: HeldBytes.Item, _ remove: () throws(FileError) -> Void) {
@@ -171,7 +173,7 @@ struct TransferStore: Sendable {
                 try remove()
                 gone.append(item)
             } catch {
-                logger.warning("A file is left over", metadata: ["error": "\(error)"])
+                logger.warning("A file could not be removed", metadata: ["error": "\(error)"])
             }
         }
         for task in removed.tasks {
@@ -183,8 +185,8 @@ struct TransferStore: Sendable {
         return gone
     }
 
-    /// Moves all complete files aside, because nothing is known of them any more, and returns whether there
-    /// were any users with such files.
+    /// Moves all finished downloads aside, since the journal with their tasks is lost; returns whether there were
+    /// any.
     static func setAside(_ path: FilePath) throws(DaemonError) -> Bool {
         do throws(FileError) {
             let root = try makeRoot(path)
@@ -200,21 +202,21 @@ struct TransferStore: Sendable {
         }
     }
 
-    /// Makes the directory where it is missing: others pass through it, and list nothing.
+    /// Opens the state directory and creates it if it is missing, searchable but not listable for other users.
     private static func makeRoot(_ path: FilePath) throws(FileError) -> Directory {
         guard let name = path.lastComponent else { return try Directory.open(path) }
         let parent = try Directory.make(path.removingLastComponent())
         return try parent.makeDirectory(FilePath(name), permissions: passable)
     }
 
-    /// Takes the lock of a store, or returns `nil` if another daemon has it.
+    /// Takes the lock of the state directory, or returns `nil` if another daemon has it.
     static func lock(_ path: FilePath) throws(DaemonError) -> FileLock? {
         do throws(FileError) {
             let root = try makeRoot(path)
-            // Whoever may open a lock file may hold the lock.
+            // Any user who can open a lock file could take the lock.
             let file = try root.file(updating: "lock", permissions: .privateFile)
             try file.setMode(.privateFile)
-            // The journal has secrets of clients; SQLite gives the files beside it the same mode.
+            // The journal contains secrets of clients; SQLite gives its further files the same mode.
             try root.file(updating: "journal.sqlite", permissions: .privateFile)
                 .setMode(.privateFile)
             return try FileLock.attempt(file, mode: .exclusive)
@@ -223,12 +225,11 @@ struct TransferStore: Sendable {
         }
     }
 
-    /// Removes the complete files of tasks that are not known any more: numbers up to `last` that are
-    /// not among `tasks`.
+    /// Removes finished downloads of unknown tasks: with identifiers up to `last` that are not in `tasks`.
     ///
-    /// Directories of users may hold anything: what cannot be removed is passed over.
+    /// Skips files with other names, and files that cannot be removed.
     ///
-    /// - Returns: The errors, at most one a user.
+    /// - Returns: The errors, at most one per user.
     func sweepStaged(keeping tasks: Set<Int64>, upTo last: Int64) -> [FileError] {
         Self.collectingErrors { collect throws(FileError) in
             for user in try staged.entries() {
@@ -254,10 +255,10 @@ struct TransferStore: Sendable {
         }
     }
 
-    /// The most names that are looked at in one user's directory: an attacker may make any number.
+    /// Maximum number of names examined in a user's directory, since a user can create any number.
     private static let sweepLimit = 1_000_000
 
-    /// Removes all files whose names are none of `names`, and returns what could not be removed.
+    /// Removes all part files and upload copies except those named in `names`; returns the errors.
     func sweep(keeping names: Set<String>) -> [FileError] {
         Self.collectingErrors { collect throws(FileError) in
             for entry in try snapshots.entries() where !names.contains(entry.name.string) {
@@ -271,8 +272,7 @@ struct TransferStore: Sendable {
         }
     }
 
-    /// Runs `body`, which does single steps by the closure it is given; an error of one step ends no
-    /// other.
+    /// Runs `body` with a closure that runs a step and collects its error, so that later steps still run.
     private static func collectingErrors(
         _ body: ((() throws(FileError) -> Void) -> Void) throws(FileError) -> Void
     ) -> [FileError] {
@@ -291,7 +291,7 @@ struct TransferStore: Sendable {
         return errors
     }
 
-    /// Users reach what is theirs, and see nothing on the way.
+    /// Mode of directories that other users can pass through but not list.
     private static let passable: FilePermissions = [
         .ownerReadWriteExecute, .groupExecute, .otherExecute,
     ]
@@ -303,7 +303,9 @@ struct TransferStore: Sendable {
         return name
     }
 
-    /// The owner of a user's files; of a user without an account the group stays what it is.
+    /// Returns the owner of a user's files.
+    ///
+    /// Without an account, the group stays unchanged.
     private static func fileOwner(_ user: UInt32) -> UserIdentity {
         UserIdentity(user: user, group: Account(user: user)?.group ?? .max, groups: [])
     }

@@ -4,27 +4,27 @@ import StageSystem
 import StageTransfer
 import SystemPackage
 
-/// What is to become of a task after an attempt.
+/// Decision about a task after an attempt that did not complete.
 enum TransferVerdict: Equatable, Sendable {
-    /// Another attempt, once the hold is over.
+    /// Retry after the delay.
     case again(Hold)
-    /// The server wants to know who asks.
+    /// The server sent a challenge: ask the client for credentials.
     case challenge
     /// The disk is full.
     case diskFull
-    /// Nothing: somebody stopped it.
+    /// The attempt was stopped.
     case stopped
-    /// It has failed for good.
+    /// The task has failed for good.
     case fail(TransferFailure)
 
-    /// Judges an error that ended an attempt.
+    /// Judges the error that ended an attempt.
     ///
     /// - Parameters:
     ///   - error: The error.
-    ///   - wait: The wait that the engine had begun, which is no failure.
+    ///   - wait: The wait that the engine started, which is not a failure.
     ///   - answersChallenges: Whether the client answers challenges.
-    ///   - clockIsWrong: Whether the clock of this machine is earlier than it can be.
-    ///   - now: When that was.
+    ///   - clockIsWrong: Whether this machine's clock is certainly slow.
+    ///   - now: The current time.
     init(
         _ error: TransferError,
         wait: (reason: HoldReason, duration: Duration)?,
@@ -56,20 +56,20 @@ enum TransferVerdict: Equatable, Sendable {
         }
     }
 
-    /// What the machine is short of for a while.
+    /// Errors of temporary resource shortages.
     private static let passing: Set<Errno> = [
         .tooManyOpenFiles, .tooManyOpenFilesInSystem, .noMemory,
     ]
-    /// How long a shortage is given to pass.
+    /// Delay in seconds after a resource shortage.
     private static let shortageWait = 30.0
-    /// How long a portal is left alone, unless the network says that it is gone.
+    /// Delay in seconds after a captive portal was detected, unless the network conditions change.
     private static let portalWait = 120.0
-    /// How long a clock is given to be set.
+    /// Delay in seconds until the clock may have been set.
     private static let clockWait = 600.0
 }
 
 extension TransferFailure {
-    /// Creates the refusal that a client gets for an error.
+    /// Converts an error into the failure that the client receives.
     init(_ error: TransferError) {
         let reason = "\(error)"
         switch error {
@@ -84,7 +84,7 @@ extension TransferFailure {
 }
 
 extension TransferFailure {
-    /// The end of a request that may have been sent, and of which no answer was waited for.
+    /// Failure of a request that may have been sent completely without receiving a response.
     static let lostAnswer = TransferFailure(
         .unreachable,
         reason:

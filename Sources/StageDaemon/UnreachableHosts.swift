@@ -1,4 +1,4 @@
-/// The tasks that wait because their hosts could not be reached.
+/// Tasks in backoff because their hosts could not be reached.
 struct UnreachableHosts {
     private var tasks: [String: Set<Int64>] = [:]
     private var hosts: [Int64: String] = [:]
@@ -10,7 +10,7 @@ struct UnreachableHosts {
         hosts[id] = host
     }
 
-    /// Removes a task, which has ended or reached its host.
+    /// Removes a task that has ended or reached its host.
     mutating func remove(_ id: Int64) {
         guard let host = hosts.removeValue(forKey: id) else { return }
         tasks[host]?.remove(id)
@@ -24,7 +24,7 @@ struct UnreachableHosts {
         return waiting
     }
 
-    /// Removes and returns the tasks that wait for any host.
+    /// Removes and returns all tasks.
     mutating func removeAll() -> [Int64] {
         defer { self = UnreachableHosts() }
         return Array(hosts.keys)

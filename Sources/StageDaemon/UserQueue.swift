@@ -1,11 +1,11 @@
 import DequeModule
 
-/// What one user has queued: a lane for everything that is the same to the rules, in order of arrival.
+/// Queue of one user's runnable transfers, divided into lanes whose transfers are equivalent to the scheduler.
 ///
-/// Finding the next transfer looks at lanes, not at transfers, so a hundred thousand of them in a few
-/// lanes cost no more than a few.
+/// Finding the next transfer inspects lanes, not transfers, so a hundred thousand transfers in a few lanes cost no
+/// more than a few.
 struct UserQueue {
-    /// What transfers of one lane have in common.
+    /// Properties that the transfers of a lane share.
     struct Lane: Hashable {
         var session: Int64
         var host: String
@@ -19,10 +19,12 @@ struct UserQueue {
     }
 
     private var lanes: [Lane: Contents] = [:]
-    /// The lane of each queued transfer; those taken out stay in their lane until they are met there.
+    /// Lane of each queued transfer.
+    ///
+    /// Withdrawn transfers stay in the lane's list until they reach its front.
     private var places: [Int64: Lane] = [:]
 
-    /// Whether nothing is queued.
+    /// Set if no transfer is queued.
     var isEmpty: Bool { places.isEmpty }
 
     /// Queues a transfer.
@@ -38,10 +40,10 @@ struct UserQueue {
         lanes[lane]?.ids.append(id)
     }
 
-    /// Takes a transfer out.
+    /// Withdraws a transfer.
     mutating func withdraw(_ id: Int64) { places[id] = nil }
 
-    /// Takes out the transfer that runs next, of the lanes that may run, or returns `nil`.
+    /// Removes and returns the next transfer of all lanes for which `mayRun` returns `true`; `nil` if there is none.
     mutating func next(where mayRun: (Lane, Int) -> Bool) -> Int64? {
         var best: (lane: Lane, id: Int64)?
         for lane in Array(lanes.keys) {
@@ -56,7 +58,7 @@ struct UserQueue {
         return best.id
     }
 
-    /// The lane of the transfer that would run next, of the lanes that may run; `nil` if there is none.
+    /// Returns the lane of highest priority for which `mayRun` returns `true`; `nil` if there is none.
     mutating func firstLane(where mayRun: (Lane, Int) -> Bool) -> Lane? {
         var best: Lane?
         for lane in Array(lanes.keys) {
@@ -68,7 +70,7 @@ struct UserQueue {
         return best
     }
 
-    /// The first transfer of a lane that is still queued there.
+    /// Returns the first transfer of a lane that was not withdrawn.
     private mutating func head(of lane: Lane) -> Int64? {
         while let id = lanes[lane]?.ids.first {
             if places[id] == lane { return id }

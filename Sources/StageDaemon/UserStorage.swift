@@ -5,18 +5,18 @@ import StageTransfer
 import Synchronization
 import SystemPackage
 
-/// The bytes that are kept for users, shared by what receives them and what removes them.
+/// Thread-safe accounting of the files kept for each user.
 final class UserStorage: Sendable {
     private let root: Directory
     private let held: Mutex<HeldBytes>
 
-    /// Counts nothing yet.
+    /// Creates an account without files.
     init(_ root: Directory, _ configuration: DaemonConfiguration) {
         self.root = root
         held = Mutex(HeldBytes(Self.limits(root, configuration)))
     }
 
-    /// Works by another configuration from now on.
+    /// Applies the limits of another configuration.
     func configure(_ configuration: DaemonConfiguration) {
         let limits = Self.limits(root, configuration)
         held.withLock { $0.limits = limits }
@@ -26,7 +26,7 @@ final class UserStorage: Sendable {
         _ root: Directory,
         _ configuration: DaemonConfiguration
     ) -> HeldBytes.Limits {
-        // What is free is looked at each time; a size that cannot be told limits nothing by itself.
+        // Free space is read at each decision. A file system of unknown size imposes no limit of its own.
         let total = try? root.totalSpace()
         return HeldBytes.Limits(
             perUser: configuration.bytesPerUser?.rawValue,
@@ -37,16 +37,16 @@ final class UserStorage: Sendable {
         )
     }
 
-    /// The bytes that one user may have in all; `nil` for any number.
+    /// Returns the maximum bytes of a user; `nil` for no limit.
     func limit(of user: UInt32) -> Int64? {
         held.withLock { held in
             held.limits.perUser ?? (user == held.limits.exempt ? nil : held.limits.share)
         }
     }
 
-    /// Counts a file with so many bytes if it may have them.
+    /// Sets the size of a file if the user's limits and the free space permit it.
     func grow(_ item: HeldBytes.Item, to bytes: Int64, of user: UInt32) -> HeldBytes.Verdict {
-        // What cannot be told is found out by writing.
+        // If the free space is unknown, assume that there is enough: writing will show it.
         let free = (try? root.freeSpace().bytes) ?? .max
         return held.withLock { held in
             guard free >= held.limits.reserve else { return .full }
@@ -54,7 +54,7 @@ final class UserStorage: Sendable {
         }
     }
 
-    /// Throws what ends a transfer if its file may not have so many bytes.
+    /// Throws the error that ends a transfer if its file may not grow to `size`.
     func permit(
         _ item: HeldBytes.Item,
         _ size: ByteCount,
@@ -69,27 +69,27 @@ final class UserStorage: Sendable {
         case .full:
             let free = (try? root.freeSpace().bytes) ?? 0
             guard free >= held.withLock({ $0.limits.reserve }) else { throw .outOfSpace(root.path) }
-            // Smaller files have room: no other transfer waits.
+            // Not `outOfSpace`, which would stop all transfers: smaller files still have space.
             throw .storage(FileError("grow", path: root.path, errno: .noSpace))
         }
     }
 
-    /// Counts a file with so many bytes: it is there.
+    /// Sets the size of a file that exists.
     func set(_ item: HeldBytes.Item, to bytes: Int64, of user: UInt32) {
         held.withLock { $0.set(item, to: bytes, of: user) }
     }
 
-    /// Counts a file under another name.
+    /// Counts a file under another key.
     func move(_ item: HeldBytes.Item, to other: HeldBytes.Item) {
         held.withLock { $0.move(item, to: other) }
     }
 
-    /// Counts files no longer, and returns the users who have fewer bytes now.
+    /// Stops counting files; returns the users whose bytes have decreased.
     func release(_ items: [HeldBytes.Item]) -> Set<UInt32> {
         held.withLock { held in Set(items.compactMap { held.release($0) }) }
     }
 
-    /// The finished downloads of a user that count.
+    /// Returns the finished downloads of a user that are counted.
     func staged(of user: UInt32) -> [Int64] { held.withLock { $0.staged(of: user) } }
 }
 

@@ -2,10 +2,9 @@ import Dispatch
 import Foundation
 import Synchronization
 
-/// Says once that a time has come; nothing wakes up before.
+/// Timer for a single date, which causes no wake-ups before it.
 ///
-/// By the wall clock, which the times that people and servers name are of; when somebody sets it, the
-/// kernel tells.
+/// Uses the wall clock, since dates of people and servers refer to it; the kernel reports when the clock is set.
 final class WakeTimer: Sendable {
     private let state: Mutex<State>
 
@@ -23,13 +22,13 @@ final class WakeTimer: Sendable {
 
     deinit { state.withLock { $0.source.cancel() } }
 
-    /// Sets when to ring next; `nil` stands for never.
+    /// Sets the date to call the handler next; `nil` for never.
     func set(_ date: Date?) {
         state.withLock { state in
             let now = Date.now
-            // A day at most: farther than that the clock is looked at again.
+            // At most a day ahead; for a later date the timer is set again then.
             let next = date.map { min($0, now + 86_400) }
-            // One that has passed has rung, or is about to; one that is far may come a bit early.
+            // A timer of the same date is already set, to within a millisecond.
             if let old = state.deadline, let next, old > now,
                 abs(old.timeIntervalSince(next)) < 0.001
             {

@@ -5,32 +5,34 @@ import StageControl
 import StageSystem
 import SystemPackage
 
-/// Has workers stage packs: processes of the user whose container it is.
+/// Runs workers: processes that stage packs as the user who owns the container.
 ///
-/// Nothing that a worker says is more than its user may say of their own packs: it may be another program
-/// by now (ptrace(2)).
+/// The user can replace a worker's program at any time (ptrace(2)), so its messages are trusted only as far as the
+/// user's own statements.
 struct WorkerRunner: Sendable {
-    /// The program, `nil` where there is none.
+    /// The worker's program; `nil` if it is not installed.
     let program: FilePath?
     let launcher: Launcher
     let configuration: DaemonConfiguration
     let logger: Logger
 
-    /// The longest run of a worker; the scheduler then starts others, and the staging resumes later.
+    /// Maximum run time of a worker.
+    ///
+    /// The scheduler then starts others, and the staging resumes later.
     private static let slice = Duration.seconds(3600)
-    /// The time between SIGTERM and SIGKILL, in which a worker makes its partial files durable.
+    /// Time between SIGTERM and SIGKILL, in which a worker makes its partial files durable.
     private static let grace = Duration.seconds(10)
 
-    /// Waits while the client of a staging carries it out, until `live` is switched off.
+    /// Waits while the client carries out its staging, until `live` is stopped.
     static func awaitClient(_ live: LiveTransfer) async -> TransferRunner.Result {
         let (nothing, continuation) = AsyncStream.makeStream(of: Void.self)
-        // Nothing comes: what ends it is that the task is cancelled.
+        // The stream never yields; cancelling the task ends the loop.
         await live.switchOff.run { for await _ in nothing {} }
         continuation.finish()
         return .verdict(.stopped)
     }
 
-    /// Carries a staging out by a worker, until that ends or `live` is switched off.
+    /// Carries out a staging with a worker, until the worker ends or `live` is stopped.
     func run(
         _ order: StagingOrder,
         of task: Int64,
@@ -49,7 +51,7 @@ struct WorkerRunner: Sendable {
         return end.map { .staged($0) } ?? .verdict(.stopped)
     }
 
-    /// Starts the worker, tells it the order, and returns what it says last; `nil` if it was stopped.
+    /// Starts the worker, sends it the order, and returns the end that it reports; `nil` if it was stopped.
     private func converse(
         _ order: StagingOrder,
         _ name: String,
@@ -59,9 +61,9 @@ struct WorkerRunner: Sendable {
         do throws(FileError) {
             let (own, others) = try MessageSocket.pair()
             let worker = try await worker(order, owner, name, others)
-            // Stopped before it has begun.
+            // Stopped before it began.
             if Task.isCancelled { return nil }
-            // One that cannot be told, of a damaged journal, is refused by the worker.
+            // An order that cannot be encoded, from a damaged journal, is sent empty, and the worker refuses it.
             let text = (try? ControlFormat.encode(order)).map(Array.init) ?? []
             try own.send(Array(text.prefix(MessageSocket.maximumLength)))
             own.finish()
@@ -69,7 +71,7 @@ struct WorkerRunner: Sendable {
             let result = await Self.result { () async throws(FileError) in
                 try await worker.run(grace: Self.grace)
             }
-            // Children of the worker may hold the other end of the socket, and this process does.
+            // Both this process and child processes of the worker may still have the other end of the socket open.
             own.end()
             let end = await said
             if Task.isCancelled { return nil }
@@ -128,7 +130,7 @@ struct WorkerRunner: Sendable {
         }
     }
 
-    /// The user's environment as far as it says where files are, and the daemon's proxies.
+    /// Returns the environment: the user's base environment, the order's variables, and the daemon's proxies.
     private func environment(_ order: StagingOrder, _ account: Account?) -> [String: String] {
         var variables = Launcher.variables(of: account)
         variables["CURL_CA_BUNDLE"] = configuration.certificateAuthorities
@@ -141,13 +143,13 @@ struct WorkerRunner: Sendable {
         return variables
     }
 
-    /// Reads what a worker says until it says no more, and returns how it says that it ended.
+    /// Reads messages of a worker until it closes the socket; returns the end that it reported.
     private static func listen(_ socket: MessageSocket, _ live: LiveTransfer) -> StagingEnd? {
         var end: StagingEnd?
         while let message = try? socket.receive() {
-            // Nothing is asked of it that has files.
+            // No message of a worker needs descriptors.
             for file in message.files { try? file.close() }
-            // A worker that never ceases to talk is not listened to all the time.
+            // Limits the processor time that a worker can cause by sending messages without pause.
             usleep(10_000)
             let data = Data(message.bytes)
             guard let update = try? ControlFormat.decode(WorkerMessage.self, from: data) else {
@@ -167,7 +169,7 @@ struct WorkerRunner: Sendable {
 }
 
 extension ChildProcess.Ending {
-    /// The end of the process, as a predicate.
+    /// The end of the process, as a predicate for a message.
     fileprivate var text: String {
         switch self {
         case .exited(let status): "ended with status \(status)"

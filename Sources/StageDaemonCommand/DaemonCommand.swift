@@ -74,7 +74,8 @@ public struct DaemonCommand: AsyncParsableCommand {
         let paths = DaemonPaths(environment: environment, isSystem: geteuid() == 0)
         var logger = Logger(label: "stagepackd") { LineLogHandler(label: $0) }
         logger.logLevel = foreground ? .info : .notice
-        // What is private is made so; users come through the other directories, and handlers inherit this.
+        // Private files are created with explicit modes; users need access through the other directories. Handlers
+        // inherit this mask.
         umask(0o022)
         raiseFileLimit()
         HeapMemory.shareHeaps()
@@ -99,29 +100,31 @@ public struct DaemonCommand: AsyncParsableCommand {
         }
     }
 
-    /// Writes an error on standard error; if that cannot be written to, the status says it.
+    /// Writes an error to standard error.
+    ///
+    /// If that fails, the exit status still reports it.
     static func report(_ message: String, hint: String? = nil) {
         let lines = "stagepackd: error: \(message)\n" + (hint.map { "hint: \($0)\n" } ?? "")
         _ = try? FileDescriptor.standardError.writeAll(lines.utf8)
     }
 
-    /// The program that stages packs for users: this one under the other name.
+    /// Path of the program that stages packs for users: this one under its other name.
     private static var worker: FilePath? {
         let link = try? Directory.open("/proc/self").link("exe")
         return link.map { FilePath($0).removingLastComponent().appending("stagepack") }
     }
 
-    /// Lets the process have as many files open as it may: many clients need many.
+    /// Raises the limit of open files to the maximum, since many clients need many descriptors.
     private func raiseFileLimit() {
         var limit = rlimit()
         let files = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         guard unsafe getrlimit(files, &limit) == 0 else { return }
         limit.rlim_cur = limit.rlim_max
-        // With fewer it works as well.
+        // The daemon works with fewer as well.
         unsafe _ = setrlimit(files, &limit)
     }
 
-    /// Runs the daemon until a signal says that it is to end.
+    /// Runs the daemon until it receives SIGTERM or SIGINT; SIGHUP reloads the configuration.
     private static func run(
         _ daemon: Daemon,
         _ logger: Logger,
@@ -166,7 +169,7 @@ public struct DaemonCommand: AsyncParsableCommand {
 }
 
 extension Result {
-    /// What an asynchronous call returns or throws.
+    /// Stores what an asynchronous closure returns or throws.
     fileprivate init(_ body: () async throws(Failure) -> Success) async {
         do throws(Failure) {
             self = .success(try await body())
@@ -177,7 +180,7 @@ extension Result {
 }
 
 extension DaemonError {
-    /// What the program tells its caller when it ends (sysexits.h).
+    /// Exit status of the program (sysexits.h).
     fileprivate var status: Int32 {
         switch self {
         case .configuration, .journalOfOtherVersion: 78

@@ -1,15 +1,15 @@
 import StageControl
 
-/// Where a daemon has its files, unless it is told otherwise.
+/// Default paths of a daemon's files.
 struct DaemonPaths {
-    /// The directory with what it must not forget.
+    /// State directory.
     var state: String
-    /// Where clients connect.
+    /// Control socket.
     var socket: String
-    /// The configuration file.
+    /// Configuration file.
     var configuration: String
 
-    /// The paths of the system's daemon, or of a user's own (XDG Base Directory Specification).
+    /// Returns the paths of the system's daemon, or of a user's own (XDG Base Directory Specification).
     init(environment: [String: String], isSystem: Bool) {
         guard !isSystem else {
             state = "/var/lib/stagepack/transfers"

@@ -2,21 +2,21 @@ import Glibc
 import StageModel
 import StageSystem
 
-/// The resources that the daemon needs to begin, and its lines if it does not get them.
+/// Check for the resources that the daemon needs to start, with the messages for missing ones.
 enum SystemShortage {
-    /// The descriptors that it has without clients, four for each transfer, and as many again for clients; and its
-    /// threads.
+    /// Required resources: descriptors for the daemon itself, four for each transfer, and as many again for clients;
+    /// and threads.
     ///
-    /// With fewer of them libdispatch ends the process when they run out; with these they do not, since clients get
-    /// half of them at most.
+    /// libdispatch traps if descriptors run out. With these it does not happen, since clients get at most half of
+    /// them.
     private static let need = ResourceRequirements(files: 256, threads: 12, memory: 128 << 20)
 
-    /// The status of a daemon that the system refuses what it needs (`EX_OSERR`).
+    /// Exit status if the system refuses a resource (`EX_OSERR`).
     private static let status: Int32 = 71
 
-    /// Ends the program where the system does not give what it needs.
+    /// Ends the program if a required resource is missing.
     ///
-    /// Has it say why it ends where it is refused something later.
+    /// Otherwise prepares messages for traps that a later shortage causes.
     static func endIfAny() {
         guard let shortage = need.shortage() else {
             return ResourceRequirements.explainTraps(trapWords, status: status)

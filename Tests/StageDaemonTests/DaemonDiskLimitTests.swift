@@ -107,7 +107,7 @@ struct DaemonDiskLimitTests {
                     request.description = String(repeating: "x", count: 1000)
                 }
             } catch {
-                #expect("\(error)".contains("the disk is full: make room"), "\(error)")
+                #expect("\(error)".contains("the disk is full: free some space"), "\(error)")
                 return taken
             }
         }

@@ -112,7 +112,7 @@ struct TransferStateTests {
         _ = try state.reserveSession("more", SessionConfiguration(), of: 1)
         var transient = SessionConfiguration()
         transient.isTransient = true
-        #expect(throws: ControlRefusal(.invalid, "'isTransient' of a session does not change")) {
+        #expect(throws: ControlRefusal(.invalid, "'isTransient' of a session cannot be changed")) {
             try state.reserveSession("0", transient, of: 1)
         }
     }

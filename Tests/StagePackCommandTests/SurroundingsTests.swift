@@ -149,8 +149,8 @@ struct FalseDaemonTests {
         #expect(tasks.status == 50)
         #expect(
             tasks.error == """
-                stagepack: error: the socket '\(installed.socketName)' is of a process of user \
-                65534, which is no daemon for this user
+                stagepack: error: the process that listens at '\(installed.socketName)' belongs to \
+                user 65534, and not to root or this user
                 hint: end that process, or remove its socket
 
                 """
@@ -174,8 +174,8 @@ struct FalseDaemonTests {
         #expect(tasks.status == 50)
         #expect(
             tasks.error == """
-                stagepack: error: the daemon at '\(installed.socketName)' does not answer: nothing \
-                came for 3 seconds
+                stagepack: error: the daemon at '\(installed.socketName)' does not answer: it sent \
+                nothing for 3 seconds
                 hint: start it again: 'systemctl restart stagepackd'
 
                 """
