@@ -35,7 +35,7 @@ struct BackgroundDownloads {
                     task.taskIdentifier,
                     task.taskDescription ?? "-",
                     task.countOfBytesReceived,
-                    task.holds.map(\.reason.rawValue).joined(separator: ",")
+                    task.holds.map(\.kind.rawValue).joined(separator: ",")
                 )
             }
         case ("pause", 3):

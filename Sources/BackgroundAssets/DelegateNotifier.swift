@@ -205,12 +205,12 @@ final class DelegateNotifier: SessionReceiver {
         guard let now = try? session.ask(.task(task.id)), now.isUnfinished,
             DownloadNote(now).isForeground
         else { return }
-        let holds = now.holds.map(\.reason.rawValue).joined(separator: ", ")
+        let holds = now.holds.map(\.kind.rawValue).joined(separator: ", ")
         let reason = now.lastProblem ?? "the download cannot begin now: \(holds)"
         state.withLock { $0.stalls[task.id] = reason }
         var change = TransferChange()
         change.state = .cancelled
-        _ = try? session.client.change(task.id, change)
+        _ = try? session.client.change(task.id, by: change)
     }
 
     /// Returns the completion handler for a challenge; the first answer counts.

@@ -47,7 +47,7 @@ struct DownloadEventTracker {
     private mutating func change(_ event: SessionEvent) -> [Step] {
         let holds = event.holds ?? []
         if event.state == .running { return begin() }
-        let stall: [Step] = holds.contains { Self.stalls.contains($0.reason) } ? [.stall] : []
+        let stall: [Step] = holds.contains { Self.stalls.contains($0.kind) } ? [.stall] : []
         guard isUnderWay, event.state == .waiting || event.state == .suspended else { return stall }
         isUnderWay = false
         return [.pause] + stall
@@ -66,5 +66,5 @@ struct DownloadEventTracker {
     }
 
     /// The reasons for waiting that fail a foreground download.
-    private static let stalls: Set<HoldReason> = [.backoff, .server, .offline, .portal, .disk]
+    private static let stalls: Set<PendingReason.Kind> = [.backoff, .server, .offline, .portal, .disk]
 }

@@ -55,7 +55,7 @@ extension DownloadSession {
     /// Sends an answer to a challenge to the daemon, and acknowledges the event.
     private func give(_ answer: KnownDownloads.Answer, to task: Int64) throws(ControlError) {
         do throws(ControlError) {
-            _ = try client.change(task, answer.change)
+            _ = try client.change(task, by: answer.change)
         } catch .refused(let refusal) where refusal.code != .unavailable {
             // The task has ended meanwhile, so no answer is needed.
         } catch {

@@ -86,7 +86,7 @@ final class DownloadSession: Sendable {
                 note.isForeground = true
                 promotion.description = note.text
                 do throws(ControlError) {
-                    _ = try client.change(task.id, promotion)
+                    _ = try client.change(task.id, by: promotion)
                     return
                 } catch .refused(let refusal) where refusal.code == .conflict {
                     // It has ended meanwhile, so a new one is created.
@@ -97,7 +97,7 @@ final class DownloadSession: Sendable {
             let id = try create(wire, note: note)
             promotion.description = nil
             do throws(ControlError) {
-                _ = try client.change(id, promotion)
+                _ = try client.change(id, by: promotion)
             } catch .refused(let refusal) where refusal.code == .conflict {
                 // If it has ended already, its final event follows.
             } catch {
@@ -119,7 +119,7 @@ final class DownloadSession: Sendable {
                 // Recorded before the request, because the event may arrive before the response.
                 cancelled.insert(task.id)
                 do throws(ControlError) {
-                    state = try client.change(task.id, change).state
+                    state = try client.change(task.id, by: change).state
                     if state == .cancelled { return }
                 } catch .refused(let refusal) where [.conflict, .notFound].contains(refusal.code) {
                     state = .completed

@@ -33,9 +33,8 @@
 @_exported public import class FoundationNetworking.URLResponse
 @_exported public import enum FoundationNetworking.tls_ciphersuite_t
 @_exported public import enum FoundationNetworking.tls_protocol_version_t
-@_exported public import struct StageControl.Hold
-@_exported public import enum StageControl.HoldReason
 @_exported public import struct StageControl.LaunchHandler
+@_exported public import struct StageControl.PendingReason
 // Swift prefers a declaration that is imported by its name to one that comes with a whole module (scoped imports shadow
 // unscoped ones). Exported by name, these are what a file means that also imports FoundationNetworking, or
 // BackgroundAssets, which exports it: both have a URLSession of their own. This works only for declarations of another

@@ -7,7 +7,7 @@ public struct AcknowledgementWindow: Sendable {
     public private(set) var received: Int64 = 0
     /// Sequence number of the last event that the daemon knows to be acknowledged.
     public private(set) var acknowledged: Int64 = 0
-    private var inWork: Set<Int64> = []
+    private var inProgress: Set<Int64> = []
     /// Number of the session that the events belong to, if the daemon reports it.
     private var session: Int64?
 
@@ -18,7 +18,7 @@ public struct AcknowledgementWindow: Sendable {
     public mutating func receive(_ sequence: Int64) -> Bool {
         guard sequence > received else { return false }
         received = sequence
-        inWork.insert(sequence)
+        inProgress.insert(sequence)
         return true
     }
 
@@ -26,11 +26,11 @@ public struct AcknowledgementWindow: Sendable {
     public mutating func release(_ sequence: Int64) {
         guard sequence == received else { return }
         received -= 1
-        inWork.remove(sequence)
+        inProgress.remove(sequence)
     }
 
     /// Marks an event as processed.
-    public mutating func finish(_ sequence: Int64) { inWork.remove(sequence) }
+    public mutating func finish(_ sequence: Int64) { inProgress.remove(sequence) }
 
     /// Notes an acknowledgement that the daemon has confirmed.
     public mutating func wasAcknowledged(_ sequence: Int64) {
@@ -49,11 +49,11 @@ public struct AcknowledgementWindow: Sendable {
     }
 
     /// Sequence number up to which all events are processed.
-    public var finished: Int64 { inWork.min().map { $0 - 1 } ?? received }
+    public var finished: Int64 { inProgress.min().map { $0 - 1 } ?? received }
 
     /// Sequence number to acknowledge; `nil` if the daemon already knows it.
     public var due: Int64? { finished > acknowledged ? finished : nil }
 
     /// Set if no event is being processed.
-    public var isIdle: Bool { inWork.isEmpty }
+    public var isIdle: Bool { inProgress.isEmpty }
 }

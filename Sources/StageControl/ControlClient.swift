@@ -5,23 +5,23 @@ import SystemPackage
 /// Client of the daemon's control socket, which opens a connection for each request.
 ///
 /// The asynchronous methods do not block a thread of the concurrency pool; cancelling their task closes the
-/// connection. ``answer(to:patience:)`` and ``openEvents(_:)`` block.
+/// connection. ``answer(to:timeout:)`` and ``openEvents(_:)`` block.
 public struct ControlClient: Sendable {
     /// Timeout of the first response from a daemon.
     ///
     /// It is short, so that processes which can work without a daemon do not wait for one that hangs.
-    public static let firstPatience = Duration.seconds(3)
+    public static let discoveryTimeout = Duration.seconds(3)
     /// Default timeout of further responses.
-    public static let usualPatience = Duration.seconds(30)
+    public static let defaultTimeout = Duration.seconds(30)
 
     /// Path of the daemon's socket.
     public let path: String
     /// Directory of this user's finished downloads; `nil` if the daemon was not asked.
-    public private(set) var staged: StagedDirectory?
+    public private(set) var downloads: DownloadDirectory?
     /// Maximum time without data from the daemon during a request; `nil` for no limit.
-    public var patience: Duration? = Self.usualPatience
+    public var timeout: Duration? = Self.defaultTimeout
 
-    /// Registry of the connections of ``answer(to:patience:)``, through which other threads can close them.
+    /// Registry of the connections of ``answer(to:timeout:)``, through which other threads can close them.
     var connections: OpenConnections?
 
     /// Creates a client of the daemon at `path`, without connecting to it.
@@ -29,7 +29,7 @@ public struct ControlClient: Sendable {
 
     /// Finds the daemon by requesting the status at each of ``ControlSocket/candidates(environment:)``.
     ///
-    /// Blocks the thread, at most ``firstPatience`` for each candidate.
+    /// Blocks the thread, at most ``discoveryTimeout`` for each candidate.
     ///
     /// - Throws: ``ControlError/notRunning(_:)`` with all tried paths if no daemon listens, or the error of the last
     ///   daemon that did not respond properly.
@@ -41,8 +41,8 @@ public struct ControlClient: Sendable {
         for path in candidates {
             do throws(ControlError) {
                 var client = ControlClient(path: path)
-                let status = try client.answer(to: .status, patience: firstPatience)
-                client.staged = status.staged.map { StagedDirectory(path: FilePath($0)) }
+                let status = try client.answer(to: .status, timeout: discoveryTimeout)
+                client.downloads = status.staged.map { DownloadDirectory(path: FilePath($0)) }
                 return client
             } catch {
                 if case .notRunning = error { continue }
@@ -63,12 +63,12 @@ public struct ControlClient: Sendable {
 
     /// Sends a request, and blocks the thread until the response has arrived.
     ///
-    /// - Throws: ``ControlError/lost(_:after:)`` if the daemon is silent for `patience`; `nil` means no limit.
+    /// - Throws: ``ControlError/lost(_:after:)`` if the daemon is silent for `timeout`; `nil` means no limit.
     public func answer<Answer>(
         to request: ControlRequest<Answer>,
-        patience: Duration? = usualPatience
+        timeout: Duration? = defaultTimeout
     ) throws(ControlError) -> Answer {
-        let connection = try ControlConnection(path: path, patience: patience)
+        let connection = try ControlConnection(path: path, timeout: timeout)
         guard let connections else { return try connection.answer(to: request) }
         guard connections.insert(connection) else { throw .cancelled }
         defer { connections.remove(connection) }
@@ -83,7 +83,7 @@ public struct ControlClient: Sendable {
     public func openEvents(
         _ request: ControlRequest<SessionEvent>
     ) throws(ControlError) -> ControlEvents {
-        let connection = try ControlConnection(path: path, patience: patience)
+        let connection = try ControlConnection(path: path, timeout: timeout)
         guard let connections else { return try connection.events(request) }
         guard connections.insert(connection) else { throw .cancelled }
         // From here on, the owner of the stream closes it.
@@ -109,7 +109,7 @@ public struct ControlClient: Sendable {
         _ identifier: String,
         configuration: SessionConfiguration
     ) async throws(ControlError) -> SessionStatus {
-        try await ask(.makeSession(identifier, configuration))
+        try await ask(.makeSession(identifier, configuration: configuration))
     }
 
     /// Returns a session.
@@ -158,9 +158,9 @@ public struct ControlClient: Sendable {
     @discardableResult
     public func change(
         _ id: Int64,
-        _ change: TransferChange
+        by change: TransferChange
     ) async throws(ControlError) -> TransferTask {
-        try await ask(.change(id, change))
+        try await ask(.change(id, by: change))
     }
 
     /// Acknowledges events; returns once that is on disk.
@@ -211,12 +211,12 @@ public struct ControlClient: Sendable {
     private func connected<Value: Sendable>(
         _ body: @escaping @Sendable (ControlConnection) throws(ControlError) -> Value
     ) async throws(ControlError) -> Value {
-        let (path, patience) = (path, patience)
+        let (path, timeout) = (path, timeout)
         let held = OpenConnections()
         let result = await withTaskCancellationHandler {
             await withBlockingThread {
                 Result { () throws(ControlError) in
-                    let connection = try ControlConnection(path: path, patience: patience)
+                    let connection = try ControlConnection(path: path, timeout: timeout)
                     guard held.insert(connection) else { throw .cancelled }
                     return try body(connection)
                 }

@@ -11,23 +11,23 @@ public final class ControlConnection: Sendable {
     public static let answerLimit = 256 << 20
 
     private let socket: UnixSocket
-    private let patience: Mutex<Duration?>
+    private let timeout: Mutex<Duration?>
 
     /// Connects to the daemon at `path`, after checking that the listening process belongs to root or, unless this
     /// process is root, to this user.
     ///
-    /// Sends nothing before the check. `patience` is the time without data after which the daemon counts as lost, in
+    /// Sends nothing before the check. `timeout` is the time without data after which the daemon counts as lost, in
     /// whole seconds.
     ///
     /// - Throws: ``ControlError/untrusted(_:user:)`` for a process of another user.
-    public init(path: String, patience: Duration? = nil) throws(ControlError) {
+    public init(path: String, timeout: Duration? = nil) throws(ControlError) {
         do throws(FileError) {
-            let seconds = Int(patience?.components.seconds ?? 0)
+            let seconds = Int(timeout?.components.seconds ?? 0)
             socket = try UnixSocket.connect(to: FilePath(path), patience: seconds)
         } catch {
-            throw ControlError(connecting: error, patience: patience)
+            throw ControlError(connecting: error, timeout: timeout)
         }
-        self.patience = Mutex(patience)
+        self.timeout = Mutex(timeout)
         let user: UInt32
         do throws(FileError) {
             user = try socket.peer()
@@ -56,7 +56,7 @@ public final class ControlConnection: Sendable {
         var answer = try ask(request)
         let content = try answer.readAll(limit: Self.answerLimit)
         if let nothing = NoContent() as? Answer { return nothing }
-        return try Self.decode(Answer.self, content)
+        return try Self.decode(Answer.self, from: content)
     }
 
     /// Requests an event stream; returns it after the daemon has accepted.
@@ -67,18 +67,18 @@ public final class ControlConnection: Sendable {
     ) throws(ControlError) -> ControlEvents {
         let body = try ask(request)
         // Three missed heartbeats mean that the daemon hangs.
-        try setPatience(ControlFormat.heartbeat * 3)
-        return ControlEvents(self, body)
+        try setTimeout(ControlFormat.heartbeat * 3)
+        return ControlEvents(self, body: body)
     }
 
     /// Sets the time without data after which the daemon counts as lost, in whole seconds.
-    private func setPatience(_ patience: Duration) throws(ControlError) {
+    private func setTimeout(_ timeout: Duration) throws(ControlError) {
         do throws(FileError) {
-            try socket.setPatience(seconds: Int(patience.components.seconds))
+            try socket.setPatience(seconds: Int(timeout.components.seconds))
         } catch {
             throw .system(error)
         }
-        self.patience.withLock { $0 = patience }
+        self.timeout.withLock { $0 = timeout }
     }
 
     /// Path of the daemon's socket.
@@ -89,7 +89,7 @@ public final class ControlConnection: Sendable {
     /// - Throws: ``ControlError/refused(_:)`` for a status of 400 or more.
     private func ask<Answer>(
         _ request: ControlRequest<Answer>
-    ) throws(ControlError) -> ControlBody {
+    ) throws(ControlError) -> ControlResponse {
         let bytes = try request.bytes()
         do throws(FileError) {
             try socket.send(bytes)
@@ -97,18 +97,18 @@ public final class ControlConnection: Sendable {
             // A daemon that refuses a large body responds before it has read it, so the response can be read despite
             // the error.
         }
-        var body = ControlBody(self)
+        var body = ControlResponse(self)
         let status = try body.readStatus()
         guard status < 400 else {
             let content = try body.readAll(limit: 1 << 20)
-            throw .refused(Self.refusal(status, content))
+            throw .refused(Self.refusal(for: status, body: content))
         }
         guard status < 300 else { throw .malformed("it has the status \(status)") }
         return body
     }
 
     /// Decodes the body of a refusal, or derives the refusal from the status.
-    private static func refusal(_ status: Int, _ content: [UInt8]) -> ControlRefusal {
+    private static func refusal(for status: Int, body content: [UInt8]) -> ControlRefusal {
         // A body in another format was not written by the daemon, but by a proxy in front of it.
         if let refusal = try? ControlFormat.decode(ControlRefusal.self, from: Data(content)) {
             return refusal
@@ -131,7 +131,7 @@ public final class ControlConnection: Sendable {
     /// Decodes a value of a response.
     static func decode<Value: Decodable>(
         _ type: Value.Type,
-        _ content: [UInt8]
+        from content: [UInt8]
     ) throws(ControlError) -> Value {
         do {
             return try ControlFormat.decode(type, from: Data(content))
@@ -148,16 +148,16 @@ extension ControlConnection {
             return try socket.receive()
         } catch {
             let isSilent = error.errno == .resourceTemporarilyUnavailable
-            throw .lost(path, after: isSilent ? patience.withLock { $0 } : nil)
+            throw .lost(path, after: isSilent ? timeout.withLock { $0 } : nil)
         }
     }
 }
 
 /// Response of the daemon, read incrementally.
-struct ControlBody {
+struct ControlResponse {
     private let connection: ControlConnection
-    private var parser = AnswerParser()
-    private var parts: ArraySlice<AnswerParser.Part> = []
+    private var parser = ResponseParser()
+    private var parts: ArraySlice<ResponseParser.Part> = []
 
     /// Creates the response to the request that was sent over `connection`.
     init(_ connection: ControlConnection) { self.connection = connection }
@@ -186,7 +186,7 @@ struct ControlBody {
         return content
     }
 
-    private mutating func nextPart() throws(ControlError) -> AnswerParser.Part {
+    private mutating func nextPart() throws(ControlError) -> ResponseParser.Part {
         while parts.isEmpty {
             let bytes = try connection.receive()
             if bytes.isEmpty {

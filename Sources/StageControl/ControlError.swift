@@ -27,14 +27,14 @@ public indirect enum ControlError: Error, Equatable, Sendable {
     /// The system call that failed for another reason.
     case system(FileError)
 
-    /// Converts the error of a failed connection attempt with a timeout of `patience`.
-    init(connecting error: FileError, patience: Duration?) {
+    /// Converts the error of a failed connection attempt with a timeout of `timeout`.
+    init(connecting error: FileError, timeout: Duration?) {
         let path = error.path.string
         switch error.errno {
         case .noSuchFileOrDirectory, .connectionRefused, .notDirectory: self = .notRunning([path])
         case .permissionDenied, .notPermitted: self = .accessDenied(path)
         case .fileNameTooLong: self = .pathTooLong(path)
-        case .resourceTemporarilyUnavailable: self = .lost(path, after: patience)
+        case .resourceTemporarilyUnavailable: self = .lost(path, after: timeout)
         default: self = .system(error)
         }
     }
@@ -65,8 +65,8 @@ extension ControlError: CustomStringConvertible {
             return
                 "the process that listens at '\(path)' belongs to user \(user), and not to root or "
                 + "this user"
-        case .lost(let path, let patience?):
-            let seconds = patience.components.seconds
+        case .lost(let path, let timeout?):
+            let seconds = timeout.components.seconds
             return
                 "the daemon at '\(path)' does not answer: it sent nothing for \(seconds.quantity(of: "second"))"
         case .lost(let path, nil):

@@ -12,7 +12,7 @@ public final class ControlEvents: AsyncSequence, Sendable {
     public typealias Failure = ControlError
 
     private struct State: Sendable {
-        var body: ControlBody
+        var body: ControlResponse
         var splitter = LineSplitter()
         var lines: [[UInt8]] = []
         var hasEnded = false
@@ -22,7 +22,7 @@ public final class ControlEvents: AsyncSequence, Sendable {
     // Locked while the reader waits for the daemon. There is only one reader, so no other thread waits for the lock.
     private let state: Mutex<State>
 
-    init(_ connection: ControlConnection, _ body: ControlBody) {
+    init(_ connection: ControlConnection, body: ControlResponse) {
         self.connection = connection
         state = Mutex(State(body: body))
     }
@@ -51,7 +51,7 @@ public final class ControlEvents: AsyncSequence, Sendable {
                     guard isWhole else { throw .malformed("its last line has no end") }
                 }
             }
-            return try ControlConnection.decode(SessionEvent.self, state.lines.removeLast())
+            return try ControlConnection.decode(SessionEvent.self, from: state.lines.removeLast())
         }
     }
 

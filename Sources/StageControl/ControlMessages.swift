@@ -71,7 +71,7 @@ public struct TaskChange: Hashable, Codable, Sendable {
     public var change: TransferChange
 
     /// Creates a message.
-    public init(_ task: Int64, _ change: TransferChange) {
+    public init(_ task: Int64, change: TransferChange) {
         self.task = task
         self.change = change
     }
@@ -98,7 +98,7 @@ public struct ChangedTasks: Codable, Sendable {
         public var refusal: ControlRefusal
 
         /// Creates a message.
-        public init(_ task: Int64, _ refusal: ControlRefusal) {
+        public init(_ task: Int64, refusal: ControlRefusal) {
             self.task = task
             self.refusal = refusal
         }

@@ -11,7 +11,7 @@ public struct ControlRequest<Answer: Decodable & Sendable>: Sendable {
     let body: Result<[UInt8], ControlError>?
 
     /// Creates a request without a body.
-    init(_ method: String, _ path: String, all: Bool = false, headers: Bool = false) {
+    init(_ method: String, path: String, all: Bool = false, headers: Bool = false) {
         self.method = method
         let query = [all ? "all=1" : nil, headers ? "headers=1" : nil].compactMap(\.self)
         let suffix = query.isEmpty ? "" : "?\(query.joined(separator: "&"))"
@@ -20,7 +20,7 @@ public struct ControlRequest<Answer: Decodable & Sendable>: Sendable {
     }
 
     /// Creates a request with a JSON body.
-    init(_ method: String, _ path: String, _ value: some Encodable) {
+    init(_ method: String, path: String, body value: some Encodable) {
         self.method = method
         target = "/\(ControlFormat.version)/\(path)"
         do {
@@ -53,40 +53,42 @@ public struct NoContent: Decodable, Hashable, Sendable {
 
 extension ControlRequest where Answer == ServiceStatus {
     /// Requests the daemon's status.
-    public static var status: Self { Self("GET", "") }
+    public static var status: Self { Self("GET", path: "") }
 }
 
 extension ControlRequest where Answer == SessionList {
     /// Requests the sessions that the client may use; with `all` set, those of all users, for root.
-    public static func sessions(all: Bool = false) -> Self { Self("GET", "sessions", all: all) }
+    public static func sessions(all: Bool = false) -> Self {
+        Self("GET", path: "sessions", all: all)
+    }
 }
 
 extension ControlRequest where Answer == SessionStatus {
     /// Creates a session, or changes the configuration of an existing one.
     public static func makeSession(
         _ identifier: String,
-        _ configuration: SessionConfiguration
+        configuration: SessionConfiguration
     ) -> Self {
-        Self("PUT", "sessions/\(identifier.percentEncoded())", configuration)
+        Self("PUT", path: "sessions/\(identifier.percentEncoded())", body: configuration)
     }
 
     /// Requests a session.
     public static func session(_ identifier: String) -> Self {
-        Self("GET", "sessions/\(identifier.percentEncoded())")
+        Self("GET", path: "sessions/\(identifier.percentEncoded())")
     }
 }
 
 extension ControlRequest where Answer == CreatedTasks {
     /// Creates tasks, all or none.
     public static func createTasks(_ tasks: NewTasks, in session: String) -> Self {
-        Self("POST", "sessions/\(session.percentEncoded())/tasks", tasks)
+        Self("POST", path: "sessions/\(session.percentEncoded())/tasks", body: tasks)
     }
 }
 
 extension ControlRequest where Answer == ChangedTasks {
     /// Changes tasks of a session.
     static func changeTasks(_ changes: TaskChanges, in session: String) -> Self {
-        Self("PATCH", "sessions/\(session.percentEncoded())/tasks", changes)
+        Self("PATCH", path: "sessions/\(session.percentEncoded())/tasks", body: changes)
     }
 }
 
@@ -95,11 +97,11 @@ extension ControlRequest where Answer == TaskList {
     ///
     /// With `headers` set, tasks that the client's user created include their header fields.
     public static func tasks(in session: String, headers: Bool = false) -> Self {
-        Self("GET", "sessions/\(session.percentEncoded())/tasks", headers: headers)
+        Self("GET", path: "sessions/\(session.percentEncoded())/tasks", headers: headers)
     }
 
     /// Requests the tasks of all sessions that the client may use; with `all` set, those of all users, for root.
-    public static func tasks(all: Bool = false) -> Self { Self("GET", "tasks", all: all) }
+    public static func tasks(all: Bool = false) -> Self { Self("GET", path: "tasks", all: all) }
 }
 
 extension ControlRequest where Answer == TransferTask {
@@ -107,29 +109,33 @@ extension ControlRequest where Answer == TransferTask {
     ///
     /// With `headers` set, it includes its header fields if the client's user created it.
     public static func task(_ id: Int64, headers: Bool = false) -> Self {
-        Self("GET", "tasks/\(id)", headers: headers)
+        Self("GET", path: "tasks/\(id)", headers: headers)
     }
 
     /// Changes a task.
-    public static func change(_ id: Int64, _ change: TransferChange) -> Self {
-        Self("PATCH", "tasks/\(id)", change)
+    public static func change(_ id: Int64, by change: TransferChange) -> Self {
+        Self("PATCH", path: "tasks/\(id)", body: change)
     }
 }
 
 extension ControlRequest where Answer == NoContent {
     /// Cancels the tasks of a session and removes it.
     public static func removeSession(_ identifier: String) -> Self {
-        Self("DELETE", "sessions/\(identifier.percentEncoded())")
+        Self("DELETE", path: "sessions/\(identifier.percentEncoded())")
     }
 
     /// Acknowledges events.
     public static func acknowledge(_ acknowledgement: Acknowledgement, in session: String) -> Self {
-        Self("POST", "sessions/\(session.percentEncoded())/acknowledge", acknowledgement)
+        Self(
+            "POST",
+            path: "sessions/\(session.percentEncoded())/acknowledge",
+            body: acknowledgement
+        )
     }
 
     /// Extends the time limit of a launched handler.
     public static func extend(_ session: String) -> Self {
-        Self("POST", "sessions/\(session.percentEncoded())/extend")
+        Self("POST", path: "sessions/\(session.percentEncoded())/extend")
     }
 }
 
@@ -143,9 +149,12 @@ extension ControlRequest where Answer == SessionEvent {
         launch: String? = nil
     ) -> Self {
         let token = launch.map { "&launch=\($0.percentEncoded())" } ?? ""
-        return Self("GET", "sessions/\(session.percentEncoded())/events?after=\(sequence)\(token)")
+        return Self(
+            "GET",
+            path: "sessions/\(session.percentEncoded())/events?after=\(sequence)\(token)"
+        )
     }
 
     /// Requests the events of all sessions that the client may use; with `all` set, those of all users, for root.
-    public static func watch(all: Bool = false) -> Self { Self("GET", "events", all: all) }
+    public static func watch(all: Bool = false) -> Self { Self("GET", path: "events", all: all) }
 }

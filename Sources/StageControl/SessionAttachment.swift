@@ -19,7 +19,7 @@ struct SessionAttachment {
     /// Set when the client wants no further events.
     private(set) var isOver = false
     /// Set if the next attempt must not wait for its delay.
-    private(set) var mustTry = false
+    private(set) var skipsDelay = false
     /// Set if the current attempt or connection is to be replaced.
     private(set) var isDropped = false
     /// Received and acknowledged events.
@@ -35,7 +35,7 @@ struct SessionAttachment {
     /// Notes the start of an attempt.
     mutating func begin() {
         phase = .attempting
-        mustTry = false
+        skipsDelay = false
         isDropped = false
     }
 
@@ -71,15 +71,15 @@ struct SessionAttachment {
     mutating func daemonWasFound() {
         guard phase == .waiting else { return }
         switch problem {
-        case .notRunning, .lost: mustTry = true
+        case .notRunning, .lost: skipsDelay = true
         default: break
         }
     }
 
     /// Ends the delay before the next attempt; returns `false` if the client is attached or wants no more events.
-    mutating func hurry() -> Bool {
+    mutating func endDelay() -> Bool {
         guard !isOver, phase != .attached else { return false }
-        mustTry = true
+        skipsDelay = true
         return true
     }
 

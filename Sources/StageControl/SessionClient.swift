@@ -13,7 +13,7 @@ public final class SessionClient: Sendable {
         @Sendable (ControlClient) throws(ControlError) -> SessionStatus
 
     /// Daemon that was found.
-    private struct Found {
+    private struct FoundDaemon {
         var client: ControlClient
         var number: Int
         var hasSession = false
@@ -26,18 +26,18 @@ public final class SessionClient: Sendable {
     private struct State {
         var first: SessionStatus?
         var last: SessionStatus?
-        var staged: StagedDirectory?
+        var downloads: DownloadDirectory?
         var whenFound: (@Sendable () -> Void)?
     }
 
     /// Identifier of the session.
     public let identifier: String
     private let environment: [String: String]
-    private let patience: Duration
+    private let timeout: Duration
     private let setup: Setup
     private let connections = OpenConnections()
     // Locked during the search for the daemon, since other requests need its result as well.
-    private let found = Mutex<(value: Found?, number: Int)>((nil, 0))
+    private let found = Mutex<(value: FoundDaemon?, number: Int)>((nil, 0))
     private let state = Mutex(State())
 
     /// Creates the client of a session, without connecting.
@@ -45,17 +45,17 @@ public final class SessionClient: Sendable {
     /// - Parameters:
     ///   - identifier: The session's identifier.
     ///   - environment: The variables that ``ControlSocket/candidates(environment:)`` reads.
-    ///   - patience: The maximum time without data from the daemon during a request.
+    ///   - timeout: The maximum time without data from the daemon during a request.
     ///   - setup: Creates the session.
     public init(
         _ identifier: String,
         environment: [String: String],
-        patience: Duration = ControlClient.usualPatience,
+        timeout: Duration = ControlClient.defaultTimeout,
         setup: @escaping Setup
     ) {
         self.identifier = identifier
         self.environment = environment
-        self.patience = patience
+        self.timeout = timeout
         self.setup = setup
     }
 
@@ -65,18 +65,18 @@ public final class SessionClient: Sendable {
     ///   - identifier: The session's identifier.
     ///   - configuration: The session's configuration.
     ///   - environment: The variables that ``ControlSocket/candidates(environment:)`` reads.
-    ///   - patience: The maximum time without data from the daemon during a request.
+    ///   - timeout: The maximum time without data from the daemon during a request.
     public convenience init(
         _ identifier: String,
         configuration: SessionConfiguration,
         environment: [String: String],
-        patience: Duration = ControlClient.usualPatience
+        timeout: Duration = ControlClient.defaultTimeout
     ) {
-        self.init(identifier, environment: environment, patience: patience) {
+        self.init(identifier, environment: environment, timeout: timeout) {
             client throws(ControlError) in
             try client.answer(
-                to: .makeSession(identifier, configuration),
-                patience: client.patience
+                to: .makeSession(identifier, configuration: configuration),
+                timeout: client.timeout
             )
         }
     }
@@ -90,7 +90,7 @@ public final class SessionClient: Sendable {
     /// Returns whether the file of a finished download is in the directory that the daemon last found keeps for this
     /// user.
     public func accepts(_ location: String) -> Bool {
-        state.withLock { $0.staged }?.accepts(location) ?? false
+        state.withLock { $0.downloads }?.accepts(location) ?? false
     }
 
     /// Finds the daemon again, creates the session, and returns its status.
@@ -106,38 +106,38 @@ public final class SessionClient: Sendable {
     ///
     /// - Parameters:
     ///   - request: The request.
-    ///   - patience: The maximum time without data from the daemon; `nil` for the client's, zero for no limit.
+    ///   - timeout: The maximum time without data from the daemon; `nil` for the client's, zero for no limit.
     ///   - needsSession: Whether to create the session first.
     /// - Returns: The daemon's response.
     /// - Throws: ``ControlError``; after ``ControlError/lost(_:after:)`` the request may have arrived.
     public func answer<Answer>(
         to request: ControlRequest<Answer>,
-        patience: Duration? = nil,
+        timeout: Duration? = nil,
         needsSession: Bool = true
     ) throws(ControlError) -> Answer {
         let daemon = try current(needsSession: needsSession)
         do throws(ControlError) {
-            return try send(request, to: daemon, patience: patience)
+            return try send(request, to: daemon, timeout: timeout)
         } catch .notRunning where !daemon.isNew {
             // The request was not sent, and another daemon may be running by now.
             return try send(
                 request,
                 to: try current(needsSession: needsSession),
-                patience: patience
+                timeout: timeout
             )
         }
     }
 
     private func send<Answer>(
         _ request: ControlRequest<Answer>,
-        to daemon: Found,
-        patience: Duration?
+        to daemon: FoundDaemon,
+        timeout: Duration?
     ) throws(ControlError) -> Answer {
-        let patience = patience ?? self.patience
+        let timeout = timeout ?? self.timeout
         do throws(ControlError) {
             let answer = try daemon.client.answer(
                 to: request,
-                patience: patience == .zero ? nil : patience
+                timeout: timeout == .zero ? nil : timeout
             )
             found.withLock { found in
                 if found.value?.number == daemon.number { found.value?.lastAnswer = .now }
@@ -156,17 +156,17 @@ public final class SessionClient: Sendable {
     /// - Parameters:
     ///   - tasks: The tasks, at most ``ControlFormat/taskLimit``.
     ///   - launch: The token of the launch that started this process, if one did.
-    ///   - patience: The maximum time without data from the daemon; `nil` for the client's, zero for no limit.
+    ///   - timeout: The maximum time without data from the daemon; `nil` for the client's, zero for no limit.
     /// - Returns: The identifiers of the tasks, in the same order.
     /// - Throws: ``ControlError``; after ``ControlError/lost(_:after:)`` the tasks may exist.
     public func createTasks(
         _ tasks: [TransferRequest],
         launch: String? = nil,
-        patience: Duration? = nil
+        timeout: Duration? = nil
     ) throws(ControlError) -> [Int64] {
         let request = ControlRequest.createTasks(NewTasks(tasks, launch: launch), in: identifier)
         let created = try repeating { () throws(ControlError) in
-            try answer(to: request, patience: patience)
+            try answer(to: request, timeout: timeout)
         }
         guard created.ids.count == tasks.count else {
             throw .malformed(
@@ -182,10 +182,10 @@ public final class SessionClient: Sendable {
     /// daemon has processed it. It is no error if the first request has ended the task.
     public func change(
         _ id: Int64,
-        _ change: TransferChange
+        by change: TransferChange
     ) throws(ControlError) -> TransferTask {
         do throws(ControlError) {
-            return try answer(to: .change(id, change), needsSession: false)
+            return try answer(to: .change(id, by: change), needsSession: false)
         } catch .lost(let path, after: nil) {
             do throws(ControlError) {
                 if let end = change.stagingEnd {
@@ -193,7 +193,7 @@ public final class SessionClient: Sendable {
                     let task = try answer(to: .task(id), needsSession: false)
                     if change.hasEnded(task) || end.isHolding(task) { return task }
                 }
-                return try answer(to: .change(id, change), needsSession: false)
+                return try answer(to: .change(id, by: change), needsSession: false)
             } catch .refused(let refusal) where refusal.code == .conflict {
                 let task = try answer(to: .task(id), needsSession: false)
                 guard change.hasEnded(task) else { throw .refused(refusal) }
@@ -248,7 +248,7 @@ public final class SessionClient: Sendable {
         state.withLock { $0.whenFound = body }
     }
 
-    private func current(needsSession: Bool) throws(ControlError) -> Found {
+    private func current(needsSession: Bool) throws(ControlError) -> FoundDaemon {
         try found.withLock { found throws(ControlError) in
             forgetIfSilent(&found)
             if found.value == nil { try find(&found) }
@@ -262,34 +262,34 @@ public final class SessionClient: Sendable {
     /// Forgets a daemon that has not responded lately and does not respond to a status request.
     ///
     /// Otherwise each request to a daemon that hangs would wait for its whole timeout.
-    private func forgetIfSilent(_ found: inout (value: Found?, number: Int)) {
+    private func forgetIfSilent(_ found: inout (value: FoundDaemon?, number: Int)) {
         guard let daemon = found.value,
-            daemon.lastAnswer + ControlClient.firstPatience < .now
+            daemon.lastAnswer + ControlClient.discoveryTimeout < .now
         else { return }
         do throws(ControlError) {
-            _ = try daemon.client.answer(to: .status, patience: ControlClient.firstPatience)
+            _ = try daemon.client.answer(to: .status, timeout: ControlClient.discoveryTimeout)
             found.value?.lastAnswer = .now
         } catch {
             found.value = nil
         }
     }
 
-    private func find(_ found: inout (value: Found?, number: Int)) throws(ControlError) {
+    private func find(_ found: inout (value: FoundDaemon?, number: Int)) throws(ControlError) {
         guard !connections.isClosed else { throw .cancelled }
         var client = try ControlClient.find(environment: environment)
         client.connections = connections
-        client.patience = patience
+        client.timeout = timeout
         found.number += 1
-        found.value = Found(client: client, number: found.number)
+        found.value = FoundDaemon(client: client, number: found.number)
         let whenFound = state.withLock { state in
-            state.staged = client.staged
+            state.downloads = client.downloads
             return state.whenFound
         }
         whenFound?()
     }
 
     private func makeSession(
-        _ found: inout (value: Found?, number: Int)
+        _ found: inout (value: FoundDaemon?, number: Int)
     ) throws(ControlError) -> SessionStatus {
         guard let client = found.value?.client else { throw .notRunning([]) }
         do throws(ControlError) {
@@ -307,7 +307,7 @@ public final class SessionClient: Sendable {
     }
 
     /// Forgets the daemon after an error, unless it refused the request.
-    private func forget(_ daemon: Found, after error: ControlError) {
+    private func forget(_ daemon: FoundDaemon, after error: ControlError) {
         // A restarted daemon that has lost its journal does not know the session.
         if case .refused(let refusal) = error, refusal.code != .notFound { return }
         found.withLock { found in
@@ -339,7 +339,7 @@ extension StagingEnd {
     /// Returns whether the task waits as this end of a staging asks.
     fileprivate func isHolding(_ task: TransferTask) -> Bool {
         guard let hold, let failure else { return false }
-        return task.lastProblem == failure.reason && task.holds.contains { $0.reason == hold }
+        return task.lastProblem == failure.reason && task.holds.contains { $0.kind == hold }
     }
 }
 

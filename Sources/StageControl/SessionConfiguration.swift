@@ -49,23 +49,26 @@ public struct SessionConfiguration: Hashable, Codable, Sendable {
     /// Decodes a configuration; missing members get their defaults.
     public init(from decoder: any Decoder) throws {
         let members = try decoder.container(keyedBy: CodingKeys.self)
-        func read<Value: Decodable>(_ key: CodingKeys, _ fallback: Value) throws -> Value {
+        func read<Value: Decodable>(_ key: CodingKeys, default fallback: Value) throws -> Value {
             try members.decodeIfPresent(Value.self, forKey: key) ?? fallback
         }
-        isDiscretionary = try read(.isDiscretionary, isDiscretionary)
-        allowsExpensiveNetworkAccess = try read(.allowsExpensiveNetworkAccess, true)
-        allowsConstrainedNetworkAccess = try read(.allowsConstrainedNetworkAccess, true)
-        sendsLaunchEvents = try read(.sendsLaunchEvents, true)
+        isDiscretionary = try read(.isDiscretionary, default: isDiscretionary)
+        allowsExpensiveNetworkAccess = try read(.allowsExpensiveNetworkAccess, default: true)
+        allowsConstrainedNetworkAccess = try read(.allowsConstrainedNetworkAccess, default: true)
+        sendsLaunchEvents = try read(.sendsLaunchEvents, default: true)
         handler = try members.decodeIfPresent(LaunchHandler.self, forKey: .handler)
-        maximumConnectionsPerHost = try read(.maximumConnectionsPerHost, maximumConnectionsPerHost)
-        requestTimeout = try read(.requestTimeout, requestTimeout)
-        resourceTimeout = try read(.resourceTimeout, resourceTimeout)
-        headers = try read(.headers, [:])
-        answersChallenges = try read(.answersChallenges, false)
+        maximumConnectionsPerHost = try read(
+            .maximumConnectionsPerHost,
+            default: maximumConnectionsPerHost
+        )
+        requestTimeout = try read(.requestTimeout, default: requestTimeout)
+        resourceTimeout = try read(.resourceTimeout, default: resourceTimeout)
+        headers = try read(.headers, default: [:])
+        answersChallenges = try read(.answersChallenges, default: false)
         minimumTLSVersion = try members.decodeIfPresent(String.self, forKey: .minimumTLSVersion)
         uploadProtocol = try members.decodeIfPresent(String.self, forKey: .uploadProtocol)
         group = try members.decodeIfPresent(String.self, forKey: .group)
-        isTransient = try read(.isTransient, false)
+        isTransient = try read(.isTransient, default: false)
     }
 }
 

@@ -31,7 +31,7 @@ public final class SessionConnection: Sendable {
         var events: ControlEvents?
         var isReceiving = false
         /// Set while the receiver processes an event.
-        var isTaking = false
+        var isProcessing = false
         /// Set after the last call of the receiver.
         var hasReceived = false
         var acknowledgesNothing = false
@@ -147,7 +147,7 @@ public final class SessionConnection: Sendable {
     public func whenSettled(_ body: @escaping @Sendable (ControlError?) -> Void) {
         let (isSettled, problem) = monitor.change { state -> (Bool, ControlError?) in
             if state.hasReceived { return (true, state.attachment.problem ?? .cancelled) }
-            guard state.attachment.hurry() else { return (true, nil) }
+            guard state.attachment.endDelay() else { return (true, nil) }
             state.waiters.append(body)
             return (false, nil)
         }
@@ -195,7 +195,7 @@ public final class SessionConnection: Sendable {
             for waiter in waiters { waiter(problem) }
             if !receiver.wasDetached(by: problem, failures: failures) { end() }
             _ = monitor.wait(atMost: delay) { state in
-                state.attachment.isOver || state.attachment.mustTry ? true : nil
+                state.attachment.isOver || state.attachment.skipsDelay ? true : nil
             }
         }
         let waiters = monitor.change { state in
@@ -232,7 +232,7 @@ public final class SessionConnection: Sendable {
                 {
                     return .lost(events.path)
                 }
-                try take(event, receiver)
+                try deliver(event, to: receiver)
             }
             return .lost(events.path)
         } catch {
@@ -240,19 +240,19 @@ public final class SessionConnection: Sendable {
         }
     }
 
-    private func take(
+    private func deliver(
         _ event: SessionEvent,
-        _ receiver: some SessionReceiver
+        to receiver: some SessionReceiver
     ) throws(ControlError) {
         let isNew = monitor.change { state -> Bool? in
             guard !state.attachment.isOver else { return nil }
             let isNew = event.sequence.map { state.attachment.receive($0) } ?? true
-            state.isTaking = isNew
+            state.isProcessing = isNew
             return isNew
         }
         guard let isNew else { throw .cancelled }
         guard isNew else { return }
-        defer { monitor.change { $0.isTaking = false } }
+        defer { monitor.change { $0.isProcessing = false } }
         if event.kind == .attached { settle() }
         do throws(ControlError) {
             try receiver.take(event)
@@ -307,7 +307,7 @@ public final class SessionConnection: Sendable {
     private func nextStep(_ state: State) -> Step? {
         if let due = state.attachment.dueAcknowledgement { return .acknowledge(due) }
         // The receiver may mark the event as processed before it returns.
-        return state.attachment.isOver && !state.isTaking ? .end : nil
+        return state.attachment.isOver && !state.isProcessing ? .end : nil
     }
 
     private func wasAcknowledged(_ acknowledgement: Acknowledgement) {

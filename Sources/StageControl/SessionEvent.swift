@@ -183,7 +183,7 @@ public struct SessionEvent: Hashable, Codable, Sendable {
     /// New state of the task.
     public var state: TransferTask.State?
     /// Reasons why the task does not run.
-    public var holds: [Hold]?
+    public var holds: [PendingReason]?
     /// Path of a finished download, which the client must move away before it acknowledges the event.
     ///
     /// `nil` if the file was already moved.

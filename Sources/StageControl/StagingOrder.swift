@@ -40,13 +40,13 @@ public struct StagingEnd: Hashable, Codable, Sendable {
     /// Reason why packs are missing; `nil` if all were staged.
     public var failure: TransferFailure?
     /// Reason for which the next attempt waits; `nil` if there must be none.
-    public var hold: HoldReason?
+    public var hold: PendingReason.Kind?
 
     /// Creates the end of an attempt that staged all packs.
     public init() {}
 
     /// Creates the end of a failed attempt.
-    public init(_ failure: TransferFailure, hold: HoldReason?) {
+    public init(_ failure: TransferFailure, hold: PendingReason.Kind?) {
         self.failure = failure
         self.hold = hold
     }

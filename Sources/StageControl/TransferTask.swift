@@ -91,60 +91,65 @@ public struct TransferRequest: Hashable, Codable, Sendable {
     }
 }
 
-/// Stable codes of the reasons why a task waits.
-public enum HoldReason: String, Codable, Sendable, CaseIterable {
-    /// The client has suspended the task.
-    case pausedByClient
-    /// A person has paused the task.
-    case pausedByUser
-    /// The task's earliest start is in the future.
-    case earliestBegin
-    /// There is no network.
-    case offline
-    /// A captive portal requires a login.
-    case portal
-    /// The network is metered.
-    case metered
-    /// The network is constrained (low data mode).
-    case constrained
-    /// The machine runs on battery power.
-    case onBattery
-    /// The machine saves power.
-    case powerSaver
-    /// The session is discretionary, and the time that the daemon has chosen is in the future.
-    case discretionary
-    /// The disk is full.
-    case disk
-    /// All connections are in use.
-    case slot
-    /// The last attempt failed, and the next one is delayed.
-    case backoff
-    /// The server asked for a delay (`Retry-After`).
-    case server
-    /// The session's handler was launched often recently.
-    case penalty
-    /// The user has reached a limit of bytes or tasks.
-    case quota
-    /// The certificate is not valid at the time of this machine's clock, which seems to be wrong.
-    case clock
-    /// The task waits for credentials, since the server sent a challenge.
-    case authentication
-}
-
 /// Reason why a task waits, with its end and cause.
-public struct Hold: Hashable, Codable, Sendable {
+public struct PendingReason: Hashable, Codable, Sendable {
+    /// Stable codes of the reasons why a task waits.
+    public enum Kind: String, Codable, Sendable, CaseIterable {
+        /// The client has suspended the task.
+        case pausedByClient
+        /// A person has paused the task.
+        case pausedByUser
+        /// The task's earliest start is in the future.
+        case earliestBegin
+        /// There is no network.
+        case offline
+        /// A captive portal requires a login.
+        case portal
+        /// The network is metered.
+        case metered
+        /// The network is constrained (low data mode).
+        case constrained
+        /// The machine runs on battery power.
+        case onBattery
+        /// The machine saves power.
+        case powerSaver
+        /// The session is discretionary, and the time that the daemon has chosen is in the future.
+        case discretionary
+        /// The disk is full.
+        case disk
+        /// All connections are in use.
+        case slot
+        /// The last attempt failed, and the next one is delayed.
+        case backoff
+        /// The server asked for a delay (`Retry-After`).
+        case server
+        /// The session's handler was launched often recently.
+        case penalty
+        /// The user has reached a limit of bytes or tasks.
+        case quota
+        /// The certificate is not valid at the time of this machine's clock, which seems to be wrong.
+        case clock
+        /// The task waits for credentials, since the server sent a challenge.
+        case authentication
+    }
+
     /// Code of the reason.
-    public var reason: HoldReason
+    public var kind: Kind
     /// Date at which the wait ends, if it ends by time.
     public var until: Date?
     /// Failure of the last attempt, for people, if it caused the wait.
     public var problem: String?
 
     /// Creates a reason.
-    public init(_ reason: HoldReason, until: Date? = nil, problem: String? = nil) {
-        self.reason = reason
+    public init(_ kind: Kind, until: Date? = nil, problem: String? = nil) {
+        self.kind = kind
         self.until = until
         self.problem = problem
+    }
+
+    private enum CodingKeys: String, CodingKey {
+        case kind = "reason"
+        case until, problem
     }
 }
 
@@ -180,7 +185,7 @@ public struct TransferTask: Hashable, Codable, Sendable {
     /// State of the task.
     public var state: State
     /// Reasons why a waiting task does not run.
-    public var holds: [Hold]
+    public var holds: [PendingReason]
     /// Time of creation.
     public var created: Date
     /// Content bytes received so far.

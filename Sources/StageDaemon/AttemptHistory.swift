@@ -7,7 +7,7 @@ struct AttemptReport: Sendable {
     var received = ByteCount.zero
     var sent = ByteCount.zero
     /// Upload offset that the server has confirmed, for resumable uploads.
-    var stored = ByteCount.zero
+    var uploadOffset = ByteCount.zero
     var total: ByteCount?
     /// Number of requests sent.
     var attempts = 0
@@ -47,7 +47,7 @@ struct AttemptHistory: Sendable {
     /// File bytes sent by the last attempt.
     private(set) var sent = ByteCount.zero
     /// Highest upload offset that the server of a resumable upload has confirmed.
-    private var stored = ByteCount.zero
+    private var highestUploadOffset = ByteCount.zero
     private(set) var total: ByteCount?
     private(set) var attempts = 0
     /// Head of the last attempt's response.
@@ -65,7 +65,7 @@ struct AttemptHistory: Sendable {
     ///
     /// A server that is overloaded for a minute does not end a transfer, but an application does not wait a week for
     /// a response that never changes either.
-    var takesAnyAnswer: Bool { refusalPoints >= Self.mostRefusalPoints }
+    var acceptsAnyStatus: Bool { refusalPoints >= Self.mostRefusalPoints }
 
     /// Limit of ``refusalPoints``: five responses, which take about a minute with the usual delays, or ten of a
     /// locked upload, about a quarter of an hour.
@@ -78,9 +78,10 @@ struct AttemptHistory: Sendable {
         // Progress resets the backoff: a download that received content is retried soon.
         if report.received > received + .kibibytes(256) { failures = 0 }
         // So is an upload that advanced by 256 KiB beyond its highest offset, or reached its end.
-        let isWhole = report.stored == report.total && report.stored > stored
-        if report.stored >= stored + .kibibytes(256) || isWhole {
-            (failures, stored) = (0, report.stored)
+        let isWhole =
+            report.uploadOffset == report.total && report.uploadOffset > highestUploadOffset
+        if report.uploadOffset >= highestUploadOffset + .kibibytes(256) || isWhole {
+            (failures, highestUploadOffset) = (0, report.uploadOffset)
         }
         received = report.received
         sent = report.sent

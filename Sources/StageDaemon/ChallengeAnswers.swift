@@ -3,7 +3,7 @@ import StageControl
 extension SessionEvent {
     /// Returns the end of an upload: a failure if the response has an error status and the client does not accept
     /// those.
-    func judged(_ request: TransferRequest) -> SessionEvent {
+    func checkingStatus(_ request: TransferRequest) -> SessionEvent {
         guard request.acceptsErrorResponses == false, let status = response?.status, status >= 400
         else { return self }
         var event = self

@@ -169,7 +169,7 @@ struct ConnectionTable {
     }
 
     /// Sets the size of a request body; returns `false` if that exceeds the memory limits.
-    mutating func hold(_ bytes: Int, by id: Int) -> Bool {
+    mutating func reserveMemory(_ bytes: Int, by id: Int) -> Bool {
         guard let connection = connections[id], bytes >= connection.body else { return false }
         let more = counted(bytes) - counted(connection.body)
         let own = shares[connection.user]?.bodies ?? 0

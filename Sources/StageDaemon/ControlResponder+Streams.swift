@@ -8,8 +8,8 @@ extension ControlResponder {
     /// Writes a list of sessions in pieces: a thousand sessions with all their header fields take 64 MiB.
     @concurrent func list(
         _ sessions: [SessionStatus],
-        _ writer: consuming ResponseWriter,
-        _ client: Client
+        to writer: consuming ResponseWriter,
+        over connection: ClientConnection
     ) async throws {
         let head = HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"])
         var body = try await writer.writeHead(head)
@@ -19,28 +19,28 @@ extension ControlResponder {
             buffer.writeBytes(try ControlFormat.encode(session))
             guard buffer.readableBytes >= Journal.pageBytes else { continue }
             for piece in Self.pieces(of: buffer) {
-                client.mustRead()
+                connection.startReadTimeout()
                 try await body.write(piece)
-                client.hasRead()
+                connection.endReadTimeout()
             }
             buffer = ByteBuffer()
         }
         buffer.writeString("]}\n")
         for piece in Self.pieces(of: buffer) {
-            client.mustRead()
+            connection.startReadTimeout()
             try await body.write(piece)
-            client.hasRead()
+            connection.endReadTimeout()
         }
-        client.mustRead()
+        connection.startReadTimeout()
         try await body.finish(nil)
     }
 
     /// Writes a list of tasks page by page, so that its memory does not grow with the list.
     @concurrent func list(
         _ tasks: [TransferTask],
-        _ rest: TaskListing?,
-        _ writer: consuming ResponseWriter,
-        _ client: Client
+        rest: TaskListing?,
+        to writer: consuming ResponseWriter,
+        over connection: ClientConnection
     ) async throws {
         let head = HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"])
         var body = try await writer.writeHead(head)
@@ -55,20 +55,20 @@ extension ControlResponder {
             }
             guard let next = rest else { break }
             for piece in Self.pieces(of: buffer) {
-                client.mustRead()
+                connection.startReadTimeout()
                 try await body.write(piece)
-                client.hasRead()
+                connection.endReadTimeout()
             }
             buffer = ByteBuffer()
-            (page, rest) = try await broker.page(of: next)
+            (page, rest) = try await coordinator.page(of: next)
         }
         buffer.writeString("]}\n")
         for piece in Self.pieces(of: buffer) {
-            client.mustRead()
+            connection.startReadTimeout()
             try await body.write(piece)
-            client.hasRead()
+            connection.endReadTimeout()
         }
-        client.mustRead()
+        connection.startReadTimeout()
         try await body.finish(nil)
     }
 
@@ -92,39 +92,39 @@ extension ControlResponder {
     /// Writes the events of a session until the client disconnects.
     @concurrent func attach(
         _ subscription: Subscription,
-        _ writer: consuming ResponseWriter,
-        _ client: Client
+        to writer: consuming ResponseWriter,
+        over connection: ClientConnection
     ) async throws {
-        client.whenClosed { subscription.end() }
+        connection.whenClosed { subscription.end() }
         do {
-            try await stream(subscription, writer, client)
+            try await stream(subscription, to: writer, over: connection)
         } catch {
-            await broker.detach(subscription)
+            await coordinator.detach(subscription)
             throw error
         }
-        await broker.detach(subscription)
+        await coordinator.detach(subscription)
     }
 
     @concurrent private func stream(
         _ subscription: Subscription,
-        _ writer: consuming ResponseWriter,
-        _ client: Client
+        to writer: consuming ResponseWriter,
+        over connection: ClientConnection
     ) async throws {
-        client.mustRead()
+        connection.startReadTimeout()
         var body = try await writer.writeHead(Self.streamHead)
         var attached = SessionEvent(.attached, time: .now)
         attached.sessionNumber = subscription.session
         try await body.write(Self.line(attached))
-        client.hasRead()
-        async let _: Void = Self.beat { subscription.pass($0) }
+        connection.endReadTimeout()
+        async let _: Void = Self.beat { subscription.enqueue($0) }
         for await _ in subscription.wakes {
-            while case let events = try await broker.read(subscription), !events.isEmpty {
+            while case let events = try await coordinator.read(subscription), !events.isEmpty {
                 var buffer = ByteBuffer()
                 for event in events { buffer.writeImmutableBuffer(try Self.line(event)) }
                 for piece in Self.pieces(of: buffer) {
-                    client.mustRead()
+                    connection.startReadTimeout()
                     try await body.write(piece)
-                    client.hasRead()
+                    connection.endReadTimeout()
                 }
             }
         }
@@ -133,29 +133,29 @@ extension ControlResponder {
 
     /// Writes the events of all sessions that are visible to the client, until it disconnects.
     @concurrent func watch(
-        _ caller: Caller,
-        _ writer: consuming ResponseWriter,
-        _ client: Client
+        for client: ClientCredentials,
+        to writer: consuming ResponseWriter,
+        over connection: ClientConnection
     ) async throws {
-        let watch = broker.feed.watch(caller)
-        client.whenClosed { watch.continuation.finish() }
+        let watch = coordinator.feed.watch(for: client)
+        connection.whenClosed { watch.continuation.finish() }
         do {
-            client.mustRead()
+            connection.startReadTimeout()
             var body = try await writer.writeHead(Self.streamHead)
             try await body.write(Self.line(SessionEvent(.attached, time: .now)))
-            client.hasRead()
+            connection.endReadTimeout()
             async let _: Void = Self.beat { watch.continuation.yield($0) }
             for await event in watch.events {
-                client.mustRead()
+                connection.startReadTimeout()
                 try await body.write(Self.line(event))
-                client.hasRead()
+                connection.endReadTimeout()
             }
             try await body.finish(nil)
         } catch {
-            broker.feed.unwatch(watch.id)
+            coordinator.feed.unwatch(watch.id)
             throw error
         }
-        broker.feed.unwatch(watch.id)
+        coordinator.feed.unwatch(watch.id)
     }
 
     private static let streamHead = HTTPResponse(

@@ -9,7 +9,7 @@ import StageSystem
 
 /// Handles the requests of a client.
 struct ControlResponder: Sendable {
-    let broker: Broker
+    let coordinator: TransferCoordinator
     let version: String
     let logger: Logger
 
@@ -20,46 +20,47 @@ struct ControlResponder: Sendable {
         case sessions([SessionStatus])
         case tasks([TransferTask], rest: TaskListing?)
         case events(Subscription)
-        case watch(Caller)
+        case watch(ClientCredentials)
     }
 
     /// Handles a request, and writes the response.
     @concurrent func respond(
-        _ request: Request,
-        _ writer: consuming ResponseWriter,
-        _ client: Client
+        to request: Request,
+        with writer: consuming ResponseWriter,
+        over connection: ClientConnection
     ) async throws {
-        client.beginRequest()
-        defer { client.endRequest() }
+        connection.beginRequest()
+        defer { connection.endRequest() }
         let answer: Answer
         do throws(ControlRefusal) {
-            answer = try await self.answer(request, client)
+            answer = try await self.answer(to: request, over: connection)
         } catch {
             logger.debug("A request was refused", metadata: ["control.reason": "\(error)"])
             let body = (try? ControlFormat.encode(error)) ?? Data()
-            try await write(body, error.code.status, writer, client)
+            try await write(body, status: error.code.status, to: writer, over: connection)
             return
         }
         switch answer {
-        case .value(let body): try await write(body, .ok, writer, client)
+        case .value(let body): try await write(body, status: .ok, to: writer, over: connection)
         case .nothing:
-            client.mustRead()
+            connection.startReadTimeout()
             try await writer.writeResponse(HTTPResponse(status: .noContent))
-        case .sessions(let sessions): try await list(sessions, writer, client)
-        case .tasks(let tasks, let rest): try await list(tasks, rest, writer, client)
-        case .events(let subscription): try await attach(subscription, writer, client)
-        case .watch(let caller): try await watch(caller, writer, client)
+        case .sessions(let sessions): try await list(sessions, to: writer, over: connection)
+        case .tasks(let tasks, let rest):
+            try await list(tasks, rest: rest, to: writer, over: connection)
+        case .events(let subscription): try await attach(subscription, to: writer, over: connection)
+        case .watch(let client): try await watch(for: client, to: writer, over: connection)
         }
     }
 
     @concurrent private func write(
         _ body: Data,
-        _ status: HTTPResponse.Status,
-        _ writer: consuming ResponseWriter,
-        _ client: Client
+        status: HTTPResponse.Status,
+        to writer: consuming ResponseWriter,
+        over connection: ClientConnection
     ) async throws {
         // The responses to pipelined requests wait until the client has read the earlier ones.
-        client.mustRead()
+        connection.startReadTimeout()
         let head = HTTPResponse(
             status: status,
             headerFields: [
@@ -73,34 +74,34 @@ struct ControlResponder: Sendable {
     }
 
     private func answer(
-        _ request: Request,
-        _ client: Client
+        to request: Request,
+        over connection: ClientConnection
     ) async throws(ControlRefusal) -> Answer {
-        // Do not wait for bodies of these requests.
-        if ![.put, .post, .patch].contains(request.method) { try await client.takeTurn() }
-        let peer = client.peer
-        var caller = Caller(
+        // Requests without a body take their turn now, the others after their body has arrived.
+        if ![.put, .post, .patch].contains(request.method) { try await connection.takeTurn() }
+        let peer = connection.peer
+        var client = ClientCredentials(
             identity: UserIdentity(user: peer.user, group: peer.group, groups: peer.groups),
             process: peer.process
         )
         // Handlers and uploads depend on further properties of the process; see ``HandlerPolicy``.
-        if [.put, .post].contains(request.method) { caller.peer = await client.process() }
+        if [.put, .post].contains(request.method) { client.peer = await connection.process() }
         let query = request.uri.queryParameters
         if query["all"] == "1" {
-            guard caller.user == 0 else {
+            guard client.user == 0 else {
                 throw ControlRefusal(.forbidden, "only root may see the sessions of all users")
             }
-            caller.wantsAll = true
+            client.wantsAll = true
         }
         if query["headers"] == "1", request.method == .get {
-            caller.peer = await client.process()
-            caller.readsHeaders = await mayReadHeaders(caller)
+            client.peer = await connection.process()
+            client.readsHeaders = await mayReadHeaders(client)
         }
         if let owner = query["user"] {
             guard let user = UInt32(owner) else {
                 throw ControlRefusal(.malformed, "expected the number of a user")
             }
-            caller.owner = user
+            client.owner = user
         }
         let path = request.uri.path.split(separator: "/").map(String.init)
         guard path.first == ControlFormat.version else {
@@ -108,24 +109,25 @@ struct ControlResponder: Sendable {
         }
         let names = path.dropFirst().map { $0.percentDecoded ?? $0 }
         switch (request.method, names.first, names.count) {
-        case (.get, nil, 0): return .encoding(await broker.status(caller, version))
-        case (.get, "sessions", 1): return .sessions(await broker.sessions(caller))
-        case (.get, "tasks", 1): return try await tasks(of: nil, caller)
+        case (.get, nil, 0):
+            return .encoding(await coordinator.status(for: client, version: version))
+        case (.get, "sessions", 1): return .sessions(await coordinator.sessions(for: client))
+        case (.get, "tasks", 1): return try await tasks(of: nil, for: client)
         case (.get, "events", 1):
-            try client.beginStream()
-            return .watch(caller)
+            try connection.beginStream()
+            return .watch(client)
         case (_, "tasks", 2):
             guard let id = Int64(names[1]) else {
                 throw ControlRefusal(.malformed, "expected the number of a task")
             }
-            return try await answer(request, task: id, caller, client)
+            return try await answer(to: request, task: id, for: client, over: connection)
         case (_, "sessions", 2...3):
             return try await answer(
-                request,
+                to: request,
                 session: names[1],
-                names.count == 3 ? names[2] : nil,
-                caller,
-                client
+                part: names.count == 3 ? names[2] : nil,
+                for: client,
+                over: connection
             )
         default: throw .noResource(request)
         }
@@ -134,70 +136,74 @@ struct ControlResponder: Sendable {
     /// Returns whether the client may receive header fields.
     ///
     /// They may contain credentials, which a confined process may be barred from.
-    private func mayReadHeaders(_ caller: Caller) async -> Bool {
-        await withBlockingThread { HandlerPolicy.restriction(of: caller) == nil }
+    private func mayReadHeaders(_ client: ClientCredentials) async -> Bool {
+        await withBlockingThread { HandlerPolicy.restriction(of: client) == nil }
     }
 
     private func tasks(
         of session: String?,
-        _ caller: Caller
+        for client: ClientCredentials
     ) async throws(ControlRefusal) -> Answer {
-        let listing = try await broker.listing(of: session, caller)
-        let (tasks, rest) = try await broker.page(of: listing)
+        let listing = try await coordinator.listing(of: session, for: client)
+        let (tasks, rest) = try await coordinator.page(of: listing)
         return .tasks(tasks, rest: rest)
     }
 
     private func answer(
-        _ request: Request,
+        to request: Request,
         task id: Int64,
-        _ caller: Caller,
-        _ client: Client
+        for client: ClientCredentials,
+        over connection: ClientConnection
     ) async throws(ControlRefusal) -> Answer {
         switch request.method {
-        case .get: return .encoding(try await broker.task(id, caller))
+        case .get: return .encoding(try await coordinator.task(id, for: client))
         case .patch:
-            let change = try await body(TransferChange.self, of: request, client)
-            return .encoding(try await broker.change(id, change, caller))
+            let change = try await body(TransferChange.self, of: request, over: connection)
+            return .encoding(try await coordinator.change(id, by: change, for: client))
         default: throw ControlRefusal(.notFound, "a task supports GET and PATCH")
         }
     }
 
     private func answer(
-        _ request: Request,
+        to request: Request,
         session id: String,
-        _ part: String?,
-        _ caller: Caller,
-        _ client: Client
+        part: String?,
+        for client: ClientCredentials,
+        over connection: ClientConnection
     ) async throws(ControlRefusal) -> Answer {
         switch (request.method, part) {
         case (.put, nil):
-            let wanted = try await body(SessionConfiguration.self, of: request, client)
-            return .encoding(try await broker.makeSession(id, wanted, caller))
-        case (.get, nil): return .encoding(try await broker.status(of: id, caller))
+            let wanted = try await body(SessionConfiguration.self, of: request, over: connection)
+            return .encoding(
+                try await coordinator.makeSession(id, configuration: wanted, for: client)
+            )
+        case (.get, nil): return .encoding(try await coordinator.status(of: id, for: client))
         case (.delete, nil):
-            try await broker.removeSession(id, caller)
+            try await coordinator.removeSession(id, for: client)
             return .nothing
         case (.post, "tasks"):
-            let message = try await body(NewTasks.self, of: request, client)
-            return .encoding(try await broker.create(message, in: id, caller))
+            let message = try await body(NewTasks.self, of: request, over: connection)
+            return .encoding(try await coordinator.create(message, in: id, for: client))
         case (.patch, "tasks"):
-            let message = try await body(TaskChanges.self, of: request, client)
-            return .encoding(try await broker.change(message, in: id, caller))
-        case (.get, "tasks"): return try await tasks(of: id, caller)
+            let message = try await body(TaskChanges.self, of: request, over: connection)
+            return .encoding(try await coordinator.change(message, in: id, for: client))
+        case (.get, "tasks"): return try await tasks(of: id, for: client)
         case (.get, "events"):
             let query = request.uri.queryParameters
             let after = try RequestLimits.sequence(query["after"].map(String.init))
             let launch = query["launch"].map(String.init)
             try RequestLimits.check(launch: launch)
-            try client.beginStream()
-            return .events(try await broker.attach(id, after: after, launch: launch, caller))
+            try connection.beginStream()
+            return .events(
+                try await coordinator.attach(id, after: after, launch: launch, for: client)
+            )
         case (.post, "acknowledge"):
-            let message = try await body(Acknowledgement.self, of: request, client)
-            try await broker.acknowledge(message, of: id, caller)
+            let message = try await body(Acknowledgement.self, of: request, over: connection)
+            try await coordinator.acknowledge(message, of: id, for: client)
             return .nothing
         case (.post, "extend"):
-            try await client.takeTurn()
-            try await broker.extend(id, caller)
+            try await connection.takeTurn()
+            try await coordinator.extend(id, for: client)
             return .nothing
         default: throw .noResource(request)
         }
@@ -206,10 +212,10 @@ struct ControlResponder: Sendable {
     private func body<Value: Decodable>(
         _ type: Value.Type,
         of request: Request,
-        _ client: Client
+        over connection: ClientConnection
     ) async throws(ControlRefusal) -> Value {
-        let data = Data((try await body(of: request, client)).readableBytesView)
-        try await client.takeTurn()
+        let data = Data((try await body(of: request, over: connection)).readableBytesView)
+        try await connection.takeTurn()
         do {
             return try ControlFormat.decode(type, from: data)
         } catch let error as DecodingError {
@@ -222,7 +228,7 @@ struct ControlResponder: Sendable {
     /// Reads the body of a request; it counts against the memory limit of its user until the response is written.
     private func body(
         of request: Request,
-        _ client: Client
+        over connection: ClientConnection
     ) async throws(ControlRefusal) -> ByteBuffer {
         let limit = ControlFormat.bodyLimit
         var content = ByteBuffer()
@@ -242,7 +248,7 @@ struct ControlResponder: Sendable {
                     "expected a body of at most \(limit.quantity(of: "byte"))"
                 )
             }
-            try client.hold(body: count)
+            try connection.reserveMemory(body: count)
             content.writeImmutableBuffer(part)
         }
     }

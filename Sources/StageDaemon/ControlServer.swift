@@ -16,11 +16,11 @@ struct ControlServer: Sendable {
     ///
     /// Takes ownership of `listener`, a listening socket.
     func run(_ listener: CInt, onReady: @Sendable () -> Void) async throws {
-        let gate = ClientGate(.current)
+        let limiter = ConnectionLimiter(.current)
         let server = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .serverChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
-                    try channel.pipeline.syncOperations.addHandler(AcceptBrake())
+                    try channel.pipeline.syncOperations.addHandler(AcceptThrottle())
                 }
             }
             .serverChannelOption(.maxMessagesPerRead, value: 64)
@@ -35,14 +35,14 @@ struct ControlServer: Sendable {
                 listener,
                 serverBackPressureStrategy: .init(lowWatermark: 512, highWatermark: 2048)
             ) { channel in
-                setUp(channel, gate)
+                setUp(channel, limiter: limiter)
             }
         onReady()
         try await withTaskCancellationHandler {
             try await withThrowingDiscardingTaskGroup { group in
                 try await server.executeThenClose { clients in
-                    for try await client in clients {
-                        guard let (child, value) = client else { continue }
+                    for try await connection in clients {
+                        guard let (child, value) = connection else { continue }
                         group.addTask { await child.handle(value: value, logger: logger) }
                     }
                 }
@@ -58,14 +58,14 @@ struct ControlServer: Sendable {
     /// Never fails, since an error would end the server.
     private func setUp(
         _ channel: any Channel,
-        _ gate: ClientGate
+        limiter: ConnectionLimiter
     ) -> EventLoopFuture<(HTTP1Channel, HTTP1Channel.Value)?> {
         PeerCredentials.read(of: channel)
             .flatMap { peer -> EventLoopFuture<(HTTP1Channel, HTTP1Channel.Value)?> in
-                guard let client = gate.admit(channel, peer) else {
+                guard let connection = limiter.admit(channel, peer: peer) else {
                     return channel.pipeline.addHandler(RefusalHandler()).map { nil }
                 }
-                let child = child(of: client)
+                let child = child(of: connection)
                 return child.setup(channel: channel, logger: logger).map { (child, $0) }
             }
             .flatMapErrorThrowing { _ in
@@ -74,10 +74,10 @@ struct ControlServer: Sendable {
             }
     }
 
-    private func child(of client: Client) -> HTTP1Channel {
+    private func child(of connection: ClientConnection) -> HTTP1Channel {
         HTTP1Channel(
             responder: { [responder] request, writer, _ in
-                try await responder.respond(request, writer, client)
+                try await responder.respond(to: request, with: writer, over: connection)
             },
             configuration: HTTP1Channel.Configuration(
                 httpDecoderConfiguration: .init(

@@ -54,17 +54,17 @@ public struct Daemon: Sendable {
         let journal = try Journal.open(
             state.appending("journal.sqlite"),
             logger: logger
-        ) { () throws(DaemonError) in try TransferStore.setAside(state) }
-        let store = try TransferStore(state)
-        let broker = Broker(
-            store: store,
+        ) { () throws(DaemonError) in try TransferFiles.setAside(state) }
+        let files = try TransferFiles(state)
+        let coordinator = TransferCoordinator(
+            files: files,
             journal: journal,
             configuration: configuration,
             hasWorkers: worker != nil,
             logger: logger
         )
-        let known = try await broker.recover()
-        try await broker.recountStorage()
+        let known = try await coordinator.recover()
+        try await coordinator.recountStorage()
         let (listener, path) = try listeningSocket()
         var transfer = TransferConfiguration(configuration)
         transfer.userAgent = "stagepackd/\(version)"
@@ -72,12 +72,19 @@ public struct Daemon: Sendable {
             (engine) async throws(DaemonError) in
             let runner = TransferRunner(
                 engine: engine,
-                store: store,
-                storage: broker.storage,
+                files: files,
+                storage: coordinator.storage,
                 journal: journal,
                 logger: logger
             )
-            try await serve(broker, runner, listener, path, reloads, sweeping: known)
+            try await serve(
+                coordinator,
+                runner: runner,
+                listener: listener,
+                socket: path,
+                reloads: reloads,
+                sweeping: known
+            )
         }
     }
 
@@ -86,7 +93,7 @@ public struct Daemon: Sendable {
     /// A killed daemon may leave the lock for a moment to a handler process that it was about to start.
     private func lockState() async throws(DaemonError) -> FileLock {
         for _ in 0..<40 {
-            if let lock = try TransferStore.lock(state) { return lock }
+            if let lock = try TransferFiles.lock(state) { return lock }
             // Cancelled: the daemon is to end.
             guard (try? await Task.sleep(for: .milliseconds(50))) != nil else { break }
         }
@@ -102,47 +109,49 @@ public struct Daemon: Sendable {
     }
 
     private func serve(
-        _ broker: Broker,
-        _ runner: TransferRunner,
-        _ listener: CInt,
-        _ socket: FilePath,
-        _ reloads: AsyncStream<DaemonConfiguration>,
+        _ coordinator: TransferCoordinator,
+        runner: TransferRunner,
+        listener: CInt,
+        socket: FilePath,
+        reloads: AsyncStream<DaemonConfiguration>,
         sweeping known: (tasks: Set<Int64>, last: Int64)
     ) async throws(DaemonError) {
         let notifier = ServiceNotifier()
         let server = ControlServer(
-            responder: ControlResponder(broker: broker, version: version, logger: logger),
+            responder: ControlResponder(coordinator: coordinator, version: version, logger: logger),
             logger: logger
         )
-        let launcher = Launcher(socket: socket.string, logger: logger)
+        let launcher = HandlerLauncher(socket: socket.string, logger: logger)
         let problem = await withTaskGroup(of: DaemonError?.self) { group in
             group.addTask {
-                await broker.watchClock()
+                await coordinator.watchClock()
                 return nil
             }
             group.addTask {
-                await broker.relay()
+                await coordinator.relay()
                 return nil
             }
-            group.addTask { await watchConditions(broker) }
+            group.addTask { await watchConditions(coordinator) }
             group.addTask {
-                await broker.sweepStaged(known)
+                await coordinator.sweepFinished(known)
                 return nil
             }
             group.addTask {
                 for await configuration in reloads {
                     notifier.notify("RELOADING=1\nMONOTONIC_USEC=\(ServiceNotifier.now)")
-                    await broker.configure(configuration)
+                    await coordinator.configure(configuration)
                     notifier.notify("READY=1")
                 }
                 return nil
             }
             group.addTask {
-                await notifier.keepAlive { await broker.setTimer() }
+                await notifier.keepAlive { await coordinator.setTimer() }
                 return nil
             }
-            group.addTask { await carryOut(broker, runner, launcher) }
-            group.addTask { await delete(broker, runner) }
+            group.addTask {
+                await carryOut(commandsOf: coordinator, runner: runner, launcher: launcher)
+            }
+            group.addTask { await deleteResources(resourcesOf: coordinator, runner: runner) }
             group.addTask {
                 do {
                     try await server.run(listener) {
@@ -155,7 +164,7 @@ public struct Daemon: Sendable {
                     return Task.isCancelled ? nil : .socket(socket, "\(error)")
                 }
             }
-            return await end(&group, broker, notifier)
+            return await waitForEnd(&group, of: coordinator, notifier: notifier)
         }
         if let problem { throw problem }
     }
@@ -163,10 +172,10 @@ public struct Daemon: Sendable {
 
 extension Daemon {
     /// Waits until the daemon is to end, and then for all of its tasks.
-    private func end(
+    private func waitForEnd(
         _ group: inout TaskGroup<DaemonError?>,
-        _ broker: Broker,
-        _ notifier: ServiceNotifier
+        of coordinator: TransferCoordinator,
+        notifier: ServiceNotifier
     ) async -> DaemonError? {
         var problem: DaemonError?
         await withTaskCancellationHandler {
@@ -185,9 +194,9 @@ extension Daemon {
     ///
     /// When the task is cancelled, they stop and keep what they have received.
     private func carryOut(
-        _ broker: Broker,
-        _ runner: TransferRunner,
-        _ launcher: Launcher
+        commandsOf coordinator: TransferCoordinator,
+        runner: TransferRunner,
+        launcher: HandlerLauncher
     ) async -> DaemonError? {
         let workers = WorkerRunner(
             program: worker,
@@ -196,54 +205,65 @@ extension Daemon {
             logger: logger
         )
         await withDiscardingTaskGroup { group in
-            for await command in broker.commands {
+            for await command in coordinator.commands {
                 switch command {
                 case .run(let id, let live):
-                    group.addTask { await carryOut(id, live, broker, runner, workers) }
+                    group.addTask {
+                        await runAttempt(
+                            of: id,
+                            transfer: live,
+                            coordinator: coordinator,
+                            runner: runner,
+                            workers: workers
+                        )
+                    }
                 case .launch(let launch):
                     group.addTask {
                         await launcher.run(launch)
-                        await broker.ended(launch)
+                        await coordinator.ended(launch)
                     }
                 }
             }
         }
-        await broker.abandonHalts()
+        await coordinator.abandonAborts()
         return nil
     }
 
-    private func carryOut(
-        _ id: Int64,
-        _ live: LiveTransfer,
-        _ broker: Broker,
-        _ runner: TransferRunner,
-        _ workers: WorkerRunner
+    private func runAttempt(
+        of id: Int64,
+        transfer live: LiveTransfer,
+        coordinator: TransferCoordinator,
+        runner: TransferRunner,
+        workers: WorkerRunner
     ) async {
-        guard let attempt = await broker.begin(id) else { return }
+        guard let attempt = await coordinator.begin(id) else { return }
         let (task, owner) = (attempt.task, attempt.owner)
         let result =
-            if attempt.isOfClient {
+            if attempt.isAssignedToClient {
                 await WorkerRunner.awaitClient(live)
             } else if let order = task.request.staging {
-                await workers.run(order, of: id, owner, live)
+                await workers.run(order, of: id, owner: owner, transfer: live)
             } else {
-                await runner.run(task, owner, live, failures: attempt.failures)
+                await runner.run(task, owner: owner, transfer: live, failures: attempt.failures)
             }
         guard !Task.isCancelled else {
             // The next run of the daemon continues an attempt that was stopped by the shutdown.
-            _ = await broker.endAttempt(of: id)
+            _ = await coordinator.endAttempt(of: id)
             return
         }
-        await broker.ended(task, live, result)
+        await coordinator.ended(task, transfer: live, result: result)
     }
 
     /// Sends the queued deletions of upload resources, a few at a time.
     ///
     /// Drops those still queued when the task is cancelled.
-    private func delete(_ broker: Broker, _ runner: TransferRunner) async -> DaemonError? {
+    private func deleteResources(
+        resourcesOf coordinator: TransferCoordinator,
+        runner: TransferRunner
+    ) async -> DaemonError? {
         await withTaskGroup(of: Void.self) { group in
             var running = 0
-            for await deletion in broker.deletions {
+            for await deletion in coordinator.deletions {
                 if running == Self.deletionsAtOnce { await group.next() } else { running += 1 }
                 group.addTask { await runner.delete(deletion) }
             }
@@ -254,7 +274,7 @@ extension Daemon {
 
     private static let deletionsAtOnce = 8
 
-    private func watchConditions(_ broker: Broker) async -> DaemonError? {
+    private func watchConditions(_ coordinator: TransferCoordinator) async -> DaemonError? {
         var sources = ConditionSources()
         sources.debounce = .seconds(configuration.settlingTime)
         if let address = configuration.busAddress { sources.busAddress = address }
@@ -262,15 +282,17 @@ extension Daemon {
             let monitor = try ConditionMonitor(sources: sources, logger: logger)
             defer { monitor.stop() }
             // Unknown conditions permit transfers, so wait until the sources have answered.
-            await broker.start(await monitor.settled())
-            for await conditions in monitor.changes() { await broker.setConditions(conditions) }
+            await coordinator.start(await monitor.settled())
+            for await conditions in monitor.changes() {
+                await coordinator.setConditions(conditions)
+            }
         } catch {
             // Unknown conditions permit transfers.
             logger.warning(
                 "Network and power conditions are unknown",
                 metadata: ["error": "\(error)"]
             )
-            await broker.start(.unknown)
+            await coordinator.start(.unknown)
         }
         return nil
     }

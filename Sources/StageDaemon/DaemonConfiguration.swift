@@ -124,30 +124,30 @@ extension DaemonConfiguration: Decodable {
     /// Decodes a configuration; missing members get their defaults.
     public init(from decoder: any Decoder) throws {
         let members = try decoder.container(keyedBy: CodingKeys.self)
-        func read<Value: Decodable>(_ key: CodingKeys, _ value: inout Value) throws {
+        func read<Value: Decodable>(_ key: CodingKeys, into value: inout Value) throws {
             value = try members.decodeIfPresent(Value.self, forKey: key) ?? value
         }
         self.init()
-        try read(.connections, &connections)
-        try read(.connectionsPerHost, &connectionsPerHost)
+        try read(.connections, into: &connections)
+        try read(.connectionsPerHost, into: &connectionsPerHost)
         bandwidth = try members.decodeIfPresent(ByteCount.self, forKey: .bandwidth)
-        try read(.tasksPerUser, &tasksPerUser)
+        try read(.tasksPerUser, into: &tasksPerUser)
         bytesPerUser = try members.decodeIfPresent(ByteCount.self, forKey: .bytesPerUser)
-        try read(.journalPerUser, &journalPerUser)
-        try read(.reserve, &reserve)
-        try read(.discretionaryWindow, &discretionaryWindow)
-        try read(.relaunchDelay, &relaunchDelay)
-        try read(.launchLease, &launchLease)
-        try read(.handlerUsers, &handlerUsers)
-        try read(.retryBase, &retryBase)
+        try read(.journalPerUser, into: &journalPerUser)
+        try read(.reserve, into: &reserve)
+        try read(.discretionaryWindow, into: &discretionaryWindow)
+        try read(.relaunchDelay, into: &relaunchDelay)
+        try read(.launchLease, into: &launchLease)
+        try read(.handlerUsers, into: &handlerUsers)
+        try read(.retryBase, into: &retryBase)
         certificateAuthorities = try members.decodeIfPresent(
             String.self,
             forKey: .certificateAuthorities
         )
         httpProxy = try members.decodeIfPresent(String.self, forKey: .httpProxy)
         httpsProxy = try members.decodeIfPresent(String.self, forKey: .httpsProxy)
-        try read(.proxyExceptions, &proxyExceptions)
-        try read(.settlingTime, &settlingTime)
+        try read(.proxyExceptions, into: &proxyExceptions)
+        try read(.settlingTime, into: &settlingTime)
         busAddress = try members.decodeIfPresent(String.self, forKey: .busAddress)
         updateConditions = try members.decodeIfPresent(
             UpdateConditions.self,

@@ -15,7 +15,7 @@ final class EventFeed: Sendable {
     }
 
     private struct Watcher {
-        var caller: Caller
+        var client: ClientCredentials
         var continuation: AsyncStream<SessionEvent>.Continuation
     }
 
@@ -66,7 +66,7 @@ final class EventFeed: Sendable {
 
     /// Sends a non-durable event to a session's client and to watchers.
     func send(_ event: SessionEvent, of session: SessionRecord) {
-        state.withLock { $0.subscriptions[session.id] }?.pass(event)
+        state.withLock { $0.subscriptions[session.id] }?.enqueue(event)
         sendToWatchers(event, of: session)
     }
 
@@ -78,14 +78,14 @@ final class EventFeed: Sendable {
             guard !state.watchers.isEmpty else { return }
             var event = event
             event.session = session.identifier
-            for watcher in state.watchers.values where watcher.caller.sees(session) {
+            for watcher in state.watchers.values where watcher.client.sees(session) {
                 watcher.continuation.yield(event)
             }
         }
     }
 
     /// Wakes the client of a session after the journal has recorded new events.
-    func wake(_ session: Int64) { state.withLock { $0.subscriptions[session] }?.ring() }
+    func wake(_ session: Int64) { state.withLock { $0.subscriptions[session] }?.wakeUp() }
 
     /// Adds the client of a session that has none.
     func attach(_ subscription: Subscription) {
@@ -112,14 +112,14 @@ final class EventFeed: Sendable {
     }
 
     /// Adds a watcher of all sessions that are visible to a client.
-    func watch(_ caller: Caller) -> Watch {
+    func watch(for client: ClientCredentials) -> Watch {
         let (events, continuation) = AsyncStream.makeStream(
             of: SessionEvent.self,
             bufferingPolicy: .bufferingNewest(Subscription.limit)
         )
         let id = state.withLock { state in
             defer { state.nextWatcher += 1 }
-            state.watchers[state.nextWatcher] = Watcher(caller: caller, continuation: continuation)
+            state.watchers[state.nextWatcher] = Watcher(client: client, continuation: continuation)
             return state.nextWatcher
         }
         audience.add(1, ordering: .relaxed)

@@ -14,8 +14,8 @@ struct HandlerPolicy: Sendable {
     /// Returns the reason for refusing the client a handler, or `nil` if it may have one.
     ///
     /// Blocks the thread during lookups in the user database.
-    func refusal(for caller: Caller) -> String? {
-        let user = caller.user
+    func refusal(for client: ClientCredentials) -> String? {
+        let user = client.user
         if UserIdentity.current.user == 0, user != 0 {
             guard let account = Account(user: user) else {
                 return "user \(user) has no account, so no handler can be started for it"
@@ -25,30 +25,30 @@ struct HandlerPolicy: Sendable {
                     + "'handlerUsers' of the daemon's configuration names it"
             }
         }
-        return Self.restriction(of: caller).map {
+        return Self.restriction(of: client).map {
             "the client \($0), and a handler would not: no handler is started for it"
         }
     }
 
     /// Returns how the client's process is confined beyond the daemon's own confinement, as a predicate for a
     /// message; `nil` if it is not.
-    static func restriction(of caller: Caller) -> String? {
+    static func restriction(of client: ClientCredentials) -> String? {
         guard let own = ProcessPrivileges(ofProcess: "self"),
-            let client = ProcessPrivileges(ofProcess: "\(caller.process)"),
+            let process = ProcessPrivileges(ofProcess: "\(client.process)"),
             // Checked last: the process that was inspected still has the client's process identifier.
-            client.users == [caller.user], caller.peer?.hasItsNumber ?? false
+            process.users == [client.user], client.peer?.hasItsNumber ?? false
         else { return "has a process that the daemon cannot look at" }
-        if let restriction = client.restriction(beyond: own) { return restriction }
-        if !ProcessNamespaces.sharesMounts(caller) {
+        if let restriction = process.restriction(beyond: own) { return restriction }
+        if !ProcessNamespaces.sharesMounts(client) {
             return "runs in another mount namespace"
         }
-        return networkRestriction(of: caller)
+        return networkRestriction(of: client)
     }
 
     /// Returns how the client's process is cut off from the network, as a predicate for a message; `nil` if it is
     /// not.
-    static func networkRestriction(of caller: Caller) -> String? {
-        ProcessNamespaces.sharesNetwork(caller)
+    static func networkRestriction(of client: ClientCredentials) -> String? {
+        ProcessNamespaces.sharesNetwork(client)
             ? nil : "runs in another network namespace, or does not show in which"
     }
 

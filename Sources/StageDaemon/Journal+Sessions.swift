@@ -15,13 +15,13 @@ extension Journal {
     func makeSession(
         _ identifier: String,
         of owner: UserIdentity,
-        _ configuration: SessionConfiguration,
+        configuration: SessionConfiguration,
         limit: Int64
     ) async throws(DaemonError) -> SessionRecord {
         let user = owner.user
         let rights = SessionRights(group: owner.group, groups: owner.groups)
         return try await write { database in
-            try Self.write(for: user, limit: limit, database) {
+            try Self.write(for: user, limit: limit, in: database) {
                 let record = try SessionRecord.fetchOne(
                     database,
                     sql: """
@@ -33,7 +33,8 @@ extension Journal {
                         """,
                     arguments: [
                         user, identifier, try StoredForm.encode(rights),
-                        try StoredForm.encode(configuration), try StoredForm.encode(Relaunch()),
+                        try StoredForm.encode(configuration),
+                        try StoredForm.encode(LaunchLimiter()),
                     ]
                 )
                 guard let record else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
@@ -43,26 +44,26 @@ extension Journal {
     }
 
     /// Removes a session with its tasks and events; returns the tasks and their unused files.
-    func removeSession(_ id: Int64) async throws(DaemonError) -> Removed {
+    func removeSession(_ id: Int64) async throws(DaemonError) -> RemovedTasks {
         try await write { database in
             let tasks = try TaskFiles.filter(TaskRecord.Columns.session == id).fetchAll(database)
             try SessionRecord.deleteOne(database, key: id)
-            return try Removed(tasks, in: database)
+            return try RemovedTasks(tasks, in: database)
         }
     }
 
-    /// Removes the first ``stepCount`` tasks of a session, with their events, and returns them with their unused
+    /// Removes the first ``batchSize`` tasks of a session, with their events, and returns them with their unused
     /// files.
     ///
-    /// Removes nothing once no more than ``stepCount`` are left; ``removeSession(_:)`` removes those. After a crash,
+    /// Removes nothing once no more than ``batchSize`` are left; ``removeSession(_:)`` removes those. After a crash,
     /// a small session exists completely or not at all, and a large one may have its last tasks.
-    func removeTasks(of session: Int64) async throws(DaemonError) -> Removed {
+    func removeTasks(of session: Int64) async throws(DaemonError) -> RemovedTasks {
         try await write { database in
             let all = TaskFiles.filter(TaskRecord.Columns.session == session)
-            guard try all.limit(1, offset: Self.stepCount).fetchOne(database) != nil else {
-                return Removed(tasks: [], parts: [])
+            guard try all.limit(1, offset: Self.batchSize).fetchOne(database) != nil else {
+                return RemovedTasks(tasks: [], parts: [])
             }
-            let first = all.order(TaskRecord.Columns.id).limit(Self.stepCount)
+            let first = all.order(TaskRecord.Columns.id).limit(Self.batchSize)
             let removed =
                 try TaskFiles
                 .filter(first.select(TaskRecord.Columns.id).contains(TaskRecord.Columns.id))
@@ -72,20 +73,22 @@ extension Journal {
                     .filter(EventRecord.Columns.task <= last)
                     .deleteAll(database)
             }
-            return try Removed(removed, in: database)
+            return try RemovedTasks(removed, in: database)
         }
     }
 
     /// Maximum number of tasks or events that one transaction removes, since other requests wait for it.
-    static let stepCount = 1000
+    static let batchSize = 1000
 
     /// Updates the launch state of a session's handler.
-    func update(_ relaunch: Relaunch, of session: Int64) async throws(DaemonError) {
+    func update(_ launchLimiter: LaunchLimiter, of session: Int64) async throws(DaemonError) {
         try await write { database in
             try SessionRecord.filter(key: session)
                 .updateAll(
                     database,
-                    SessionRecord.Columns.relaunch.set(to: try StoredForm.encode(relaunch))
+                    SessionRecord.Columns.launchLimiter.set(
+                        to: try StoredForm.encode(launchLimiter)
+                    )
                 )
         }
     }
@@ -118,18 +121,20 @@ extension Journal {
     func acknowledge(
         _ sequence: Int64,
         of session: Int64,
-        _ relaunch: Relaunch?
-    ) async throws(DaemonError) -> Removed {
+        launchLimiter: LaunchLimiter?
+    ) async throws(DaemonError) -> RemovedTasks {
         try await write { database in
             try database.execute(
                 sql: "UPDATE session SET acknowledged = max(acknowledged, ?) WHERE id = ?",
                 arguments: [sequence, session]
             )
-            if let relaunch {
+            if let launchLimiter {
                 try SessionRecord.filter(key: session)
                     .updateAll(
                         database,
-                        SessionRecord.Columns.relaunch.set(to: try StoredForm.encode(relaunch))
+                        SessionRecord.Columns.launchLimiter.set(
+                            to: try StoredForm.encode(launchLimiter)
+                        )
                     )
             }
             let events = EventRecord.filter(EventRecord.Columns.session == session)
@@ -139,7 +144,7 @@ extension Journal {
                 .filter(ends.contains(TaskRecord.Columns.id))
                 .deleteAndFetchAll(database)
             try events.deleteAll(database)
-            return try Removed(tasks, in: database)
+            return try RemovedTasks(tasks, in: database)
         }
     }
 }

@@ -20,18 +20,22 @@ extension Journal {
     ) async throws(DaemonError) -> [(record: TaskRecord, isNew: Bool)] {
         let floor = floor
         return try await write { database in
-            let user = try Self.user(of: session, database)
-            return try Self.write(for: user, limit: limit, database) {
+            let user = try Self.user(of: session, in: database)
+            return try Self.write(for: user, limit: limit, in: database) {
                 var last = max(try Self.lastNumber(database), floor)
-                var known = try Self.tasks(of: session, with: tasks.map(\.request.token), database)
+                var known = try Self.tasks(
+                    of: session,
+                    with: tasks.map(\.request.token),
+                    in: database
+                )
                 return try tasks.map { task in
                     if let record = known[Array(task.request.token.utf8)] { return (record, false) }
                     last += 1
                     let made = FullTask(task, id: last, in: session, by: creator, created: created)
                     try made.insert(database)
-                    if let token = task.remnant {
+                    if let token = task.usedResumeToken {
                         // Two tasks that resume the same part file would both write to it.
-                        guard try Remnant.deleteOne(database, key: token) else {
+                        guard try ResumeData.deleteOne(database, key: token) else {
                             throw ControlRefusal(.invalid, "the resume token was used already")
                         }
                     }
@@ -47,7 +51,7 @@ extension Journal {
     private static func tasks(
         of session: Int64,
         with tokens: [String],
-        _ database: Database
+        in database: Database
     ) throws -> [[UInt8]: TaskRecord] {
         let rows = try TaskRecord.select(TaskRecord.databaseSelection + [Columns.token])
             .filter(Columns.session == session && tokens.contains(Columns.token))
@@ -61,14 +65,17 @@ extension Journal {
     }
 
     /// Returns those of the tokens that exist in the session, as bytes.
-    func known(_ tokens: [String], in session: Int64) async throws(DaemonError) -> Set<[UInt8]> {
+    func knownTokens(
+        _ tokens: [String],
+        in session: Int64
+    ) async throws(DaemonError) -> Set<[UInt8]> {
         try await read { database in
-            Set(try Self.tasks(of: session, with: tokens, database).keys)
+            Set(try Self.tasks(of: session, with: tokens, in: database).keys)
         }
     }
 
     /// Returns the unfinished tasks, including those whose verified content is not committed yet.
-    func openTasks() async throws(DaemonError) -> [TaskRecord] {
+    func unfinishedTasks() async throws(DaemonError) -> [TaskRecord] {
         try await read { database in
             try TaskRecord.filter(Columns.state < StoredState.ended).order(Columns.id)
                 .fetchAll(database)
@@ -119,16 +126,17 @@ extension Journal {
     /// Refused if the user's part of the journal would exceed `limit` bytes.
     func update(_ task: FullTask, limit: Int64) async throws(DaemonError) {
         try await write { database in
-            let (user, record) = (try Self.user(of: task.record.session, database), task.record)
+            let (user, record) = (try Self.user(of: task.record.session, in: database), task.record)
             var changes = [
-                Columns.priority.set(to: record.priority), Columns.needs.set(to: record.needs),
+                Columns.priority.set(to: record.priority),
+                Columns.constraints.set(to: record.constraints),
                 Columns.blocks.set(to: record.blocks),
                 Columns.earliest.set(to: record.earliest?.timeIntervalSince1970),
             ]
             if !task.isLost {
                 changes.append(Columns.request.set(to: try StoredForm.encode(task.request)))
             }
-            _ = try Self.write(for: user, limit: limit, database) {
+            _ = try Self.write(for: user, limit: limit, in: database) {
                 try Self.active(record.id).updateAll(database, changes)
             }
         }
@@ -140,7 +148,7 @@ extension Journal {
     }
 
     /// Records tasks as verified, with the names of their files and their final events.
-    func verified(_ items: [Finisher.Item]) async throws(DaemonError) {
+    func recordVerified(_ items: [DownloadCommitter.CompletedDownload]) async throws(DaemonError) {
         try await write { database in
             let statement = try database.cachedStatement(
                 sql: """
@@ -163,7 +171,7 @@ extension Journal {
     /// Returns their final events with sequence numbers; skips tasks that have already ended or do not exist.
     func end(
         _ outcomes: [(id: Int64, event: SessionEvent)],
-        leaving remnants: [Remnant] = []
+        leaving kept: [ResumeData] = []
     ) async throws(DaemonError) -> [(session: Int64, event: SessionEvent)] {
         try await write { database in
             let update = try database.cachedStatement(
@@ -171,13 +179,18 @@ extension Journal {
             )
             var events: [(Int64, SessionEvent)] = []
             for outcome in outcomes {
-                let record = try Self.append(outcome.event, of: outcome.id, isFinal: true, database)
+                let record = try Self.append(
+                    outcome.event,
+                    of: outcome.id,
+                    isFinal: true,
+                    in: database
+                )
                 guard let record else { continue }
                 try update.execute(arguments: [StoredState.ended, record.body, outcome.id])
                 events.append((record.session, outcome.event.numbered(record)))
             }
             if !events.isEmpty {
-                for remnant in remnants { try remnant.insert(database, onConflict: .replace) }
+                for resumeData in kept { try resumeData.insert(database, onConflict: .replace) }
             }
             return events
         }
@@ -190,7 +203,7 @@ extension Journal {
         blocks: Scheduler.Blocks
     ) async throws(DaemonError) -> (session: Int64, event: SessionEvent)? {
         try await write { database in
-            let record = try Self.append(event, of: task, isFinal: false, database)
+            let record = try Self.append(event, of: task, isFinal: false, in: database)
             guard let record else { return nil }
             try TaskRecord.filter(key: task).updateAll(database, Columns.blocks.set(to: blocks))
             return (record.session, event.numbered(record))
@@ -213,7 +226,7 @@ extension Journal {
         _ event: SessionEvent,
         of task: Int64,
         isFinal: Bool,
-        _ database: Database
+        in database: Database
     ) throws -> EventRecord? {
         let find = try database.cachedStatement(
             sql: """
@@ -236,10 +249,10 @@ extension Journal {
     }
 
     /// Returns the unexpired resume data with a token, if it belongs to the user.
-    func remnant(_ token: String, of user: UInt32) async throws(DaemonError) -> Remnant? {
+    func resumeData(_ token: String, of user: UInt32) async throws(DaemonError) -> ResumeData? {
         try await read { database in
-            try Remnant.filter(key: token).filter(Remnant.Columns.user == user)
-                .filter(Remnant.Columns.expires > Date.now.timeIntervalSince1970)
+            try ResumeData.filter(key: token).filter(ResumeData.Columns.user == user)
+                .filter(ResumeData.Columns.expires > Date.now.timeIntervalSince1970)
                 .fetchOne(database)
         }
     }
@@ -255,9 +268,9 @@ extension Journal {
     }
 
     /// Removes expired resume data; returns the names of its part files.
-    func removeExpiredRemnants(before now: Date) async throws(DaemonError) -> [String] {
+    func removeExpiredResumeData(before now: Date) async throws(DaemonError) -> [String] {
         try await write { database in
-            try Remnant.filter(Remnant.Columns.expires < now.timeIntervalSince1970)
+            try ResumeData.filter(ResumeData.Columns.expires < now.timeIntervalSince1970)
                 .deleteAndFetchAll(database)
                 .map(\.part)
         }
@@ -316,7 +329,7 @@ extension FullTask {
             creator: creator,
             host: task.host,
             priority: task.priority,
-            needs: task.needs,
+            constraints: task.constraints,
             blocks: task.blocks,
             earliest: task.earliest,
             created: created,

@@ -132,10 +132,10 @@ extension Journal {
 
     /// Returns the bytes of a user in the journal.
     func usage(of user: UInt32) async throws(DaemonError) -> Int64 {
-        try await read { try Self.usage(of: user, $0) }
+        try await read { try Self.usage(of: user, in: $0) }
     }
 
-    static func usage(of user: UInt32, _ database: Database) throws -> Int64 {
+    static func usage(of user: UInt32, in database: Database) throws -> Int64 {
         let statement = try database.cachedStatement(
             sql: "SELECT bytes FROM usage WHERE user = ?"
         )
@@ -146,12 +146,12 @@ extension Journal {
     static func write<Value>(
         for user: UInt32,
         limit: Int64,
-        _ database: Database,
+        in database: Database,
         _ body: () throws -> Value
     ) throws -> Value {
-        let before = try usage(of: user, database)
+        let before = try usage(of: user, in: database)
         let value = try body()
-        let after = try usage(of: user, database)
+        let after = try usage(of: user, in: database)
         guard after <= max(limit, before) else {
             throw ControlRefusal(
                 .quota,
@@ -162,7 +162,7 @@ extension Journal {
         return value
     }
 
-    static func user(of session: Int64, _ database: Database) throws -> UInt32 {
+    static func user(of session: Int64, in database: Database) throws -> UInt32 {
         let statement = try database.cachedStatement(sql: "SELECT user FROM session WHERE id = ?")
         return try UInt32.fetchOne(statement, arguments: [session]) ?? 0
     }

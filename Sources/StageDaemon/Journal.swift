@@ -60,9 +60,9 @@ final class Journal: Sendable {
                         metadata: ["journal.path": "\(path)"]
                     )
                 }
-                return try makeNew(path, mark, isFirst: !wasLost, logger)
+                return try makeNew(path, mark: mark, isFirst: !wasLost, logger: logger)
             }
-            let journal = try Journal(path, mark, floor: mark.number ?? 0, logger)
+            let journal = try Journal(path, mark: mark, floor: mark.number ?? 0, logger: logger)
             if mark.number == nil { journal.makeMark() }
             return journal
         } catch let error as DatabaseError where error.isDamage {
@@ -73,7 +73,7 @@ final class Journal: Sendable {
             do {
                 try moveAside(path)
                 _ = try forgetting()
-                return try makeNew(path, mark, isFirst: false, logger)
+                return try makeNew(path, mark: mark, isFirst: false, logger: logger)
             } catch {
                 throw DaemonError(journal: path, error)
             }
@@ -97,22 +97,22 @@ final class Journal: Sendable {
     /// Creates an empty journal that does not reuse the task identifiers of an earlier one.
     private static func makeNew(
         _ path: FilePath,
-        _ mark: TaskNumberMark,
+        mark: TaskNumberMark,
         isFirst: Bool,
-        _ logger: Logger
+        logger: Logger
     ) throws -> Journal {
         // Without a mark, the seconds since 1970 exceed any identifier assigned so far.
         let time = isFirst ? 0 : Int64(Date.now.timeIntervalSince1970)
         let floor = mark.number ?? time
         try mark.raise(to: floor)
-        return try Journal(path, mark, floor: floor, logger)
+        return try Journal(path, mark: mark, floor: floor, logger: logger)
     }
 
     private init(
         _ path: FilePath,
-        _ mark: TaskNumberMark,
+        mark: TaskNumberMark,
         floor: Int64,
-        _ logger: Logger
+        logger: Logger
     ) throws {
         var configuration = Configuration()
         configuration.busyMode = .timeout(5)
@@ -234,13 +234,13 @@ final class Journal: Sendable {
                     return pending.changes
                 }
                 if batch.isEmpty { return }
-                commit(batch, database)
+                commit(batch, to: database)
             }
         }
     }
 
     /// Commits several changes in one transaction; a failing change is rolled back alone.
-    private func commit(_ batch: [Change], _ database: Database) {
+    private func commit(_ batch: [Change], to database: Database) {
         var errors = [(any Error)?](repeating: nil, count: batch.count)
         do {
             try database.inTransaction(.immediate) {

@@ -15,7 +15,7 @@ enum StoredState: Int, DatabaseValueConvertible, Sendable {
     case ended = 2
 }
 
-extension Needs: DatabaseValueConvertible {}
+extension TransferConstraints: DatabaseValueConvertible {}
 extension Scheduler.Blocks: DatabaseValueConvertible {}
 
 /// Columns of a task that the scheduler needs.
@@ -27,7 +27,7 @@ struct TaskRecord: Sendable {
     var state = StoredState.active
     var host: String
     var priority: Int
-    var needs: Needs
+    var constraints: TransferConstraints
     var blocks: Scheduler.Blocks
     var earliest: Date?
     var created: Date
@@ -44,8 +44,9 @@ extension TaskRecord: FetchableRecord, TableRecord {
     static let databaseTableName = "task"
 
     enum Columns: String, ColumnExpression {
-        case id, session, creator, token, state, host, priority, needs, blocks, earliest, created
+        case id, session, creator, token, state, host, priority, blocks, earliest, created
         case deadline, part, file, request, outcome, upload
+        case constraints = "needs"
         /// Result of a selection, not a stored column: the task has an outcome.
         case hasOutcome
     }
@@ -53,7 +54,8 @@ extension TaskRecord: FetchableRecord, TableRecord {
     static var databaseSelection: [any SQLSelectable] {
         [
             Columns.id, Columns.session, Columns.creator, Columns.state, Columns.host,
-            Columns.priority, Columns.needs, Columns.blocks, Columns.earliest, Columns.created,
+            Columns.priority, Columns.constraints, Columns.blocks, Columns.earliest,
+            Columns.created,
             Columns.deadline, Columns.part, Columns.file,
             (Columns.outcome != nil).forKey(Columns.hasOutcome.rawValue),
         ]
@@ -66,7 +68,7 @@ extension TaskRecord: FetchableRecord, TableRecord {
         state = StoredState(rawValue: row[Columns.state]) ?? .active
         host = row[Columns.host]
         priority = row[Columns.priority]
-        needs = Needs(rawValue: row[Columns.needs])
+        constraints = TransferConstraints(rawValue: row[Columns.constraints])
         blocks = Scheduler.Blocks(rawValue: row[Columns.blocks])
         earliest = (row[Columns.earliest] as Double?).map(Date.init(timeIntervalSince1970:))
         created = Date(timeIntervalSince1970: row[Columns.created])
@@ -92,7 +94,7 @@ struct FullTask: Sendable {
     var isLost = false
 
     /// Failure of a task whose row is damaged.
-    static let loss = TransferFailure(
+    static let damaged = TransferFailure(
         .lost,
         reason: "the daemon's record of the task is damaged; create the task again"
     )
@@ -124,15 +126,15 @@ extension FullTask: FetchableRecord, PersistableRecord {
     /// Damaged columns affect this task only, not the list that contains it.
     init(row: Row) {
         record = TaskRecord(row: row)
-        if let request = row.document(TransferRequest.self, Columns.request) {
+        if let request = row.document(TransferRequest.self, in: Columns.request) {
             self.request = request
         } else {
             request = TransferRequest(token: row[Columns.token], kind: .download, url: "")
             isLost = true
         }
-        outcome = row.document(SessionEvent.self, Columns.outcome)
+        outcome = row.document(SessionEvent.self, in: Columns.outcome)
         outcome?.task = record.id
-        upload = row.document(UploadResource.self, Columns.upload)
+        upload = row.document(UploadResource.self, in: Columns.upload)
         if upload == nil, row.hasValue(Columns.upload) { upload = .unreadable }
     }
 
@@ -144,7 +146,7 @@ extension FullTask: FetchableRecord, PersistableRecord {
         container[Columns.state] = record.state
         container[Columns.host] = record.host
         container[Columns.priority] = record.priority
-        container[Columns.needs] = record.needs
+        container[Columns.constraints] = record.constraints
         container[Columns.blocks] = record.blocks
         container[Columns.earliest] = record.earliest?.timeIntervalSince1970
         container[Columns.created] = record.created.timeIntervalSince1970
@@ -162,14 +164,14 @@ struct NewTask: Sendable {
     var request: TransferRequest
     var host: String
     var priority: Int
-    var needs: Needs
+    var constraints: TransferConstraints
     var blocks: Scheduler.Blocks
     var earliest: Date?
     var deadline: Date
     /// Name of the part file to resume, or of the copy of the file to upload.
     var part: String?
     /// Resume token that creating the task uses up.
-    var remnant: String?
+    var usedResumeToken: String?
 }
 
 /// Groups of the process that created a session; its handler gets no others.
@@ -189,7 +191,7 @@ struct SessionRecord: Sendable {
     var configuration: SessionConfiguration
     /// Group whose members may use the session, resolved when the record was read.
     var group: UInt32?
-    var relaunch: Relaunch
+    var launchLimiter: LaunchLimiter
     var last: Int64
     var acknowledged: Int64
 }
@@ -198,7 +200,8 @@ extension SessionRecord: FetchableRecord, TableRecord {
     static let databaseTableName = "session"
 
     enum Columns: String, ColumnExpression {
-        case id, user, identifier, rights, configuration, relaunch, last, acknowledged
+        case id, user, identifier, rights, configuration, last, acknowledged
+        case launchLimiter = "relaunch"
     }
 
     /// Reads a row; blocks the thread during a lookup in the group database.
@@ -208,10 +211,10 @@ extension SessionRecord: FetchableRecord, TableRecord {
         id = row[Columns.id]
         user = row[Columns.user]
         identifier = row[Columns.identifier]
-        rights = row.document(SessionRights.self, Columns.rights) ?? .blank
-        configuration = row.document(SessionConfiguration.self, Columns.configuration) ?? .blank
+        rights = row.document(SessionRights.self, in: Columns.rights) ?? .blank
+        configuration = row.document(SessionConfiguration.self, in: Columns.configuration) ?? .blank
         group = configuration.group.flatMap { UInt32.group(named: $0) }
-        relaunch = row.document(Relaunch.self, Columns.relaunch) ?? .blank
+        launchLimiter = row.document(LaunchLimiter.self, in: Columns.launchLimiter) ?? .blank
         last = row[Columns.last]
         acknowledged = row[Columns.acknowledged]
     }
@@ -244,7 +247,7 @@ extension EventRecord: FetchableRecord, PersistableRecord {
             event = try StoredForm.decode(SessionEvent.self, from: body)
         } catch {
             event = SessionEvent(.failed, time: .now)
-            event.failure = FullTask.loss
+            event.failure = FullTask.damaged
         }
         event.sequence = sequence
         event.task = task
@@ -253,7 +256,7 @@ extension EventRecord: FetchableRecord, PersistableRecord {
 }
 
 /// Resume data of a cancelled or failed download, which another task can resume.
-struct Remnant: Codable, Sendable {
+struct ResumeData: Codable, Sendable {
     var token: String
     var user: UInt32
     var part: String
@@ -261,7 +264,7 @@ struct Remnant: Codable, Sendable {
     var expires: Date
 }
 
-extension Remnant: FetchableRecord, PersistableRecord {
+extension ResumeData: FetchableRecord, PersistableRecord {
     static let databaseTableName = "remnant"
 
     enum Columns: String, ColumnExpression {
@@ -294,12 +297,12 @@ struct TaskFiles: FetchableRecord, TableRecord {
 }
 
 /// Deleted tasks, and the files that no other task uses.
-struct Removed: Sendable {
+struct RemovedTasks: Sendable {
     var tasks: [Int64]
     var parts: [String]
 }
 
-extension Removed {
+extension RemovedTasks {
     /// Collects deleted tasks, without part files that resume data or another task still uses.
     init(_ deleted: [TaskFiles], in database: Database) throws {
         let users = try database.cachedStatement(
@@ -319,7 +322,7 @@ extension Row {
     /// Decodes the document in a column; returns `nil` if the column is empty or damaged.
     func document<Document: StoredDocument>(
         _ type: Document.Type,
-        _ column: some ColumnExpression
+        in column: some ColumnExpression
     ) -> Document? {
         // Only disk corruption causes this error; the caller supplies a replacement.
         (self[column] as Data?).flatMap { try? StoredForm.decode(type, from: $0) }

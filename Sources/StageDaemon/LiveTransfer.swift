@@ -14,7 +14,7 @@ final class LiveTransfer: Sendable {
         var received = ByteCount.zero
         var sent = ByteCount.zero
         /// Upload offset that the server has confirmed, for resumable uploads.
-        fileprivate var stored = ByteCount.zero
+        fileprivate var uploadOffset = ByteCount.zero
         var total: ByteCount?
         /// Set if ``total`` is the size of the upload, which a response does not change.
         fileprivate var isUpload = false
@@ -24,23 +24,23 @@ final class LiveTransfer: Sendable {
         var started: Date?
         var attempts = 0
         /// Time of the last request, redirects excluded, and time at which its response head was complete.
-        fileprivate var asked: Date?
-        fileprivate var answered: Date?
+        fileprivate var requested: Date?
+        fileprivate var responded: Date?
         var problem: String?
         /// Set if the host could not be reached.
         var isUnreachable = false
         /// Wait that the engine started.
         ///
         /// The attempt ends, and the scheduler waits instead.
-        var wait: (reason: HoldReason, duration: Duration)?
+        var wait: (reason: PendingReason.Kind, duration: Duration)?
         /// Size of the request body if the request must not be repeated and the journal has a provisional end for the
         /// task.
-        fileprivate var rememberedSize: ByteCount?
+        fileprivate var provisionalEndBodySize: ByteCount?
         /// Size of the body of a resumable upload, if the journal records that all of it may have been sent.
-        fileprivate var resumedSize: ByteCount?
+        fileprivate var resumableBodySize: ByteCount?
         /// Set if such a request may have been sent completely.
         fileprivate var hasSentAll = false
-        fileprivate var told: ContinuousClock.Instant?
+        fileprivate var lastReported: ContinuousClock.Instant?
 
         /// Head of the response, bounded for task lists.
         var head: TransferResponse? { response.map { TransferResponse(bounding: $0) } }
@@ -54,21 +54,21 @@ final class LiveTransfer: Sendable {
 
     let id: Int64
     /// Set if the attempt accepts any status, including those that are usually retried.
-    let takesAnyAnswer: Bool
-    let switchOff = StopSwitch()
+    let acceptsAnyStatus: Bool
+    let stopSwitch = StopSwitch()
     private let state: Mutex<State>
-    private let tell: @Sendable (SessionEvent) -> Void
+    private let deliver: @Sendable (SessionEvent) -> Void
 
-    /// Creates the state before the first request; `tell` receives events for clients.
+    /// Creates the state before the first request; `deliver` receives events for clients.
     init(
         _ id: Int64,
         total: ByteCount?,
-        takesAnyAnswer: Bool = false,
-        tell: @escaping @Sendable (SessionEvent) -> Void
+        acceptsAnyStatus: Bool = false,
+        deliver: @escaping @Sendable (SessionEvent) -> Void
     ) {
         self.id = id
-        self.takesAnyAnswer = takesAnyAnswer
-        self.tell = tell
+        self.acceptsAnyStatus = acceptsAnyStatus
+        self.deliver = deliver
         state = Mutex(State(total: total))
     }
 
@@ -77,48 +77,48 @@ final class LiveTransfer: Sendable {
         state.withLock { state in
             state.isUpload = task.request.kind == .upload
             state.total = task.request.size ?? state.total
-            state.stored = task.upload?.offset ?? .zero
-            state.sent = state.stored
+            state.uploadOffset = task.upload?.offset ?? .zero
+            state.sent = state.uploadOffset
         }
     }
 
     /// Set if the request must not be repeated, and the journal has a provisional end for the task.
-    var isRemembered: Bool { current.rememberedSize != nil }
+    var hasProvisionalEnd: Bool { current.provisionalEndBodySize != nil }
 
     /// Set if a request that must not be repeated, or a resumable upload, may have been sent completely.
     var isAwaitingAnswer: Bool { current.hasSentAll }
 
     /// Notes that the journal has a provisional end for the task; `size` is the size of the request body.
-    func remember(_ size: ByteCount) {
-        state.withLock { $0.rememberedSize = size }
+    func noteProvisionalEnd(_ size: ByteCount) {
+        state.withLock { $0.provisionalEndBodySize = size }
     }
 
     /// Notes the recorded resource of an upload, which is resumable and so needs no provisional end.
-    func resumes(at resource: UploadResource?) {
+    func noteResource(_ resource: UploadResource?) {
         state.withLock { state in
             let mayBeComplete = resource?.mayBeComplete ?? false
-            state.rememberedSize = nil
-            state.resumedSize = mayBeComplete ? state.total : nil
+            state.provisionalEndBodySize = nil
+            state.resumableBodySize = mayBeComplete ? state.total : nil
             // The server may name the resource after the whole body was sent.
             state.hasSentAll = state.hasSentAll && mayBeComplete
-            state.stored = resource?.offset ?? .zero
+            state.uploadOffset = resource?.offset ?? .zero
         }
     }
 
-    /// Stops the attempt: at once, or after ``answerPatience`` if an upload waits for its response.
+    /// Stops the attempt: at once, or after ``responseTimeout`` if an upload waits for its response.
     func stop() {
-        guard isAwaitingAnswer else { return switchOff.stop() }
+        guard isAwaitingAnswer else { return stopSwitch.stop() }
         Task {
             // This sleep is never cancelled.
-            try? await Task.sleep(for: Self.answerPatience)
-            switchOff.stop()
+            try? await Task.sleep(for: Self.responseTimeout)
+            stopSwitch.stop()
         }
     }
 
     /// Time limit for the response of an upload that is to stop.
     ///
     /// Afterwards the upload fails, or resumes later if it can.
-    private static let answerPatience = Duration.seconds(30)
+    private static let responseTimeout = Duration.seconds(30)
 
     /// Current state.
     var current: State { state.withLock { $0 } }
@@ -126,18 +126,18 @@ final class LiveTransfer: Sendable {
     /// Processes an event of the engine.
     func take(_ event: TransferEvent) {
         switch event {
-        case .waiting(.backoff, let duration): wait(.backoff, duration)
-        case .waiting(.server, let duration): wait(.server, duration)
+        case .waiting(.backoff, let duration): wait(for: .backoff, lasting: duration)
+        case .waiting(.server, let duration): wait(for: .server, lasting: duration)
         case .waiting(.connection, _): break
         case .connecting:
             state.withLock { state in
                 // The response to a query for the upload offset is not worth waiting for.
-                state.hasSentAll = state.rememberedSize == .zero
+                state.hasSentAll = state.provisionalEndBodySize == .zero
                 state.attempts += 1
-                state.asked = Date.now
-                state.started = state.started ?? state.asked
+                state.requested = Date.now
+                state.started = state.started ?? state.requested
             }
-        case .continuing: state.withLock { $0.asked = Date.now }
+        case .continuing: state.withLock { $0.requested = Date.now }
         case .accepted(_, _, let offset):
             state.withLock { $0.received = offset }
             if offset > .zero {
@@ -148,7 +148,7 @@ final class LiveTransfer: Sendable {
         case .responded(let response):
             state.withLock { state in
                 state.response = response
-                state.answered = Date.now
+                state.responded = Date.now
                 state.noteTotal(of: response)
             }
             var event = progressEvent
@@ -158,7 +158,9 @@ final class LiveTransfer: Sendable {
         case .sent(let count):
             progress { state in
                 state.sent = count
-                if count == state.rememberedSize ?? state.resumedSize { state.hasSentAll = true }
+                if count == state.provisionalEndBodySize ?? state.resumableBodySize {
+                    state.hasSentAll = true
+                }
             }
         case .restarted: state.withLock { $0.received = .zero }
         case .mirrorFailed(_, let error):
@@ -171,7 +173,7 @@ final class LiveTransfer: Sendable {
     }
 
     /// Keeps the body of a challenge, which becomes the upload's response if the client rejects the challenge.
-    func keep(_ body: [UInt8]) { state.withLock { $0.body = body } }
+    func keepChallengeBody(_ body: [UInt8]) { state.withLock { $0.body = body } }
 
     /// Processes a message of a staging worker.
     func take(_ update: WorkerMessage) {
@@ -183,9 +185,9 @@ final class LiveTransfer: Sendable {
         }
     }
 
-    private func wait(_ reason: HoldReason, _ duration: Duration?) {
+    private func wait(for reason: PendingReason.Kind, lasting duration: Duration?) {
         state.withLock { $0.wait = (reason, duration ?? .zero) }
-        switchOff.stop()
+        stopSwitch.stop()
     }
 
     private func progress(_ change: (inout State) -> Void) {
@@ -193,8 +195,10 @@ final class LiveTransfer: Sendable {
         let mayTell = state.withLock { state in
             change(&state)
             // At most ten progress events a second, as many as a person can see.
-            guard state.told.map({ now - $0 >= .milliseconds(100) }) ?? true else { return false }
-            state.told = now
+            guard state.lastReported.map({ now - $0 >= .milliseconds(100) }) ?? true else {
+                return false
+            }
+            state.lastReported = now
             return true
         }
         if mayTell { send(progressEvent) }
@@ -213,7 +217,7 @@ final class LiveTransfer: Sendable {
     private func send(_ event: SessionEvent) {
         var event = event
         event.task = id
-        tell(event)
+        deliver(event)
     }
 
     /// Returns the metrics of the transfer.
@@ -236,7 +240,7 @@ extension LiveTransfer.State {
         var report = AttemptReport()
         report.received = received
         report.sent = sent
-        report.stored = stored
+        report.uploadOffset = uploadOffset
         report.total = total
         report.attempts = attempts
         report.problem = problem
@@ -257,8 +261,8 @@ extension LiveTransfer.State {
     func attempt(ended: Date) -> AttemptMetrics? {
         guard let response else { return nil }
         var metrics = AttemptMetrics()
-        metrics.fetchStart = asked
-        metrics.responseStart = answered
+        metrics.fetchStart = requested
+        metrics.responseStart = responded
         metrics.responseEnd = ended
         metrics.bytesReceived = received.rawValue
         metrics.bytesSent = sent.rawValue

@@ -9,7 +9,7 @@ extension NewTask {
     /// - Throws: ``ControlRefusal`` with ``ControlRefusal/Code/invalid`` for an invalid request.
     init(
         _ request: TransferRequest,
-        _ session: SessionConfiguration,
+        in session: SessionConfiguration,
         at now: Date
     ) throws(ControlRefusal) {
         func invalid(_ text: String) -> ControlRefusal {
@@ -28,7 +28,7 @@ extension NewTask {
         self.request = request
         self.request.hasChallengeCredential = nil
         priority = try Self.priority(request.priority ?? 0.5)
-        needs = Needs(session, request)
+        constraints = TransferConstraints(session: session, request: request)
         blocks = request.isSuspended ?? false ? .client : []
         earliest = request.earliestBegin.flatMap { $0 > now ? $0 : nil }
         deadline = now + min(max(session.resourceTimeout, 0), 10 * 365 * 86_400)

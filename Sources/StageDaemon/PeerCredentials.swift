@@ -99,13 +99,13 @@ final class PeerProcess: Sendable {
     private let identity: Identity
 
     /// Gets the process at the other end from the kernel.
-    init(of channel: any Channel, _ credentials: PeerCredentials) async {
-        identity = await Self.identity(of: channel, credentials)
+    init(of channel: any Channel, credentials: PeerCredentials) async {
+        identity = await Self.identity(of: channel, credentials: credentials)
     }
 
     private static func identity(
         of channel: any Channel,
-        _ credentials: PeerCredentials
+        credentials: PeerCredentials
     ) async -> Identity {
         guard let provider = channel as? any SocketOptionProvider else { return .ended }
         do {

@@ -6,10 +6,10 @@ enum ProcessNamespaces {
     /// Returns whether paths mean the same to the client as to this process or to PID 1.
     ///
     /// A service manager may give this process a mount namespace of its own, which hides no files.
-    static func sharesMounts(_ caller: Caller) -> Bool {
+    static func sharesMounts(_ client: ClientCredentials) -> Bool {
         // Root may enter any namespace.
-        if caller.user == 0 { return true }
-        guard let mount = firstMount(of: "\(caller.process)") else { return false }
+        if client.user == 0 { return true }
+        guard let mount = firstMount(of: "\(client.process)") else { return false }
         return mount == firstMount(of: "self") || mount == firstMount(of: "1")
     }
 
@@ -17,14 +17,14 @@ enum ProcessNamespaces {
     ///
     /// Reads the namespace with the client's user rights. Returns `false` if the process is not dumpable
     /// (`PR_SET_DUMPABLE`). Blocks the thread.
-    static func sharesNetwork(_ caller: Caller) -> Bool {
-        if caller.user == 0 { return true }
-        let name = FilePath("/proc/\(caller.process)/ns/net")
+    static func sharesNetwork(_ client: ClientCredentials) -> Bool {
+        if client.user == 0 { return true }
+        let name = FilePath("/proc/\(client.process)/ns/net")
         // An ended process cannot be distinguished from a hidden one.
-        guard let client = try? caller.identity.link(at: name),
+        guard let other = try? client.identity.link(at: name),
             let own = try? UserIdentity.current.link(at: "/proc/self/ns/net")
         else { return false }
-        return client == own
+        return other == own
     }
 
     /// Returns the identifier of a process's first mount, which is unique to a mount namespace

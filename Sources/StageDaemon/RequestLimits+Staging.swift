@@ -16,7 +16,7 @@ extension RequestLimits {
         guard let order = request.staging else {
             throw ControlRefusal(.invalid, "a staging has a 'staging' that says what is staged")
         }
-        try check(request.url, 0...url, "'url'")
+        try check(request.url, bytes: 0...url, as: "'url'")
         guard request.resumeToken == nil, request.headers == nil, request.mirrors == nil,
             request.allowedDomains == nil, request.sha256 == nil
         else {
@@ -33,7 +33,7 @@ extension RequestLimits {
                 "expected a 'staging' of at most \(Self.order) bytes as JSON: ask for an event"
             )
         }
-        for text in texts { try check(text, 1...url, "each text of a staging") }
+        for text in texts { try check(text, bytes: 1...url, as: "each text of a staging") }
         guard (order.application == nil) != (order.manifests == nil) else {
             throw ControlRefusal(.invalid, "a staging names an application or manifests")
         }
@@ -47,7 +47,7 @@ extension RequestLimits {
             guard StagingOrder.variables.contains(name) else {
                 throw ControlRefusal(.invalid, "a staging has no variable '\(name.prefix(64))'")
             }
-            try check(value, 1...path, "'\(name)'")
+            try check(value, bytes: 1...path, as: "'\(name)'")
             guard value.hasPrefix("/") else {
                 throw ControlRefusal(.invalid, "expected an absolute path as '\(name)'")
             }
@@ -74,7 +74,7 @@ extension RequestLimits {
             }
             return
         }
-        try check(failure.reason, 0...Self.failure, "the reason of a failure")
+        try check(failure.reason, bytes: 0...Self.failure, as: "the reason of a failure")
         guard failure.resumeToken == nil else {
             throw ControlRefusal(.invalid, "a staging leaves no 'resumeToken'")
         }

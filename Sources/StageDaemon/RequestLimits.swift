@@ -44,9 +44,9 @@ enum RequestLimits {
         _ wanted: SessionConfiguration,
         identifier: String
     ) throws(ControlRefusal) {
-        try check(identifier, 1...Self.identifier, "a session's identifier")
+        try check(identifier, bytes: 1...Self.identifier, as: "a session's identifier")
         try check(headers: wanted.headers)
-        if let group = wanted.group { try check(group, 1...name, "'group'") }
+        if let group = wanted.group { try check(group, bytes: 1...name, as: "'group'") }
         guard [nil, "1.2", "1.3"].contains(wanted.minimumTLSVersion) else {
             throw ControlRefusal(.invalid, "expected '1.2' or '1.3' as 'minimumTLSVersion'")
         }
@@ -66,7 +66,7 @@ enum RequestLimits {
         guard (1...connections).contains(wanted.maximumConnectionsPerHost) else {
             throw ControlRefusal(
                 .invalid,
-                "expected 0 to \(connections.quantity(of: "connection")) per host"
+                "expected 1 to \(connections.quantity(of: "connection")) per host"
             )
         }
         if let handler = wanted.handler { try check(handler) }
@@ -76,9 +76,9 @@ enum RequestLimits {
         guard handler.command.first?.hasPrefix("/") ?? false else {
             throw ControlRefusal(.invalid, "expected the absolute path of a handler's program")
         }
-        try check(handler.command, "a handler's command")
+        try check(handler.command, as: "a handler's command")
         if let directory = handler.directory {
-            try check(directory, 1...path, "a handler's directory")
+            try check(directory, bytes: 1...path, as: "a handler's directory")
             guard directory.hasPrefix("/") else {
                 throw ControlRefusal(
                     .invalid,
@@ -86,16 +86,18 @@ enum RequestLimits {
                 )
             }
         }
-        if let version = handler.version { try check(version, 0...name, "a handler's version") }
+        if let version = handler.version {
+            try check(version, bytes: 0...name, as: "a handler's version")
+        }
         guard let environment = handler.environment else { return }
-        try check(environment.map { "\($0.key)=\($0.value)" }, "a handler's environment")
+        try check(environment.map { "\($0.key)=\($0.value)" }, as: "a handler's environment")
         guard environment.keys.allSatisfy({ !$0.isEmpty && !$0.contains("=") }) else {
             throw ControlRefusal(.invalid, "expected names of variables without '='")
         }
     }
 
     /// Checks a list of strings for a program; `what` names it in messages.
-    private static func check(_ list: [String], _ what: String) throws(ControlRefusal) {
+    private static func check(_ list: [String], as what: String) throws(ControlRefusal) {
         let bytes = list.reduce(0) { $0 + $1.utf8.count }
         guard list.count <= strings.count, bytes <= strings.bytes,
             list.allSatisfy({ !$0.utf8.contains(0) })
@@ -136,7 +138,7 @@ enum RequestLimits {
         _ request: TransferRequest,
         in session: SessionConfiguration
     ) throws(ControlRefusal) {
-        try check(request.token, 1...name, "a task's token")
+        try check(request.token, bytes: 1...name, as: "a task's token")
         do throws(ControlRefusal) {
             if request.kind == .staging {
                 try checkStaging(request)
@@ -155,7 +157,7 @@ enum RequestLimits {
                         "expected the absolute path of a file to upload"
                     )
                 }
-                try check(file, 1...path, "'file'")
+                try check(file, bytes: 1...path, as: "'file'")
             case .download, .staging:
                 guard request.file == nil else {
                     throw ControlRefusal(.invalid, "only an upload has a file to upload")
@@ -227,8 +229,12 @@ enum RequestLimits {
                 throw ControlRefusal(.invalid, "expected 64 hexadecimal digits as 'sha256'")
             }
         }
-        if let text = request.description { try check(text, 0...description, "'description'") }
-        if let token = request.resumeToken { try check(token, 0...Self.token, "'resumeToken'") }
+        if let text = request.description {
+            try check(text, bytes: 0...description, as: "'description'")
+        }
+        if let token = request.resumeToken {
+            try check(token, bytes: 0...Self.token, as: "'resumeToken'")
+        }
         if let method = request.method {
             let isToken = method.utf8.allSatisfy { (0x41...0x5A).contains($0) }
             guard isToken, (1...32).contains(method.utf8.count) else {
@@ -273,7 +279,7 @@ enum RequestLimits {
 
     /// Checks the token of a launch.
     static func check(launch: String?) throws(ControlRefusal) {
-        if let launch { try check(launch, 0...token, "'launch'") }
+        if let launch { try check(launch, bytes: 0...token, as: "'launch'") }
     }
 
     /// Parses the query parameter `after`, a sequence number.
@@ -293,11 +299,11 @@ enum RequestLimits {
                 "expected at most \(fields.count) header fields with \(fields.bytes.quantity(of: "byte"))"
             )
         }
-        for (name, value) in headers { try check(header: name, value) }
+        for (name, value) in headers { try check(header: name, value: value) }
     }
 
     /// Checks that a header field can be sent unchanged.
-    static func check(header name: String, _ value: String) throws(ControlRefusal) {
+    static func check(header name: String, value: String) throws(ControlRefusal) {
         let isName =
             !name.isEmpty && name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != 0x3A }
         let isValue = value.utf8.allSatisfy { $0 == 0x09 || $0 >= 0x20 && $0 != 0x7F }
@@ -315,8 +321,8 @@ enum RequestLimits {
     /// Checks that a text has an allowed length in bytes and contains no NUL; `what` names it in messages.
     static func check(
         _ text: String,
-        _ bytes: ClosedRange<Int>,
-        _ what: String
+        bytes: ClosedRange<Int>,
+        as what: String
     ) throws(ControlRefusal) {
         guard bytes.contains(text.utf8.count) else {
             throw ControlRefusal(

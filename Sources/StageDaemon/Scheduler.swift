@@ -40,15 +40,15 @@ struct Scheduler {
         /// Maximum number of connections that the session has to one host.
         var sessionLimit: Int
         var priority: Int
-        var needs: Needs
+        var constraints: TransferConstraints
         var blocks: Blocks = []
         /// Earliest date, with the reason for waiting.
-        var notBefore: Hold?
+        var notBefore: PendingReason?
         /// Set if the transfer occupies a connection of the daemon while it runs, and writes to the daemon's files.
         var isConnected: Bool {
             host != Scheduler.workerHost && host != Scheduler.clientHost
         }
-        fileprivate(set) var phase = Phase.held
+        fileprivate(set) var phase = Phase.pending
         /// Time of the last start.
         fileprivate var started = Date.distantPast
 
@@ -58,21 +58,21 @@ struct Scheduler {
             host: String,
             sessionLimit: Int,
             priority: Int,
-            needs: Needs
+            constraints: TransferConstraints
         ) {
             self.user = user
             self.session = session
             self.host = host
             self.sessionLimit = max(sessionLimit, 1)
             self.priority = priority
-            self.needs = needs
+            self.constraints = constraints
         }
     }
 
     /// Phase of a transfer.
     enum Phase: Sendable {
         /// Not runnable.
-        case held
+        case pending
         /// Runnable, waiting for a connection.
         case queued
         /// Running.
@@ -144,14 +144,14 @@ struct Scheduler {
     }
 
     /// Adds a transfer.
-    mutating func add(_ id: Int64, _ item: Item, at now: Date) {
+    mutating func add(_ id: Int64, as item: Item, at now: Date) {
         let old = items.updateValue(item, forKey: id)
         if old == nil, !item.isConnected { stagings += 1 }
-        settle(id, at: now)
+        enqueueIfReady(id, at: now)
     }
 
     /// Changes a transfer's priority, constraints or other reasons for waiting.
-    mutating func change(_ id: Int64, at now: Date, _ change: (inout Item) -> Void) {
+    mutating func change(_ id: Int64, at now: Date, by change: (inout Item) -> Void) {
         guard var item = items[id] else { return }
         let old = item
         change(&item)
@@ -159,9 +159,9 @@ struct Scheduler {
         items[id] = item
         if old.phase == .queued {
             queues[old.user]?.withdraw(id)
-            items[id]?.phase = .held
+            items[id]?.phase = .pending
         }
-        settle(id, at: now)
+        enqueueIfReady(id, at: now)
     }
 
     /// Removes a transfer that has ended.
@@ -169,22 +169,22 @@ struct Scheduler {
         guard let item = items.removeValue(forKey: id) else { return }
         if !item.isConnected { stagings -= 1 }
         switch item.phase {
-        case .held: break
+        case .pending: break
         case .queued: queues[item.user]?.withdraw(id)
-        case .running, .stopping: release(id, item)
+        case .running, .stopping: markStopped(id, as: item)
         }
     }
 
-    /// Notes that an attempt has ended, or cannot begin, while the transfer has not ended; `hold` is the reason to
+    /// Notes that an attempt has ended, or cannot begin, while the transfer has not ended; `reason` is the reason to
     /// wait, with its date.
-    mutating func paused(_ id: Int64, _ hold: Hold?, at now: Date) {
+    mutating func attemptEnded(_ id: Int64, pending reason: PendingReason?, at now: Date) {
         guard var item = items[id] else { return }
-        if item.phase == .running || item.phase == .stopping { release(id, item) }
+        if item.phase == .running || item.phase == .stopping { markStopped(id, as: item) }
         if item.phase == .queued { queues[item.user]?.withdraw(id) }
-        item.phase = .held
-        if let hold { item.notBefore = hold }
+        item.phase = .pending
+        if let reason { item.notBefore = reason }
         items[id] = item
-        settle(id, at: now)
+        enqueueIfReady(id, at: now)
     }
 
     /// Returns the transfers to start and to stop now.
@@ -192,7 +192,7 @@ struct Scheduler {
         var turn = Turn()
         while let first = deadlines.min, first.date <= now {
             deadlines.removeMin()
-            settle(first.id, at: now)
+            enqueueIfReady(first.id, at: now)
         }
         if let until = fullUntil, until <= now { fullUntil = nil }
         for id in active.sorted() where items[id]?.phase == .running && mustStop(id, at: now) {
@@ -205,7 +205,7 @@ struct Scheduler {
             items[id]?.started = now
             turn.start.append(id)
         }
-        if fullUntil == nil, let id = yielding(apart: Set(turn.start), at: now) {
+        if fullUntil == nil, let id = transferToPreempt(apart: Set(turn.start), at: now) {
             items[id]?.phase = .stopping
             turn.stop.append(id)
         }
@@ -213,25 +213,29 @@ struct Scheduler {
     }
 
     /// Returns the reasons why a transfer does not run, the most lasting first; empty if it is running.
-    func holds(of id: Int64, at now: Date) -> [Hold] {
+    func pendingReasons(of id: Int64, at now: Date) -> [PendingReason] {
         guard let item = items[id], item.phase != .running else { return [] }
-        var holds: [Hold] = []
-        if item.blocks.contains(.client) { holds.append(Hold(.pausedByClient)) }
-        if item.blocks.contains(.user) { holds.append(Hold(.pausedByUser)) }
-        if item.blocks.contains(.authentication) { holds.append(Hold(.authentication)) }
-        holds += item.needs.unmet(in: conditions).map { Hold($0) }
-        if let fullUntil, item.isConnected { holds.append(Hold(.disk, until: fullUntil)) }
-        if let hold = item.notBefore, hold.until.map({ $0 > now }) ?? false { holds.append(hold) }
-        if holds.isEmpty { holds.append(Hold(.slot)) }
-        return holds
+        var reasons: [PendingReason] = []
+        if item.blocks.contains(.client) { reasons.append(PendingReason(.pausedByClient)) }
+        if item.blocks.contains(.user) { reasons.append(PendingReason(.pausedByUser)) }
+        if item.blocks.contains(.authentication) { reasons.append(PendingReason(.authentication)) }
+        reasons += item.constraints.unmet(in: conditions).map { PendingReason($0) }
+        if let fullUntil, item.isConnected {
+            reasons.append(PendingReason(.disk, until: fullUntil))
+        }
+        if let reason = item.notBefore, reason.until.map({ $0 > now }) ?? false {
+            reasons.append(reason)
+        }
+        if reasons.isEmpty { reasons.append(PendingReason(.slot)) }
+        return reasons
     }
 }
 
 extension Scheduler {
     /// Queues a transfer, or registers its earliest date.
-    private mutating func settle(_ id: Int64, at now: Date) {
+    private mutating func enqueueIfReady(_ id: Int64, at now: Date) {
         guard let item = items[id] else { return }
-        guard item.phase == .held else {
+        guard item.phase == .pending else {
             if item.phase == .running { mustReview = true }
             return
         }
@@ -244,14 +248,14 @@ extension Scheduler {
         }
         guard item.blocks.isEmpty else { return }
         items[id]?.phase = .queued
-        queues[item.user, default: UserQueue()].append(id, item)
+        queues[item.user, default: UserQueue()].append(id, as: item)
     }
 
     private func mustStop(_ id: Int64, at now: Date) -> Bool {
         guard let item = items[id] else { return false }
         return fullUntil != nil && item.isConnected || !item.blocks.isEmpty
             || (item.notBefore?.until).map { $0 > now } ?? false
-            || !item.needs.unmet(in: conditions).isEmpty
+            || !item.constraints.unmet(in: conditions).isEmpty
     }
 
     private mutating func next() -> Int64? {
@@ -263,20 +267,21 @@ extension Scheduler {
         for user in order {
             // Removed from `queues` during the change, since the closure reads other parts of the scheduler.
             var queue = queues.removeValue(forKey: user) ?? UserQueue()
-            let id = queue.next { lane, limit in hasPlace(lane, of: user, limit) }
+            let id = queue.next { lane, limit in permits(for: lane, of: user, sessionLimit: limit) }
             if !queue.isEmpty { queues[user] = queue }
             guard let id, let item = items[id] else { continue }
             turns += 1
             lastTurns[user] = turns
-            take(id, item)
+            markRunning(id, as: item)
             return id
         }
         return nil
     }
 
     /// Returns whether the limits permit another transfer of a lane.
-    private func hasPlace(_ lane: UserQueue.Lane, of user: UInt32, _ limit: Int) -> Bool {
-        guard lane.needs.unmet(in: conditions).isEmpty else { return false }
+    private func permits(for lane: UserQueue.Lane, of user: UInt32, sessionLimit limit: Int) -> Bool
+    {
+        guard lane.constraints.unmet(in: conditions).isEmpty else { return false }
         switch lane.host {
         case Self.clientHost: return true
         case Self.workerHost:
@@ -297,7 +302,7 @@ extension Scheduler {
     /// difference of one connection changes nothing, so the exchange terminates. A user without any connection gets
     /// one once a transfer has run for ``Limits/slice``, so that servers which send a byte now and then do not keep
     /// other users waiting forever.
-    private mutating func yielding(apart started: Set<Int64>, at now: Date) -> Int64? {
+    private mutating func transferToPreempt(apart started: Set<Int64>, at now: Date) -> Int64? {
         sliceEnd = nil
         let isSettled = active.allSatisfy { id in
             items[id].map { $0.phase == .running || !$0.isConnected } ?? true
@@ -307,7 +312,7 @@ extension Scheduler {
             let lane = queues[user]?.firstLane { lane, limit in
                 let key = SessionHost(session: lane.session, host: lane.host)
                 return ![Self.workerHost, Self.clientHost].contains(lane.host)
-                    && lane.needs.unmet(in: conditions).isEmpty
+                    && lane.constraints.unmet(in: conditions).isEmpty
                     && sessionHosts[key, default: 0] < limit
             }
             guard let lane else { continue }
@@ -320,7 +325,7 @@ extension Scheduler {
             let shares = Dictionary(grouping: running) { items[$0]?.user ?? user }
             let most = shares.max { $0.value.count < $1.value.count }
             guard let most, most.value.count > (shares[user]?.count ?? 0) + 1 else {
-                guard shares[user] == nil, let first = longest(of: running) else { continue }
+                guard shares[user] == nil, let first = firstStarted(of: running) else { continue }
                 if first.end <= now { return first.id }
                 sliceEnd = min(sliceEnd ?? first.end, first.end)
                 continue
@@ -333,7 +338,7 @@ extension Scheduler {
     }
 
     /// Returns the transfer that started first, and the end of its time slice.
-    private func longest(of running: some Sequence<Int64>) -> (id: Int64, end: Date)? {
+    private func firstStarted(of running: some Sequence<Int64>) -> (id: Int64, end: Date)? {
         let first = running.min { left, right in
             (items[left]?.started ?? .distantPast, left)
                 < (items[right]?.started ?? .distantPast, right)
@@ -342,7 +347,7 @@ extension Scheduler {
         return (first, start + limits.slice)
     }
 
-    private mutating func take(_ id: Int64, _ item: Item) {
+    private mutating func markRunning(_ id: Int64, as item: Item) {
         items[id]?.phase = .running
         active.insert(id)
         hosts[item.host, default: 0] += 1
@@ -351,16 +356,18 @@ extension Scheduler {
         if item.host == Self.workerHost { workers[item.user, default: 0] += 1 }
     }
 
-    private mutating func release(_ id: Int64, _ item: Item) {
+    private mutating func markStopped(_ id: Int64, as item: Item) {
         active.remove(id)
         let sessionHost = SessionHost(session: item.session, host: item.host)
-        hosts[item.host] = Self.lessOne(hosts[item.host])
-        sessionHosts[sessionHost] = Self.lessOne(sessionHosts[sessionHost])
-        users[item.user] = Self.lessOne(users[item.user])
-        if item.host == Self.workerHost { workers[item.user] = Self.lessOne(workers[item.user]) }
+        hosts[item.host] = Self.decremented(hosts[item.host])
+        sessionHosts[sessionHost] = Self.decremented(sessionHosts[sessionHost])
+        users[item.user] = Self.decremented(users[item.user])
+        if item.host == Self.workerHost {
+            workers[item.user] = Self.decremented(workers[item.user])
+        }
     }
 
-    private static func lessOne(_ count: Int?) -> Int? {
+    private static func decremented(_ count: Int?) -> Int? {
         guard let count, count > 1 else { return nil }
         return count - 1
     }

@@ -16,7 +16,7 @@ final class Subscription: Sendable {
     private let state: Mutex<State>
 
     private struct State {
-        var passing: Deque<SessionEvent> = []
+        var nonDurable: Deque<SessionEvent> = []
         var cursor: Int64
         var hasFinished = false
     }
@@ -39,25 +39,25 @@ final class Subscription: Sendable {
     }
 
     /// Queues a non-durable event.
-    func pass(_ event: SessionEvent) {
+    func enqueue(_ event: SessionEvent) {
         state.withLock { state in
-            if state.passing.count >= Self.limit { state.passing.removeFirst() }
-            state.passing.append(event)
+            if state.nonDurable.count >= Self.limit { state.nonDurable.removeFirst() }
+            state.nonDurable.append(event)
         }
         wake.yield()
     }
 
     /// Wakes the reader.
-    func ring() { wake.yield() }
+    func wakeUp() { wake.yield() }
 
     /// Ends the stream.
     func end() { wake.finish() }
 
     /// Removes and returns the queued non-durable events.
-    func takePassing() -> [SessionEvent] {
+    func takeNonDurable() -> [SessionEvent] {
         state.withLock { state in
-            defer { state.passing.removeAll() }
-            return Array(state.passing)
+            defer { state.nonDurable.removeAll() }
+            return Array(state.nonDurable)
         }
     }
 

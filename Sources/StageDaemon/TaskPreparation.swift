@@ -7,26 +7,26 @@ import SystemPackage
 /// Checks the clients that create tasks, and prepares the files of the tasks.
 struct TaskPreparation: Sendable {
     let journal: Journal
-    let store: TransferStore
+    let files: TransferFiles
     let storage: UserStorage
     /// Stops counting finished downloads that the user has moved away; returns whether there were any.
     let releaseMoved: @Sendable (UInt32) async -> Bool
     /// Stops counting files.
-    let release: @Sendable ([HeldBytes.Item]) async -> Void
+    let release: @Sendable ([DiskQuota.Item]) async -> Void
 
     /// Checks that the client's process is not confined.
     ///
     /// The daemon connects to servers and reads files as the client's user, but outside of any confinement of the
     /// process.
     func checkConfinement(
-        of caller: Caller,
-        _ tasks: [TransferRequest]
+        of client: ClientCredentials,
+        creating tasks: [TransferRequest]
     ) async throws(ControlRefusal) {
         let hasUploads = tasks.contains { $0.kind == .upload }
         let refusal = await withBlockingThread {
             hasUploads
-                ? HandlerPolicy.restriction(of: caller)
-                : HandlerPolicy.networkRestriction(of: caller)
+                ? HandlerPolicy.restriction(of: client)
+                : HandlerPolicy.networkRestriction(of: client)
         }
         guard let refusal else { return }
         throw ControlRefusal(
@@ -39,13 +39,13 @@ struct TaskPreparation: Sendable {
     ///
     /// Only for uploads and resumed downloads, which need preparation.
     func knownTokens(
-        _ requests: [TransferRequest],
-        _ session: Int64
+        of requests: [TransferRequest],
+        in session: Int64
     ) async throws(ControlRefusal) -> Set<[UInt8]> {
         let tokens = requests.filter { $0.kind == .upload || $0.resumeToken != nil }.map(\.token)
         guard !tokens.isEmpty else { return [] }
         do throws(DaemonError) {
-            return try await journal.known(tokens, in: session)
+            return try await journal.knownTokens(tokens, in: session)
         } catch {
             throw ControlRefusal(.storage, "\(error)")
         }
@@ -54,44 +54,44 @@ struct TaskPreparation: Sendable {
     /// Copies the file to upload, or looks up the resume data.
     func prepare(
         _ task: inout NewTask,
-        _ caller: Caller,
-        _ user: UInt32
+        for client: ClientCredentials,
+        of user: UInt32
     ) async throws(ControlRefusal) {
         if task.request.kind == .upload {
-            try await copy(&task, caller, user)
+            try await copyFile(&task, for: client, of: user)
         } else if let token = task.request.resumeToken {
-            let remnant: Remnant?
+            let resumeData: ResumeData?
             do throws(DaemonError) {
-                remnant = try await journal.remnant(token, of: caller.user)
+                resumeData = try await journal.resumeData(token, of: client.user)
             } catch {
                 throw ControlRefusal(.storage, "\(error)")
             }
-            guard let remnant else {
+            guard let resumeData else {
                 throw ControlRefusal(.invalid, "the resume token was used already, or has expired")
             }
-            guard remnant.url == task.request.url else {
+            guard resumeData.url == task.request.url else {
                 throw ControlRefusal(.invalid, "the resume token belongs to another URL")
             }
-            task.part = remnant.part
-            task.remnant = token
+            task.part = resumeData.part
+            task.usedResumeToken = token
         }
     }
 
     /// Copies the file to upload, after reserving quota for it.
     ///
     /// The copy ends at the reserved size if the file grows.
-    private func copy(
+    private func copyFile(
         _ task: inout NewTask,
-        _ caller: Caller,
-        _ user: UInt32
+        for client: ClientCredentials,
+        of user: UInt32
     ) async throws(ControlRefusal) {
-        let (store, path) = (store, FilePath(task.request.file ?? ""))
+        let (files, path) = (files, FilePath(task.request.file ?? ""))
         let text = "upload-\(UUID().uuidString.lowercased())"
         guard let name = FilePath.Component(text) else { return }
         let size: Int64
         do throws(FileError) {
             size = try await withBlockingThread { () throws(FileError) in
-                try File.open(readingRegular: path, as: caller.identity).status().size
+                try File.open(readingRegular: path, as: client.identity).status().size
             }
         } catch {
             throw ControlRefusal(error.isRefusedByLimit ? .unavailable : .invalid, "\(error)")
@@ -102,13 +102,13 @@ struct TaskPreparation: Sendable {
                 "the parts have \((parts.size?.rawValue ?? 0).quantity(of: "byte")), and the file has \(size)"
             )
         }
-        try await reserve(.part(text), size, of: user)
+        try await reserve(.part(text), size: size, of: user)
         do throws(FileError) {
             let count = try await withBlockingThread { () throws(FileError) in
-                try store.snapshot(
+                try files.snapshot(
                     path,
                     as: name,
-                    for: caller.identity,
+                    for: client.identity,
                     limit: ByteCount(size)
                 )
             }
@@ -125,8 +125,8 @@ struct TaskPreparation: Sendable {
     ///
     /// - Throws: ``ControlRefusal`` with ``ControlRefusal/Code/quota`` or ``ControlRefusal/Code/storage``.
     private func reserve(
-        _ item: HeldBytes.Item,
-        _ size: Int64,
+        _ item: DiskQuota.Item,
+        size: Int64,
         of user: UInt32
     ) async throws(ControlRefusal) {
         var verdict = storage.grow(item, to: size, of: user)

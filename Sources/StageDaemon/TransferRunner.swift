@@ -22,7 +22,7 @@ struct TransferRunner: Sendable {
     }
 
     let engine: TransferEngine
-    let store: TransferStore
+    let files: TransferFiles
     let storage: UserStorage
     let journal: Journal
     let logger: Logger
@@ -30,18 +30,23 @@ struct TransferRunner: Sendable {
     /// Runs an attempt until it ends or `live` is stopped.
     func run(
         _ task: FullTask,
-        _ owner: SessionRecord,
-        _ live: LiveTransfer,
+        owner: SessionRecord,
+        transfer live: LiveTransfer,
         failures: Int
     ) async -> Result {
         let session = owner.configuration
         live.begin(task)
-        let result = await live.switchOff.run { () -> Swift.Result<Result, TransferError> in
+        let result = await live.stopSwitch.run { () -> Swift.Result<Result, TransferError> in
             do throws(TransferError) {
                 switch task.request.kind {
                 case .download:
-                    return .success(try await download(task, owner, live, failures))
-                case .upload: return .success(try await upload(task, session, live, failures))
+                    return .success(
+                        try await download(task, owner: owner, transfer: live, failures: failures)
+                    )
+                case .upload:
+                    return .success(
+                        try await upload(task, session: session, transfer: live, failures: failures)
+                    )
                 case .staging: throw .cancelled
                 }
             } catch {
@@ -60,7 +65,7 @@ struct TransferRunner: Sendable {
                 clockIsWrong: Self.clockIsWrong,
                 at: .now
             )
-            if live.isRemembered { verdict = await settle(verdict, of: live) }
+            if live.hasProvisionalEnd { verdict = await settleProvisionalEnd(verdict, of: live) }
             logger.debug(
                 "An attempt ended",
                 metadata: ["task.id": "\(task.record.id)", "task.verdict": "\(verdict)"]
@@ -70,43 +75,48 @@ struct TransferRunner: Sendable {
     }
 
     /// Records a provisional end before the last bytes of a request are sent that must not be repeated.
-    private func remember(_ live: LiveTransfer, size: ByteCount) async throws(TransferError) {
+    private func recordProvisionalEnd(
+        of live: LiveTransfer,
+        bodySize: ByteCount
+    ) async throws(TransferError) {
         do throws(DaemonError) {
             var event = SessionEvent(.failed, time: .now)
-            event.failure = .lostAnswer
+            event.failure = .lostResponse
             try await journal.setProvisionalEnd(event, of: live.id)
         } catch {
             logger.error("A provisional end was not recorded", metadata: ["error": "\(error)"])
-            throw .outOfSpace(store.root.path)
+            throw .outOfSpace(files.root.path)
         }
-        live.remember(size)
+        live.noteProvisionalEnd(bodySize)
     }
 
     /// Records the resource at which an upload resumes.
-    private func keep(
+    private func recordResource(
         _ resource: UploadResource?,
-        _ live: LiveTransfer
+        for live: LiveTransfer
     ) async throws(TransferError) {
         do throws(DaemonError) {
             try await journal.setUpload(resource, of: live.id)
         } catch {
             logger.error("An upload resource was not recorded", metadata: ["error": "\(error)"])
-            throw .outOfSpace(store.root.path)
+            throw .outOfSpace(files.root.path)
         }
-        live.resumes(at: resource)
+        live.noteResource(resource)
     }
 
     /// Adjusts the verdict on a request that must not be repeated: it fails if all of it may have been sent.
     ///
     /// Otherwise removes the provisional end.
-    private func settle(_ verdict: TransferVerdict, of live: LiveTransfer) async -> TransferVerdict
-    {
+    private func settleProvisionalEnd(
+        _ verdict: TransferVerdict,
+        of live: LiveTransfer
+    ) async -> TransferVerdict {
         switch verdict {
         case .fail: return verdict
         // The engine starts a wait only for requests that it may repeat, and a challenge is a response.
-        case .again where live.current.wait != nil, .challenge: break
-        case .again, .stopped, .diskFull:
-            if live.isAwaitingAnswer { return .fail(.lostAnswer) }
+        case .retry where live.current.wait != nil, .challenge: break
+        case .retry, .stopped, .diskFull:
+            if live.isAwaitingAnswer { return .fail(.lostResponse) }
         }
         do throws(DaemonError) {
             try await journal.setProvisionalEnd(nil, of: live.id)
@@ -119,19 +129,19 @@ struct TransferRunner: Sendable {
 
     private func download(
         _ task: FullTask,
-        _ owner: SessionRecord,
-        _ live: LiveTransfer,
-        _ failures: Int
+        owner: SessionRecord,
+        transfer live: LiveTransfer,
+        failures: Int
     ) async throws(TransferError) -> Result {
         let (request, session, user) = (task.request, owner.configuration, owner.user)
-        let file = HeldBytes.Item.part(task.record.part)
+        let file = DiskQuota.Item.part(task.record.part)
         guard let name = FilePath.Component(task.record.part) else { throw .cancelled }
-        let part = try PartialFile.open(name, in: store.parts)
+        let part = try PartialFile.open(name, in: files.parts)
         var download = DownloadRequest(
             mirrors: [request.url] + (request.mirrors ?? []),
             size: request.size
         ) { path throws(TransferError) in
-            try await Self.matches(path, request.sha256)
+            try await Self.matches(path, digest: request.sha256)
         } report: { event in
             live.take(event)
         }
@@ -141,9 +151,9 @@ struct TransferRunner: Sendable {
         download.isIdempotent = request.isIdempotent
         download.isContentAddressed = request.sha256 != nil
         download.acceptsErrorResponses = request.acceptsErrorResponses ?? false
-        download.acceptsTransientResponses = live.takesAnyAnswer
+        download.acceptsTransientResponses = live.acceptsAnyStatus
         download.requiresNewestTLS = session.minimumTLSVersion == "1.3"
-        for field in request.fields(session) {
+        for field in request.fields(in: session) {
             if Self.isConfidential(field) {
                 download.confidentialFields.append(field)
             } else {
@@ -157,13 +167,13 @@ struct TransferRunner: Sendable {
         download.permitSize = { [storage] size throws(TransferError) in
             try storage.permit(
                 file,
-                size,
+                size: size,
                 of: user,
                 url: URLReference(request.url).withoutUser.text
             )
         }
         // A download has no body, so this is recorded before the request.
-        if !download.isRepeatedSafely { try await remember(live, size: .zero) }
+        if !download.isRepeatedSafely { try await recordProvisionalEnd(of: live, bodySize: .zero) }
         _ = try await engine.download(download, to: part)
         storage.set(file, to: part.length.rawValue, of: user)
         return .received(part.fileName, live.metrics(ended: .now), live.current.response)
@@ -177,7 +187,7 @@ struct TransferRunner: Sendable {
 
     private static func matches(
         _ path: FilePath,
-        _ digest: String?
+        digest: String?
     ) async throws(TransferError) -> Bool {
         guard let digest else { return true }
         do throws(FileError) {
@@ -191,26 +201,26 @@ struct TransferRunner: Sendable {
 
     private func upload(
         _ task: FullTask,
-        _ session: SessionConfiguration,
-        _ live: LiveTransfer,
-        _ failures: Int
+        session: SessionConfiguration,
+        transfer live: LiveTransfer,
+        failures: Int
     ) async throws(TransferError) -> Result {
         let request = task.request
-        var upload = UploadRequest(request, session)
-        upload.acceptsTransientResponses = live.takesAnyAnswer
+        var upload = UploadRequest(request, in: session)
+        upload.acceptsTransientResponses = live.acceptsAnyStatus
         upload.willComplete = { () async throws(TransferError) in
-            try await remember(live, size: request.size ?? .zero)
+            try await recordProvisionalEnd(of: live, bodySize: request.size ?? .zero)
         }
         upload.uploadProtocol = session.uploadProtocol.flatMap(UploadProtocol.init) ?? .plain
         upload.resource = task.upload
         upload.keepResource = { resource async throws(TransferError) in
-            try await keep(resource, live)
+            try await recordResource(resource, for: live)
         }
         upload.requestTimeout = .seconds(min(session.requestTimeout, 86_400))
         upload.failuresBefore = failures
         upload.priority = task.record.priority
         upload.report = { live.take($0) }
-        let path = store.snapshots.path.appending(task.record.part)
+        let path = files.snapshots.path.appending(task.record.part)
         let file: File
         do throws(FileError) {
             file = try File.open(readingRegular: path)
@@ -223,7 +233,7 @@ struct TransferRunner: Sendable {
         if isChallenge, session.answersChallenges(of: request),
             request.isOfOrigin(receipt.response)
         {
-            live.keep(receipt.body)
+            live.keepChallengeBody(receipt.body)
             throw .refused(url: URLReference(request.url).withoutUser.text, status: status)
         }
         return .sent(live.metrics(ended: .now), live.current.response, body: receipt.body)
@@ -233,7 +243,7 @@ struct TransferRunner: Sendable {
     func delete(_ deletion: ResourceDeletion) async {
         let rest = deletion.deadline - ContinuousClock.now
         guard rest > .zero else { return }
-        let request = UploadRequest(deletion.task.request, deletion.owner.configuration)
+        let request = UploadRequest(deletion.task.request, in: deletion.owner.configuration)
         let status: Int?
         if request.parts != nil {
             status = await engine.abortParts(of: request, timeout: rest)
@@ -260,10 +270,10 @@ struct TransferRunner: Sendable {
 
 extension UploadRequest {
     /// Creates the request of an upload task, without the settings of an attempt.
-    fileprivate init(_ request: TransferRequest, _ session: SessionConfiguration) {
+    fileprivate init(_ request: TransferRequest, in session: SessionConfiguration) {
         self.init(url: request.url)
         method = Method(rawValue: request.method ?? "POST") ?? .post
-        fields = request.fields(session)
+        fields = request.fields(in: session)
         allowedDomains = request.allowedDomains.map(AllowedDomains.init)
         isIdempotent = request.isIdempotent
         parts = request.parts
@@ -289,7 +299,7 @@ extension TransferRequest {
     }
 
     /// Returns the header fields as lines: those of the request, and those of the session that it does not override.
-    func fields(_ session: SessionConfiguration) -> [String] {
+    func fields(in session: SessionConfiguration) -> [String] {
         let own = headers ?? [:]
         let names = Set(own.keys.map { $0.lowercased() })
         let more = session.headers.filter { !names.contains($0.key.lowercased()) }

@@ -14,14 +14,14 @@ extension TransferState {
         /// Number of consecutive failed attempts without progress.
         var failures: Int
         /// Set if the client carries out a staging, rather than a worker, according to the scheduler.
-        var isOfClient: Bool
+        var isAssignedToClient: Bool
     }
 
     /// Decision about an attempt that the scheduler has started.
     enum Beginning {
         case run(Attempt)
         /// The content is verified; commit it.
-        case place
+        case commit
         /// Fail the task without an attempt.
         case fail(TransferFailure)
         /// The attempt must not begin, or not now.
@@ -54,11 +54,11 @@ extension TransferState {
     /// - Returns: The decision; unless it is `run`, the attempt has ended.
     mutating func begin(
         _ id: Int64,
-        _ task: FullTask?,
+        task: FullTask?,
         used: Int64,
         at now: Date
     ) -> Beginning {
-        guard let item = scheduler.items[id], attempts.contains(id), !halted.contains(id) else {
+        guard let item = scheduler.items[id], attempts.contains(id), !aborted.contains(id) else {
             _ = endAttempt(of: id)
             return .none
         }
@@ -69,18 +69,18 @@ extension TransferState {
         }
         guard !task.isLost, !task.record.hasProvisionalEnd else {
             _ = endAttempt(of: id)
-            _ = takeOut(id)
-            return .fail(task.isLost ? FullTask.loss : .lostAnswer)
+            _ = unschedule(id)
+            return .fail(task.isLost ? FullTask.damaged : .lostResponse)
         }
         guard task.record.state != .verified else {
             _ = endAttempt(of: id)
-            _ = takeOut(id)
-            placing.insert(id)
-            return .place
+            _ = unschedule(id)
+            committing.insert(id)
+            return .commit
         }
         // Recording the result of the attempt needs space in the journal, too.
         guard used <= configuration.journalPerUser.rawValue else {
-            postpone(id, Hold(.quota, until: now + Self.quotaWait), at: now)
+            postpone(id, pending: PendingReason(.quota, until: now + Self.quotaWait), at: now)
             return .none
         }
         // The session's header fields are for servers that its user chose, not for those of another group member.
@@ -90,30 +90,30 @@ extension TransferState {
                 task: task,
                 owner: owner,
                 failures: histories[id]?.failures ?? 0,
-                isOfClient: item.host == Scheduler.clientHost
+                isAssignedToClient: item.host == Scheduler.clientHost
             )
         )
     }
 
     /// Postpones a task whose attempt was started but cannot begin.
-    mutating func postpone(_ id: Int64, _ hold: Hold, at now: Date) {
+    mutating func postpone(_ id: Int64, pending reason: PendingReason, at now: Date) {
         _ = endAttempt(of: id)
-        scheduler.paused(id, hold, at: now)
+        scheduler.attemptEnded(id, pending: reason, at: now)
         assign(id, at: now)
     }
 
     /// Marks the attempt of a task as aborted, so that its result is discarded; returns whether an attempt is
     /// running.
-    mutating func halt(_ id: Int64) -> Bool {
+    mutating func abort(_ id: Int64) -> Bool {
         guard attempts.contains(id) else { return false }
-        halted.insert(id)
+        aborted.insert(id)
         return true
     }
 
     /// Marks an attempt as ended; returns whether its result counts.
     mutating func endAttempt(of id: Int64) -> Bool {
         attempts.remove(id)
-        return halted.remove(id) == nil
+        return aborted.remove(id) == nil
     }
 
     /// Adds the report of an attempt to the task's history.
@@ -135,14 +135,14 @@ extension TransferState {
                 endWait(of: waiting, for: [.backoff], at: now)
             }
         }
-        return takeOut(id)
+        return unschedule(id)
     }
 
     /// Decides what follows an attempt that did not complete.
     mutating func judge(
         _ verdict: TransferVerdict,
         of task: FullTask,
-        _ report: AttemptReport,
+        report: AttemptReport,
         at now: Date
     ) -> Judgement {
         let id = task.record.id
@@ -150,25 +150,29 @@ extension TransferState {
         var judgement = Judgement.wait
         switch verdict {
         case .stopped:
-            scheduler.paused(id, nil, at: now)
-        case .again(let hold):
+            scheduler.attemptEnded(id, pending: nil, at: now)
+        case .retry(let reason):
             histories[id]?.noteFailure(report)
-            noteHost(of: id, item, isUnreachable: hold.reason == .backoff && report.isUnreachable)
-            scheduler.paused(id, hold, at: now)
-            if hold.reason == .quota {
+            noteHost(
+                of: id,
+                item: item,
+                isUnreachable: reason.kind == .backoff && report.isUnreachable
+            )
+            scheduler.attemptEnded(id, pending: reason, at: now)
+            if reason.kind == .quota {
                 // Registered before the search for freed quota, so that files removed during the search are noticed.
-                quotaHolds[item.user, default: []].insert(id)
+                quotaWaiters[item.user, default: []].insert(id)
                 judgement = .waitForQuota
             }
         case .diskFull:
-            scheduler.paused(id, nil, at: now)
+            scheduler.attemptEnded(id, pending: nil, at: now)
             judgement = .waitForSpace
         case .challenge:
             scheduler.change(id, at: now) { $0.blocks.insert(.authentication) }
-            scheduler.paused(id, nil, at: now)
+            scheduler.attemptEnded(id, pending: nil, at: now)
             judgement = .record(report.challengeEvent(at: now))
         case .fail(let failure):
-            return takeOut(id) ? .fail(failure) : .wait
+            return unschedule(id) ? .fail(failure) : .wait
         }
         handOver(task.request, of: item.user, at: now)
         assign(id, at: now)
@@ -182,7 +186,7 @@ extension TransferState {
         (scheduler.items[id]?.blocks ?? []).subtracting(.leader)
     }
 
-    private mutating func noteHost(of id: Int64, _ item: Scheduler.Item, isUnreachable: Bool) {
+    private mutating func noteHost(of id: Int64, item: Scheduler.Item, isUnreachable: Bool) {
         guard item.isConnected else { return }
         if isUnreachable {
             unreachable.add(id, waitingFor: item.host)
@@ -214,7 +218,7 @@ extension TransferState {
     /// Returns whether a task still waits for quota.
     func waitsForQuota(_ id: Int64) -> Bool {
         guard let item = scheduler.items[id], !attempts.contains(id) else { return false }
-        return item.notBefore?.reason == .quota && quotaHolds[item.user]?.contains(id) ?? false
+        return item.notBefore?.kind == .quota && quotaWaiters[item.user]?.contains(id) ?? false
     }
 
     /// Returns whether content of unknown size has exceeded the quota too often.
@@ -222,27 +226,27 @@ extension TransferState {
     /// Removes the task from the scheduler in that case.
     mutating func failsByQuota(_ id: Int64) -> Bool {
         guard histories[id]?.failures ?? 0 > Self.quotaAttempts else { return false }
-        return takeOut(id)
+        return unschedule(id)
     }
 
     /// Removes a task from those that wait for quota.
-    mutating func removeQuotaHold(of id: Int64, _ user: UInt32) {
-        guard quotaHolds[user]?.remove(id) != nil, quotaHolds[user]?.isEmpty ?? false else {
+    mutating func removeQuotaWaiter(of id: Int64, user: UInt32) {
+        guard quotaWaiters[user]?.remove(id) != nil, quotaWaiters[user]?.isEmpty ?? false else {
             return
         }
-        quotaHolds[user] = nil
+        quotaWaiters[user] = nil
     }
 
     /// Resumes a user's tasks that wait for quota, except `exempt`; returns whether there were any.
     @discardableResult
-    mutating func endQuotaHolds(
+    mutating func endQuotaWaits(
         of user: UInt32,
         apart exempt: Int64? = nil,
         at now: Date
     ) -> Bool {
-        guard var tasks = quotaHolds.removeValue(forKey: user) else { return false }
-        if let exempt, tasks.remove(exempt) != nil { quotaHolds[user] = [exempt] }
-        for id in tasks where scheduler.items[id]?.notBefore?.reason == .quota {
+        guard var tasks = quotaWaiters.removeValue(forKey: user) else { return false }
+        if let exempt, tasks.remove(exempt) != nil { quotaWaiters[user] = [exempt] }
+        for id in tasks where scheduler.items[id]?.notBefore?.kind == .quota {
             scheduler.change(id, at: now) { $0.notBefore = nil }
         }
         return !tasks.isEmpty
@@ -275,7 +279,7 @@ extension TransferState {
     /// Returns the final event of an upload whose challenge the client has rejected: the challenge is its response.
     func answer(
         of task: FullTask,
-        _ challenge: SessionEvent,
+        challenge: SessionEvent,
         at now: Date
     ) -> SessionEvent {
         var event = SessionEvent(.completed, time: now)
@@ -286,7 +290,7 @@ extension TransferState {
         var metrics = TransferMetrics(ended: now)
         metrics.attempts = histories[task.record.id]?.attempts ?? 0
         event.metrics = metrics
-        return event.judged(task.request)
+        return event.checkingStatus(task.request)
     }
 
     private func ending(
@@ -305,12 +309,12 @@ extension TransferState {
     /// Notes that tasks are recorded as ended, with their final events.
     mutating func ended(
         _ tasks: [Int64],
-        _ events: [(session: Int64, event: SessionEvent)],
+        events: [(session: Int64, event: SessionEvent)],
         at now: Date
     ) {
         for (session, event) in events {
             sessions[session]?.unfinished -= 1
-            sessions[session]?.saw(event)
+            sessions[session]?.note(event)
         }
         for id in tasks { forget(id, at: now) }
     }

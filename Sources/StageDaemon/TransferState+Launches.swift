@@ -7,9 +7,9 @@ struct LaunchOrder: Sendable {
     var handler: LaunchHandler
     var token: String
     /// Launch state before the decision.
-    fileprivate var before: Relaunch
+    fileprivate var before: LaunchLimiter
     /// Launch state to record.
-    fileprivate(set) var decided: Relaunch
+    fileprivate(set) var decided: LaunchLimiter
 }
 
 /// Launches of handlers.
@@ -35,7 +35,7 @@ extension TransferState {
         let configuration = session.record.configuration
         return !session.isAttached && !session.isEnding && session.launch == nil
             && configuration.sendsLaunchEvents && configuration.handler != nil
-            && !session.record.relaunch.isExhausted(Relaunch.Policy()) && hasNews(session)
+            && !session.record.launchLimiter.isExhausted(LaunchLimiter.Policy()) && hasNews(session)
     }
 
     /// Decides whether to start a session's handler now; `token` identifies the launch.
@@ -51,16 +51,16 @@ extension TransferState {
             session.record.configuration.sendsLaunchEvents,
             let handler = session.record.configuration.handler
         else { return nil }
-        let before = session.record.relaunch
+        let before = session.record.launchLimiter
         var decided = before
         let decision = decided.decide(
             token: token,
             version: handler.version,
             boot: boot,
-            policy: Relaunch.Policy(delay: configuration.relaunchDelay),
+            policy: LaunchLimiter.Policy(delay: configuration.relaunchDelay),
             at: now
         )
-        sessions[id]?.record.relaunch = decided
+        sessions[id]?.record.launchLimiter = decided
         guard decision == .launch else { return nil }
         sessions[id]?.launch = token
         return LaunchOrder(
@@ -80,10 +80,10 @@ extension TransferState {
         guard let session = sessions[id], session.launch == order.token else { return .none }
         if isOnDisk, !session.isAttached, !session.isEnding { return .start }
         sessions[id]?.launch = nil
-        if session.record.relaunch == order.decided, !isOnDisk {
-            sessions[id]?.record.relaunch = order.before
+        if session.record.launchLimiter == order.decided, !isOnDisk {
+            sessions[id]?.record.launchLimiter = order.before
         } else {
-            sessions[id]?.record.relaunch.withdraw(order.token)
+            sessions[id]?.record.launchLimiter.withdraw(order.token)
         }
         return isOnDisk ? .withdraw : .none
     }
@@ -94,7 +94,7 @@ extension TransferState {
         guard let session = sessions[id], session.launch == token else { return nil }
         let isDone = session.record.acknowledged >= session.record.last
         sessions[id]?.launch = nil
-        sessions[id]?.record.relaunch.ended(token, wasAcknowledged: isDone)
+        sessions[id]?.record.launchLimiter.ended(token, wasAcknowledged: isDone)
         return isDone
     }
 

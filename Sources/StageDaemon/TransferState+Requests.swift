@@ -55,16 +55,16 @@ extension TransferState {
         in session: SessionRecord,
         fractions: [Double],
         at now: Date
-    ) throws(ControlRefusal) -> (tasks: [NewTask], reason: HoldReason?) {
+    ) throws(ControlRefusal) -> (tasks: [NewTask], reason: PendingReason.Kind?) {
         // Tasks of a launched handler wait as long as the next launch.
-        var (penalty, reason): (Date?, HoldReason?) = (nil, nil)
-        if let token = message.launch, token == session.relaunch.lease {
-            penalty = session.relaunch.earliestBegin(at: now)
+        var (penalty, reason): (Date?, PendingReason.Kind?) = (nil, nil)
+        if let token = message.launch, token == session.launchLimiter.activeToken {
+            penalty = session.launchLimiter.earliestBegin(at: now)
         }
         var tasks: [NewTask] = []
         for (request, fraction) in zip(message.tasks, fractions) {
             let request = withConfiguredConditions(request)
-            var task = try NewTask(request, session.configuration, at: now)
+            var task = try NewTask(request, in: session.configuration, at: now)
             if let penalty, penalty > task.earliest ?? .distantPast {
                 task.earliest = penalty
                 reason = .penalty
@@ -103,14 +103,14 @@ extension TransferState {
     mutating func created(
         _ tasks: [(record: TaskRecord, isNew: Bool, request: TransferRequest)],
         in session: Int64,
-        _ reason: HoldReason?,
+        reason: PendingReason.Kind?,
         at now: Date
     ) {
         endReservation(of: tasks.count, in: session)
         guard sessions[session] != nil else { return }
         for task in tasks where task.isNew {
             sessions[session]?.unfinished += 1
-            admit(task.record, task.request, reason: reason, at: now)
+            schedule(task.record, request: task.request, reason: reason, at: now)
             // A client now wants this content, so a backoff of another task for it ends.
             endWait(of: task.record.id, for: Self.clientReasons, at: now)
         }
@@ -152,7 +152,7 @@ extension TransferState {
                 throw ControlRefusal(.invalid, "'stagingEnd' cannot be combined with other changes")
             }
             try RequestLimits.check(end)
-            guard task.request.kind == .staging, isOfClient(id) else {
+            guard task.request.kind == .staging, isAssignedToClient(id) else {
                 throw ControlRefusal(
                     .conflict,
                     "task \(id) is not a staging that its client carries out"
@@ -161,7 +161,7 @@ extension TransferState {
             return .endStaging(end)
         }
         if change.state == .cancelled {
-            _ = takeOut(id)
+            _ = unschedule(id)
             return .cancel
         }
         let waits = item.blocks.contains(.authentication)
@@ -188,11 +188,11 @@ extension TransferState {
             // Apply the change only, since other state may have changed during the write.
             item.blocks.apply(change, in: task.request)
             item.priority = record.priority
-            item.needs = record.needs
+            item.constraints = record.constraints
             if change.promotes == true {
                 item.notBefore = nil
             } else if change.earliestBegin != nil {
-                item.notBefore = record.earliest.map { Hold(.earliestBegin, until: $0) }
+                item.notBefore = record.earliest.map { PendingReason(.earliestBegin, until: $0) }
             }
         }
         let mayRun = scheduler.items[id]?.blocks.contains(.authentication) != true
@@ -206,11 +206,11 @@ extension TransferState {
         guard change.rejectsChallenge == true, task.request.ignoresChallenges != true else {
             return false
         }
-        return takeOut(id)
+        return unschedule(id)
     }
 
     /// Returns a task as clients see it; `attempt` is the report of its running attempt.
-    func describe(_ task: FullTask, _ attempt: AttemptReport?, at now: Date) -> TransferTask {
+    func describe(_ task: FullTask, attempt: AttemptReport?, at now: Date) -> TransferTask {
         let record = task.record
         let session = sessions[record.session]?.record
         var answer = TransferTask(
@@ -240,7 +240,7 @@ extension TransferState {
         if let outcome = task.outcome, record.state == .ended {
             answer.describe(outcome)
         } else if let item = scheduler.items[record.id] {
-            answer.holds = holds(of: record.id, at: now)
+            answer.holds = pendingReasons(of: record.id, at: now)
             answer.state =
                 item.blocks.contains(.client)
                 ? .suspended : answer.holds.isEmpty ? .running : .waiting
@@ -304,7 +304,7 @@ extension FullTask {
             record.earliest = earliest
         }
         if change.promotes == true {
-            record.needs = []
+            record.constraints = []
             record.earliest = nil
             record.priority = NewTask.highestPriority
         }
@@ -312,7 +312,7 @@ extension FullTask {
         request.expectedToReceive = change.expectedToReceive ?? request.expectedToReceive
         request.expectedToSend = change.expectedToSend ?? request.expectedToSend
         if let authorization = change.authorization {
-            try RequestLimits.check(header: "Authorization", authorization)
+            try RequestLimits.check(header: "Authorization", value: authorization)
             var headers = request.headers ?? [:]
             headers = headers.filter { $0.key.lowercased() != "authorization" }
             headers["Authorization"] = authorization

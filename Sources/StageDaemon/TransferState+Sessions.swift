@@ -15,12 +15,15 @@ extension TransferState {
     ///
     /// An identifier alone never selects another user's session: that user would receive the client's files and
     /// header fields.
-    func session(_ identifier: String, _ caller: Caller) throws(ControlRefusal) -> Session {
-        let owner = caller.owner ?? caller.user
+    func session(
+        _ identifier: String,
+        for client: ClientCredentials
+    ) throws(ControlRefusal) -> Session {
+        let owner = client.owner ?? client.user
         let found = sessions.values.first {
             $0.record.identifier == identifier && $0.record.user == owner
         }
-        guard let found, caller.mayUse(found.record) else {
+        guard let found, client.mayUse(found.record) else {
             throw ControlRefusal(
                 .notFound,
                 "user \(owner) has no session '\(identifier.prefix(256))' that you may use"
@@ -30,8 +33,8 @@ extension TransferState {
     }
 
     /// Returns the sessions that are visible to the client, in order of creation.
-    func sessions(_ caller: Caller) -> [Session] {
-        sessions.values.filter { caller.sees($0.record) }.sorted { $0.record.id < $1.record.id }
+    func sessions(for client: ClientCredentials) -> [Session] {
+        sessions.values.filter { client.sees($0.record) }.sorted { $0.record.id < $1.record.id }
     }
 
     /// Reserves a session that is about to be written to the journal.
@@ -39,7 +42,7 @@ extension TransferState {
     /// - Throws: ``ControlRefusal`` if there are too many sessions, or the configuration is not permitted.
     mutating func reserveSession(
         _ identifier: String,
-        _ wanted: SessionConfiguration,
+        configuration wanted: SessionConfiguration,
         of user: UInt32
     ) throws(ControlRefusal) -> SessionReservation {
         let own = sessions.values.filter { $0.record.user == user }
@@ -72,7 +75,7 @@ extension TransferState {
     }
 
     /// Ends a reservation; adds or updates the session if it was written to the journal.
-    mutating func endReservation(_ reservation: SessionReservation, _ record: SessionRecord?) {
+    mutating func endReservation(_ reservation: SessionReservation, record: SessionRecord?) {
         if let index = reservations.firstIndex(of: reservation) { reservations.remove(at: index) }
         guard let record else { return }
         if sessions[record.id] == nil {
@@ -117,10 +120,10 @@ extension TransferState {
     mutating func attach(
         _ identifier: String,
         launch: String?,
-        _ caller: Caller,
+        for client: ClientCredentials,
         at now: Date
     ) throws(ControlRefusal) -> (session: Session, hasLaunchChange: Bool) {
-        let session = try self.session(identifier, caller)
+        let session = try self.session(identifier, for: client)
         let id = session.record.id
         guard !session.isEnding else { throw ControlRefusal.sessionEnds }
         guard !session.isAttached else {
@@ -132,9 +135,11 @@ extension TransferState {
         }
         guard launch == nil else { return (session, false) }
         endWaits(of: id, at: now)
-        let relaunch = session.record.relaunch
-        guard relaunch.penalty > 0 || relaunch.failures > 0 else { return (session, false) }
-        sessions[id]?.record.relaunch.attachedByItself()
+        let launchLimiter = session.record.launchLimiter
+        guard launchLimiter.penalty > 0 || launchLimiter.failures > 0 else {
+            return (session, false)
+        }
+        sessions[id]?.record.launchLimiter.attachedByItself()
         return (session, true)
     }
 
@@ -150,26 +155,26 @@ extension TransferState {
     mutating func acknowledge(
         _ message: Acknowledgement,
         of identifier: String,
-        _ caller: Caller
+        for client: ClientCredentials
     ) throws(ControlRefusal) -> (session: SessionRecord, hasLaunchChange: Bool) {
-        let session = try self.session(identifier, caller).record
+        let session = try self.session(identifier, for: client).record
         guard message.sequence <= session.last else {
             throw ControlRefusal(
                 .invalid,
                 "the session has \(session.last.quantity(of: "event")), but 'sequence' is \(message.sequence)"
             )
         }
-        guard let token = message.launch, token == session.relaunch.lease else {
+        guard let token = message.launch, token == session.launchLimiter.activeToken else {
             return (session, false)
         }
-        sessions[session.id]?.record.relaunch.acknowledged(token)
+        sessions[session.id]?.record.launchLimiter.acknowledged(token)
         return (session, true)
     }
 }
 
 extension TransferState.Session {
     /// Notes a durable event.
-    mutating func saw(_ event: SessionEvent) {
+    mutating func note(_ event: SessionEvent) {
         record.last = max(record.last, event.sequence ?? 0)
     }
 
@@ -181,9 +186,9 @@ extension TransferState.Session {
     /// Returns the session's status.
     ///
     /// Header fields and the handler's environment are hidden from other users.
-    func status(for caller: Caller) -> SessionStatus {
+    func status(for client: ClientCredentials) -> SessionStatus {
         var configuration = record.configuration
-        if caller.user != record.user {
+        if client.user != record.user {
             configuration.headers = configuration.headers.mapValues { _ in "(not shown)" }
             configuration.handler?.environment?.removeAll()
         }
@@ -197,8 +202,8 @@ extension TransferState.Session {
         status.lastEvent = record.last
         status.acknowledgedEvent = record.acknowledged
         status.isAttached = isAttached
-        status.launchPenalty = record.relaunch.penalty
-        status.failedLaunches = record.relaunch.failures
+        status.launchPenalty = record.launchLimiter.penalty
+        status.failedLaunches = record.launchLimiter.failures
         return status
     }
 }

@@ -10,7 +10,7 @@ extension TransferState {
     func checkStagings(
         _ tasks: [TransferRequest],
         in session: Session,
-        _ caller: Caller,
+        for client: ClientCredentials,
         hasWorkers: Bool
     ) throws(ControlRefusal) -> Bool {
         let orders = tasks.compactMap { $0.kind == .staging ? $0.staging : nil }
@@ -21,7 +21,7 @@ extension TransferState {
                 "no program that stages packs is installed beside the daemon"
             )
         }
-        guard session.record.user == caller.user else {
+        guard session.record.user == client.user else {
             throw ControlRefusal(
                 .forbidden,
                 "only the user who owns a session may have packs staged in it"
@@ -31,7 +31,7 @@ extension TransferState {
             throw ControlRefusal(.invalid, "a staging requires a transient session")
         }
         let rights = session.record.rights
-        guard caller.groups.isSuperset(of: rights.groups), caller.groups.contains(rights.group)
+        guard client.groups.isSuperset(of: rights.groups), client.groups.contains(rights.group)
         else {
             throw ControlRefusal(
                 .forbidden,
@@ -43,7 +43,7 @@ extension TransferState {
         let isSystem = orders.allSatisfy {
             $0.application != nil && $0.container == nil && $0.environment == nil
         }
-        return caller.user != 0 || !isSystem
+        return client.user != 0 || !isSystem
     }
 
     /// Replaces the update conditions of a request by those of the daemon's configuration.
@@ -61,19 +61,23 @@ extension TransferState {
     mutating func judge(_ end: StagingEnd, of task: FullTask, at now: Date) -> Judgement {
         let id = task.record.id
         guard scheduler.items[id] != nil else { return .wait }
-        guard let failure = end.failure else { return takeOut(id) ? .complete : .wait }
+        guard let failure = end.failure else { return unschedule(id) ? .complete : .wait }
         histories[id, default: AttemptHistory()].problem = failure.reason
-        guard let reason = end.hold else { return takeOut(id) ? .fail(failure) : .wait }
+        guard let reason = end.hold else { return unschedule(id) ? .fail(failure) : .wait }
         let failures = histories[id]?.failures ?? 0
         histories[id]?.failures += 1
-        let until = now + wait(reason, afterFailures: failures)
-        scheduler.paused(id, Hold(reason, until: until, problem: failure.reason), at: now)
+        let until = now + wait(for: reason, afterFailures: failures)
+        scheduler.attemptEnded(
+            id,
+            pending: PendingReason(reason, until: until, problem: failure.reason),
+            at: now
+        )
         assign(id, at: now)
         return .wait
     }
 
     /// Returns the delay in seconds before the next attempt of a staging that has failed `failures` times.
-    private func wait(_ reason: HoldReason, afterFailures failures: Int) -> Double {
+    private func wait(for reason: PendingReason.Kind, afterFailures failures: Int) -> Double {
         let first = max(15 * configuration.retryBase, 1)
         let usual = min(first * Double(1 << min(failures, 16)), 3600)
         return [.portal, .disk].contains(reason) ? max(usual, 120) : usual
@@ -82,7 +86,7 @@ extension TransferState {
     /// Assigns a staging that is not running to the session's client if one is attached, else to a worker.
     mutating func assign(_ id: Int64, at now: Date) {
         guard let item = scheduler.items[id], !item.isConnected,
-            item.phase == .held || item.phase == .queued
+            item.phase == .pending || item.phase == .queued
         else { return }
         let isAttended = sessions[item.session]?.isAttached ?? false
         let host = isAttended ? Scheduler.clientHost : Scheduler.workerHost
@@ -107,11 +111,13 @@ extension TransferState {
     }
 
     /// Returns whether the client carries out a staging.
-    func isOfClient(_ id: Int64) -> Bool { scheduler.items[id]?.host == Scheduler.clientHost }
+    func isAssignedToClient(_ id: Int64) -> Bool {
+        scheduler.items[id]?.host == Scheduler.clientHost
+    }
 
     /// Starts the removal of the sessions that a transient session replaces: transient sessions of the same user
     /// without a client, whose identifiers are equal up to the last `/`.
-    mutating func beginTakeOver(for session: Session) -> [Int64] {
+    mutating func beginReplacement(by session: Session) -> [Int64] {
         func order(_ session: Session) -> Substring {
             let identifier = session.record.identifier
             return identifier[..<(identifier.lastIndex(of: "/") ?? identifier.startIndex)]

@@ -12,31 +12,31 @@ extension TransferState {
     ///   - request: The request, if the content may be shared with another task.
     ///   - reason: The reason why the task waits for its earliest date, if neither client nor session asked for it.
     ///   - now: The current time.
-    mutating func admit(
+    mutating func schedule(
         _ record: TaskRecord,
-        _ request: TransferRequest? = nil,
-        reason: HoldReason? = nil,
+        request: TransferRequest? = nil,
+        reason: PendingReason.Kind? = nil,
         at now: Date
     ) {
         guard let session = sessions[record.session] else { return }
         ending[record.id] = nil
-        placing.remove(record.id)
+        committing.remove(record.id)
         var item = Scheduler.Item(
             user: session.record.user,
             session: record.session,
             host: record.host,
             sessionLimit: session.record.configuration.maximumConnectionsPerHost,
             priority: record.priority,
-            needs: record.needs
+            constraints: record.constraints
         )
         // Content sharing is decided anew at each start of the daemon.
         item.blocks = record.blocks.subtracting(.leader)
-        if let request, join(record.id, request, of: session.record.user) {
+        if let request, join(record.id, request: request, of: session.record.user) {
             item.blocks.insert(.leader)
         }
         if let earliest = record.earliest, earliest > now {
             let isDiscretionary = session.record.configuration.isDiscretionary
-            item.notBefore = Hold(
+            item.notBefore = PendingReason(
                 reason ?? (isDiscretionary ? .discretionary : .earliestBegin),
                 until: earliest
             )
@@ -47,7 +47,7 @@ extension TransferState {
         if record.host == Scheduler.workerHost, session.isAttached {
             item.host = Scheduler.clientHost
         }
-        scheduler.add(record.id, item, at: now)
+        scheduler.add(record.id, as: item, at: now)
         if expiries.count > 2 * scheduler.items.count + 1024 {
             // Remove the expiries of tasks that have ended.
             expiries = Heap(expiries.unordered.filter { scheduler.items[$0.task] != nil })
@@ -59,7 +59,7 @@ extension TransferState {
     /// Removes a task that is about to end from the scheduler.
     ///
     /// - Returns: Whether it was there. Only the caller that removes a task may end it, so a task ends once.
-    mutating func takeOut(_ id: Int64) -> Bool {
+    mutating func unschedule(_ id: Int64) -> Bool {
         guard let item = scheduler.items[id] else { return false }
         ending[id] = item.session
         sessions[item.session]?.challenged.remove(id)
@@ -75,11 +75,11 @@ extension TransferState {
     mutating func forget(_ id: Int64, at now: Date) {
         if let session = scheduler.items[id]?.session ?? ending[id] {
             sessions[session]?.challenged.remove(id)
-            if let user = sessions[session]?.record.user { removeQuotaHold(of: id, user) }
+            if let user = sessions[session]?.record.user { removeQuotaWaiter(of: id, user: user) }
         }
         scheduler.remove(id)
         ending[id] = nil
-        placing.remove(id)
+        committing.remove(id)
         unreachable.remove(id)
         histories[id] = nil
         guard let next = sharing.leave(id) else { return }
@@ -91,22 +91,22 @@ extension TransferState {
     func isUnfinished(_ id: Int64) -> Bool { scheduler.items[id] != nil || ending[id] != nil }
 
     /// Returns the reasons why a task does not run, with the failures that caused them.
-    func holds(of id: Int64, at now: Date) -> [Hold] {
-        scheduler.holds(of: id, at: now).map { hold in
-            guard [.backoff, .server].contains(hold.reason), hold.problem == nil else {
-                return hold
+    func pendingReasons(of id: Int64, at now: Date) -> [PendingReason] {
+        scheduler.pendingReasons(of: id, at: now).map { reason in
+            guard [.backoff, .server].contains(reason.kind), reason.problem == nil else {
+                return reason
             }
-            return Hold(hold.reason, until: hold.until, problem: histories[id]?.problem)
+            return PendingReason(reason.kind, until: reason.until, problem: histories[id]?.problem)
         }
     }
 
     /// Returns the event that reports whether a task waits, and why.
     func change(of id: Int64, at now: Date) -> SessionEvent {
-        let holds = holds(of: id, at: now)
+        let reasons = pendingReasons(of: id, at: now)
         var event = SessionEvent(.changed, time: now)
         event.task = id
-        event.state = holds.isEmpty ? .running : .waiting
-        event.holds = holds
+        event.state = reasons.isEmpty ? .running : .waiting
+        event.holds = reasons
         return event
     }
 }
@@ -115,7 +115,7 @@ extension TransferState {
     /// Returns the key by which a user's tasks share content; `nil` if a digest does not prove that it is the same.
     ///
     /// Never shared between users: even the time of a download would reveal that another user has the content.
-    static func contentKey(_ request: TransferRequest, user: UInt32) -> String? {
+    static func contentKey(of request: TransferRequest, user: UInt32) -> String? {
         // With error responses accepted, the content may be one, which belongs to this task only.
         guard request.kind == .download, let digest = request.sha256?.lowercased(),
             request.acceptsErrorResponses != true, request.method ?? "GET" == "GET"
@@ -124,8 +124,8 @@ extension TransferState {
     }
 
     /// Adds a task to the group of its content; returns whether it waits for another task.
-    private mutating func join(_ id: Int64, _ request: TransferRequest, of user: UInt32) -> Bool {
-        guard let key = Self.contentKey(request, user: user) else { return false }
+    private mutating func join(_ id: Int64, request: TransferRequest, of user: UInt32) -> Bool {
+        guard let key = Self.contentKey(of: request, user: user) else { return false }
         if let leader = sharing.leader(for: key), leader != id, scheduler.items[leader] == nil {
             // A leader that is ending may fail, and serves only its present followers.
             sharing.replaceLeader(for: key, by: id)
@@ -136,7 +136,8 @@ extension TransferState {
 
     /// Makes a follower the leader if the leader of the request's content cannot run but the follower can.
     mutating func handOver(_ request: TransferRequest, of user: UInt32, at now: Date) {
-        guard let key = Self.contentKey(request, user: user), let leader = sharing.leader(for: key)
+        guard let key = Self.contentKey(of: request, user: user),
+            let leader = sharing.leader(for: key)
         else { return }
         handOver(from: leader, at: now)
     }
@@ -147,8 +148,10 @@ extension TransferState {
     }
 
     private mutating func handOver(from id: Int64, at now: Date) {
-        guard isHeld(id, at: now),
-            let next = sharing.followers(of: id).first(where: { !isHeld($0, at: now) })
+        guard isPendingIndefinitely(id, at: now),
+            let next = sharing.followers(of: id).first(where: {
+                !isPendingIndefinitely($0, at: now)
+            })
         else { return }
         sharing.handOver(from: id, to: next)
         scheduler.change(id, at: now) { $0.blocks.insert(.leader) }
@@ -156,9 +159,9 @@ extension TransferState {
     }
 
     /// Returns whether a task waits for a possibly lasting reason that does not apply to all tasks.
-    private func isHeld(_ id: Int64, at now: Date) -> Bool {
-        scheduler.holds(of: id, at: now).contains { hold in
-            switch hold.reason {
+    private func isPendingIndefinitely(_ id: Int64, at now: Date) -> Bool {
+        scheduler.pendingReasons(of: id, at: now).contains { reason in
+            switch reason.kind {
             case .pausedByClient, .pausedByUser, .earliestBegin, .metered, .constrained, .onBattery,
                 .powerSaver, .discretionary, .penalty, .quota, .authentication:
                 true
@@ -169,13 +172,13 @@ extension TransferState {
 
     /// Returns the followers that a completed leader can serve with a copy.
     func followersToServe(by id: Int64, at now: Date) -> [Int64] {
-        sharing.followers(of: id).filter { waits($0) && !isHeld($0, at: now) }
+        sharing.followers(of: id).filter { waits($0) && !isPendingIndefinitely($0, at: now) }
     }
 
     /// Removes a follower from the scheduler to give it a copy; returns `false` if it no longer waits for one.
     mutating func serve(_ id: Int64) -> Bool {
-        guard waits(id), takeOut(id) else { return false }
-        placing.insert(id)
+        guard waits(id), unschedule(id) else { return false }
+        committing.insert(id)
         return true
     }
 
@@ -188,14 +191,14 @@ extension TransferState {
 /// Early ends of delays before another attempt.
 extension TransferState {
     /// Delays that end when a client attaches or resumes the task.
-    static let clientReasons: Set<HoldReason> = [.backoff]
+    static let clientReasons: Set<PendingReason.Kind> = [.backoff]
     /// Delays that 'stagepack resume' ends.
-    static let personReasons: Set<HoldReason> = [.backoff, .server, .portal, .clock, .disk]
+    static let personReasons: Set<PendingReason.Kind> = [.backoff, .server, .portal, .clock, .disk]
 
     /// Ends the delay of a task, or of the leader of its content, if it has one of the reasons.
-    mutating func endWait(of id: Int64, for reasons: Set<HoldReason>, at now: Date) {
+    mutating func endWait(of id: Int64, for reasons: Set<PendingReason.Kind>, at now: Date) {
         for task in Set([id, sharing.leader(of: id) ?? id]) {
-            guard let hold = scheduler.items[task]?.notBefore, reasons.contains(hold.reason) else {
+            guard let wait = scheduler.items[task]?.notBefore, reasons.contains(wait.kind) else {
                 continue
             }
             scheduler.change(task, at: now) { $0.notBefore = nil }

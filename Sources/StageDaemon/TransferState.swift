@@ -33,7 +33,7 @@ struct TransferState {
     /// Action to perform at once and in order.
     enum Effect: Equatable {
         /// Start an attempt.
-        case start(Int64, session: Int64, takesAnyAnswer: Bool)
+        case start(Int64, session: Int64, acceptsAnyStatus: Bool)
         /// Stop an attempt, after a time limit if it waits for its response.
         case yield(Int64)
         /// Stop an attempt at once.
@@ -55,18 +55,18 @@ struct TransferState {
     /// Tasks removed from the scheduler whose end is not recorded yet, with their sessions.
     var ending: [Int64: Int64] = [:]
     /// Tasks of ``ending`` whose content is being committed.
-    var placing: Set<Int64> = []
+    var committing: Set<Int64> = []
     /// Tasks with a running attempt, which may write to the task's files.
     var attempts: Set<Int64> = []
     /// Tasks of ``attempts`` whose result is to be discarded.
-    var halted: Set<Int64> = []
+    var aborted: Set<Int64> = []
     var histories: [Int64: AttemptHistory] = [:]
     var sharing = ContentSharing()
     var unreachable = UnreachableHosts()
     /// Deadlines of tasks, earliest first; may contain tasks that have ended.
     var expiries = Heap<Expiry>()
     /// Tasks that wait for quota, by user.
-    var quotaHolds: [UInt32: Set<Int64>] = [:]
+    var quotaWaiters: [UInt32: Set<Int64>] = [:]
     /// Free space when the disk was last found full.
     var spaceWhenFull = ByteCount.zero
     /// Sessions that are being written to the journal.
@@ -103,7 +103,7 @@ struct TransferState {
                 .start(
                     id,
                     session: item.session,
-                    takesAnyAnswer: histories[id]?.takesAnyAnswer ?? false
+                    acceptsAnyStatus: histories[id]?.acceptsAnyStatus ?? false
                 )
             )
         }
@@ -115,7 +115,7 @@ struct TransferState {
         var dates = [scheduler.nextDeadline, expiries.min?.date]
         // A launch whose date has passed waits for another event, such as the end of another handler.
         for session in sessions.values where mayLaunch(session) {
-            if let date = session.record.relaunch.notBefore, date > now { dates.append(date) }
+            if let date = session.record.launchLimiter.notBefore, date > now { dates.append(date) }
         }
         return dates.compactMap(\.self).min()
     }
@@ -129,10 +129,10 @@ struct TransferState {
         scheduler.conditions = conditions
         if old.connectivity == .portal || old.connectivity == .none {
             // The network is back, so these delays have lost their reason.
-            endWaits(at: now) { $0.notBefore?.reason == .portal }
+            endWaits(at: now) { $0.notBefore?.kind == .portal }
             for id in unreachable.removeAll() { endWait(of: id, for: [.backoff], at: now) }
             endWaits(at: now) {
-                $0.host == Scheduler.workerHost && $0.notBefore?.reason == .backoff
+                $0.host == Scheduler.workerHost && $0.notBefore?.kind == .backoff
             }
         }
         handOverAll(at: now)
@@ -142,7 +142,7 @@ struct TransferState {
 
 extension TransferState {
     /// Stops scheduling until the disk has space.
-    mutating func holdForSpace(free: ByteCount, at now: Date) {
+    mutating func waitForSpace(free: ByteCount, at now: Date) {
         spaceWhenFull = free
         scheduler.fullUntil = now + Self.diskWait
     }
@@ -161,7 +161,11 @@ extension TransferState {
 
     /// Postpones a task after a disk error of its file or record.
     mutating func waitForDisk(_ id: Int64, at now: Date) {
-        scheduler.paused(id, Hold(.disk, until: now + Self.diskWait), at: now)
+        scheduler.attemptEnded(
+            id,
+            pending: PendingReason(.disk, until: now + Self.diskWait),
+            at: now
+        )
     }
 
     /// Returns whether to sweep expired resume data, once a day.

@@ -7,7 +7,7 @@ import SystemPackage
 /// Decision about a task after an attempt that did not complete.
 enum TransferVerdict: Equatable, Sendable {
     /// Retry after the delay.
-    case again(Hold)
+    case retry(PendingReason)
     /// The server sent a challenge: ask the client for credentials.
     case challenge
     /// The disk is full.
@@ -27,13 +27,13 @@ enum TransferVerdict: Equatable, Sendable {
     ///   - now: The current time.
     init(
         _ error: TransferError,
-        wait: (reason: HoldReason, duration: Duration)?,
+        wait: (reason: PendingReason.Kind, duration: Duration)?,
         answersChallenges: Bool,
         clockIsWrong: Bool,
         at now: Date
     ) {
         if let wait {
-            self = .again(Hold(wait.reason, until: now + wait.duration.seconds))
+            self = .retry(PendingReason(wait.reason, until: now + wait.duration.seconds))
             return
         }
         switch error {
@@ -42,16 +42,18 @@ enum TransferVerdict: Equatable, Sendable {
         case .refused(_, let status, _) where (status == 401 || status == 407) && answersChallenges:
             self = .challenge
         case .captivePortal:
-            self = .again(Hold(.portal, until: now + Self.portalWait, problem: "\(error)"))
+            self = .retry(PendingReason(.portal, until: now + Self.portalWait, problem: "\(error)"))
         case .untrusted(_, .notYetValid, _) where clockIsWrong,
             .untrusted(_, .expired, _) where clockIsWrong:
-            self = .again(Hold(.clock, until: now + Self.clockWait, problem: "\(error)"))
-        case .storage(let error) where error.errno == HeldBytes.quotaExceeded:
-            self = .again(Hold(.quota, until: now + TransferState.quotaWait))
+            self = .retry(PendingReason(.clock, until: now + Self.clockWait, problem: "\(error)"))
+        case .storage(let error) where error.errno == DiskQuota.quotaExceeded:
+            self = .retry(PendingReason(.quota, until: now + TransferState.quotaWait))
         case .storage(let error) where error.errno == .noSpace:
-            self = .again(Hold(.disk, until: now + TransferState.diskWait))
+            self = .retry(PendingReason(.disk, until: now + TransferState.diskWait))
         case .storage(let error) where Self.passing.contains(error.errno):
-            self = .again(Hold(.backoff, until: now + Self.shortageWait, problem: "\(error)"))
+            self = .retry(
+                PendingReason(.backoff, until: now + Self.shortageWait, problem: "\(error)")
+            )
         default: self = .fail(TransferFailure(error))
         }
     }
@@ -85,7 +87,7 @@ extension TransferFailure {
 
 extension TransferFailure {
     /// Failure of a request that may have been sent completely without receiving a response.
-    static let lostAnswer = TransferFailure(
+    static let lostResponse = TransferFailure(
         .unreachable,
         reason:
             "all of the request may have been sent, and the transfer ended before its answer; the server may "

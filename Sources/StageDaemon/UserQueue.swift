@@ -9,7 +9,7 @@ struct UserQueue {
     struct Lane: Hashable {
         var session: Int64
         var host: String
-        var needs: Needs
+        var constraints: TransferConstraints
         var priority: Int
     }
 
@@ -28,11 +28,11 @@ struct UserQueue {
     var isEmpty: Bool { places.isEmpty }
 
     /// Queues a transfer.
-    mutating func append(_ id: Int64, _ item: Scheduler.Item) {
+    mutating func append(_ id: Int64, as item: Scheduler.Item) {
         let lane = Lane(
             session: item.session,
             host: item.host,
-            needs: item.needs,
+            constraints: item.constraints,
             priority: item.priority
         )
         places[id] = lane

@@ -12,7 +12,7 @@ import SystemPackage
 struct WorkerRunner: Sendable {
     /// The worker's program; `nil` if it is not installed.
     let program: FilePath?
-    let launcher: Launcher
+    let launcher: HandlerLauncher
     let configuration: DaemonConfiguration
     let logger: Logger
 
@@ -27,7 +27,7 @@ struct WorkerRunner: Sendable {
     static func awaitClient(_ live: LiveTransfer) async -> TransferRunner.Result {
         let (nothing, continuation) = AsyncStream.makeStream(of: Void.self)
         // The stream never yields; cancelling the task ends the loop.
-        await live.switchOff.run { for await _ in nothing {} }
+        await live.stopSwitch.run { for await _ in nothing {} }
         continuation.finish()
         return .verdict(.stopped)
     }
@@ -36,44 +36,46 @@ struct WorkerRunner: Sendable {
     func run(
         _ order: StagingOrder,
         of task: Int64,
-        _ owner: SessionRecord,
-        _ live: LiveTransfer
+        owner: SessionRecord,
+        transfer live: LiveTransfer
     ) async -> TransferRunner.Result {
         let clock = Task {
             // Cancelled: the worker has ended.
             guard (try? await Task.sleep(for: Self.slice)) != nil else { return }
-            live.switchOff.stop()
+            live.stopSwitch.stop()
         }
         defer { clock.cancel() }
         let name = "staging-\(task)"
-        let end = await live.switchOff.run { await converse(order, name, owner, live) }
+        let end = await live.stopSwitch.run {
+            await runWorker(order, name: name, owner: owner, transfer: live)
+        }
         await withBlockingThread { launcher.groups?.end(name, of: owner.user) }
         return end.map { .staged($0) } ?? .verdict(.stopped)
     }
 
     /// Starts the worker, sends it the order, and returns the end that it reports; `nil` if it was stopped.
-    private func converse(
+    private func runWorker(
         _ order: StagingOrder,
-        _ name: String,
-        _ owner: SessionRecord,
-        _ live: LiveTransfer
+        name: String,
+        owner: SessionRecord,
+        transfer live: LiveTransfer
     ) async -> StagingEnd? {
         do throws(FileError) {
             let (own, others) = try MessageSocket.pair()
-            let worker = try await worker(order, owner, name, others)
+            let worker = try await worker(for: order, owner: owner, name: name, channel: others)
             // Stopped before it began.
             if Task.isCancelled { return nil }
             // An order that cannot be encoded, from a damaged journal, is sent empty, and the worker refuses it.
             let text = (try? ControlFormat.encode(order)).map(Array.init) ?? []
             try own.send(Array(text.prefix(MessageSocket.maximumLength)))
             own.finish()
-            async let said = withBlockingThread { Self.listen(own, live) }
+            async let reportedEnd = withBlockingThread { Self.listen(to: own, transfer: live) }
             let result = await Self.result { () async throws(FileError) in
                 try await worker.run(grace: Self.grace)
             }
             // Both this process and child processes of the worker may still have the other end of the socket open.
             own.end()
-            let end = await said
+            let end = await reportedEnd
             if Task.isCancelled { return nil }
             let ending = try result.get()
             logger.debug(
@@ -106,21 +108,25 @@ struct WorkerRunner: Sendable {
     }
 
     private func worker(
-        _ order: StagingOrder,
-        _ owner: SessionRecord,
-        _ name: String,
-        _ channel: MessageSocket
+        for order: StagingOrder,
+        owner: SessionRecord,
+        name: String,
+        channel: MessageSocket
     ) async throws(FileError) -> UserProgram {
         guard let program else {
             throw FileError("start", path: "stagepack", errno: .noSuchFileOrDirectory)
         }
         let groups = launcher.groups
         return try await withBlockingThread { () throws(FileError) in
-            let identity = try Launcher.identity(owner.user, owner.rights, for: program)
+            let identity = try HandlerLauncher.identity(
+                owner.user,
+                rights: owner.rights,
+                for: program
+            )
             var worker = UserProgram(
                 path: program,
                 arguments: ["staging-worker"],
-                environment: environment(order, Account(user: owner.user)),
+                environment: environment(for: order, account: Account(user: owner.user)),
                 directory: "/",
                 user: identity,
                 controlGroup: try groups?.makeGroup(name, of: owner.user)
@@ -131,8 +137,8 @@ struct WorkerRunner: Sendable {
     }
 
     /// Returns the environment: the user's base environment, the order's variables, and the daemon's proxies.
-    private func environment(_ order: StagingOrder, _ account: Account?) -> [String: String] {
-        var variables = Launcher.variables(of: account)
+    private func environment(for order: StagingOrder, account: Account?) -> [String: String] {
+        var variables = HandlerLauncher.variables(of: account)
         variables["CURL_CA_BUNDLE"] = configuration.certificateAuthorities
         variables.merge(order.environment ?? [:]) { _, own in own }
         variables["http_proxy"] = configuration.httpProxy
@@ -144,7 +150,8 @@ struct WorkerRunner: Sendable {
     }
 
     /// Reads messages of a worker until it closes the socket; returns the end that it reported.
-    private static func listen(_ socket: MessageSocket, _ live: LiveTransfer) -> StagingEnd? {
+    private static func listen(to socket: MessageSocket, transfer live: LiveTransfer) -> StagingEnd?
+    {
         var end: StagingEnd?
         while let message = try? socket.receive() {
             // No message of a worker needs descriptors.
@@ -156,10 +163,10 @@ struct WorkerRunner: Sendable {
                 continue
             }
             live.take(update)
-            guard let said = update.end else { continue }
+            guard let reportedEnd = update.end else { continue }
             do throws(ControlRefusal) {
-                try RequestLimits.check(said)
-                end = said
+                try RequestLimits.check(reportedEnd)
+                end = reportedEnd
             } catch {
                 end = failure("\(error)")
             }

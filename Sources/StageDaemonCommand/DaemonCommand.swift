@@ -91,7 +91,7 @@ public struct DaemonCommand: AsyncParsableCommand {
                 worker: Self.worker,
                 logger: logger
             )
-            try await Self.run(daemon, logger) { () throws(DaemonError) in
+            try await Self.run(daemon, logger: logger) { () throws(DaemonError) in
                 try Self.settings(file, isRequired: isRequired)
             }
         } catch {
@@ -127,8 +127,8 @@ public struct DaemonCommand: AsyncParsableCommand {
     /// Runs the daemon until it receives SIGTERM or SIGINT; SIGHUP reloads the configuration.
     private static func run(
         _ daemon: Daemon,
-        _ logger: Logger,
-        _ settings: @escaping @Sendable () throws(DaemonError) -> DaemonConfiguration
+        logger: Logger,
+        settings: @escaping @Sendable () throws(DaemonError) -> DaemonConfiguration
     ) async throws(DaemonError) {
         let signals = await UnixSignalsSequence(trapping: .sigterm, .sigint, .sighup)
         let (reloads, reload) = AsyncStream.makeStream(of: DaemonConfiguration.self)

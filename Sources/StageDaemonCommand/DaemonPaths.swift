@@ -17,14 +17,14 @@ struct DaemonPaths {
             configuration = "/etc/stagepack/stagepackd.json"
             return
         }
-        func folder(_ name: String, _ fallback: String) -> String {
+        func folder(_ name: String, default fallback: String) -> String {
             if let path = environment[name], path.hasPrefix("/") { return path }
             return "\(environment["HOME"] ?? "/")/\(fallback)"
         }
-        state = "\(folder("XDG_STATE_HOME", ".local/state"))/stagepack/transfers"
-        configuration = "\(folder("XDG_CONFIG_HOME", ".config"))/stagepack/stagepackd.json"
+        state = "\(folder("XDG_STATE_HOME", default: ".local/state"))/stagepack/transfers"
+        configuration = "\(folder("XDG_CONFIG_HOME", default: ".config"))/stagepack/stagepackd.json"
         socket = ControlSocket.user(
-            runtimeDirectory: folder("XDG_RUNTIME_DIR", ".local/state/stagepack")
+            runtimeDirectory: folder("XDG_RUNTIME_DIR", default: ".local/state/stagepack")
         )
     }
 }

@@ -13,7 +13,7 @@ public enum BackgroundTransferEvent: @unchecked Sendable {
     /// An interrupted download was resumed.
     case resumed(URLSessionDownloadTask, offset: Int64, expected: Int64)
     /// A task waits for these reasons; an empty array ends the wait.
-    case waiting(URLSessionTask, [Hold])
+    case waiting(URLSessionTask, [PendingReason])
     /// A server requires authentication: call `answer` once, at any time.
     case challenged(
         URLSessionTask,

@@ -135,7 +135,7 @@ extension SessionLink {
             let ids = try client.createTasks(
                 requests,
                 launch: launch?.token,
-                patience: isCopy ? .zero : nil
+                timeout: isCopy ? .zero : nil
             )
             for (task, id) in zip(new, ids) { task.wasCreated(as: id) }
         } catch {
@@ -164,7 +164,7 @@ extension SessionLink {
         for task in tasks {
             let step = task.record.withLock { $0.number == nil ? nil : $0.nextStep() }
             guard case .change(let id, let change)? = step else { continue }
-            changes.append((task, TaskChange(id, change)))
+            changes.append((task, TaskChange(id, change: change)))
         }
         try send(changes[...])
     }
@@ -210,7 +210,7 @@ extension SessionLink {
     private func send(_ change: TaskChange, of task: URLSessionTask) throws(ControlError) {
         let events = task.record.withLock(\.eventCount)
         do throws(ControlError) {
-            let answer = try client.change(change.task, change.change)
+            let answer = try client.change(change.task, by: change.change)
             task.record.withLock { record in
                 record.didSend()
                 // An event that arrived meanwhile is newer than the response.

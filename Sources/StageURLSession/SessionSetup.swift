@@ -32,7 +32,7 @@ struct SessionSetup: Sendable {
         }
         message.handler = message.handler?.withFolders(of: ProcessEnvironment.current)
         do throws(ControlError) {
-            return try client.answer(to: .makeSession(identifier, message))
+            return try client.answer(to: .makeSession(identifier, configuration: message))
         } catch .refused(let refusal)
             where [.forbidden, .invalid].contains(refusal.code)
             && message.handler?.isDefault == true
@@ -40,7 +40,7 @@ struct SessionSetup: Sendable {
             // The daemon refuses handlers of a confined client or of a service's user, and registrations with too
             // many arguments. Events then wait for a process.
             message.handler = nil
-            return try client.answer(to: .makeSession(identifier, message))
+            return try client.answer(to: .makeSession(identifier, configuration: message))
         }
     }
 

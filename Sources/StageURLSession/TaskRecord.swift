@@ -49,7 +49,7 @@ struct TaskRecord {
     var asked: Date?
     /// Last response to a transfer in this process.
     var lastResponse: ForegroundResponse?
-    var holds: [Hold] = []
+    var holds: [PendingReason] = []
     var bytesReceived = Int64(0)
     var bytesSent = Int64(0)
     var bytesExpected: Int64?

@@ -136,7 +136,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
     /// Reasons why the task waits, as last reported by the daemon.
     ///
     /// Not part of Apple's class.
-    open var holds: [Hold] { record.withLock { $0.holds } }
+    open var holds: [PendingReason] { record.withLock { $0.holds } }
 
     /// Priority among the tasks of the session, from 0 to 1.
     open var priority: Float {

@@ -8,7 +8,7 @@ extension DaemonTurn {
     /// The conditions of the order that network and power do not meet now, as this process sees them.
     ///
     /// A state that the system does not tell counts as met.
-    func unmetConditions() async -> [Hold] {
+    func unmetConditions() async -> [PendingReason] {
         guard let conditions = order.conditions else { return [] }
         var sources = ConditionSources()
         // No person waits for a periodic run.
@@ -19,7 +19,7 @@ extension DaemonTurn {
             let monitor = try ConditionMonitor(sources: sources, logger: logger)
             defer { monitor.stop() }
             let current = await monitor.settled()
-            return current.unmet(conditions.needs).map { Hold(HoldReason($0)) }
+            return current.unmet(conditions.needs).map { PendingReason(PendingReason.Kind($0)) }
         } catch {
             logger.warning("Network and power are not known", metadata: ["error": "\(error)"])
             return []
@@ -37,7 +37,7 @@ extension UpdateConditions {
     }
 }
 
-extension HoldReason {
+extension PendingReason.Kind {
     fileprivate init(_ need: ConditionNeed) {
         self =
             switch need {

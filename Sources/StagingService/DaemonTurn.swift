@@ -18,7 +18,7 @@ struct DaemonTurn: Sendable {
         /// The work has ended; the daemon goes on with the task of this number, if there is one.
         case done(goesOn: Int64?)
         /// The daemon has staged later what is missing: that is what it waits for.
-        case held([Hold])
+        case held([PendingReason])
         /// A person has cancelled it.
         case cancelled
     }
@@ -37,7 +37,7 @@ struct DaemonTurn: Sendable {
     /// Told that the daemon does not help.
     var logger: Logger
     /// Told the reasons to wait that a person has to end.
-    var report: @Sendable ([HoldReason]) -> Void
+    var report: @Sendable ([PendingReason.Kind]) -> Void
 
     /// The last time that this process has waited for a daemon in vain, which it does once in ``silence``.
     private static let lastSilence = Mutex<ContinuousClock.Instant?>(nil)
@@ -55,7 +55,7 @@ struct DaemonTurn: Sendable {
     /// Something that happens during a turn.
     enum Step: Sendable {
         case running
-        case held([Hold])
+        case held([PendingReason])
         case cancelled
         /// The daemon has ended the task, so nothing holds it.
         case over
@@ -129,7 +129,7 @@ struct DaemonTurn: Sendable {
     ///
     /// For a discretionary staging it first finds out the state of network and power.
     private var patience: Duration {
-        order.conditions != nil ? Self.answerPatience : ControlClient.firstPatience
+        order.conditions != nil ? Self.answerPatience : ControlClient.discoveryTimeout
     }
 
     /// The state of a turn.
@@ -140,18 +140,18 @@ struct DaemonTurn: Sendable {
         /// Ends the work that runs.
         var work: StopSwitch?
         /// The daemon's last reasons to wait that bind this process; `nil` before its first message.
-        var holds: [Hold]?
+        var holds: [PendingReason]?
         /// Whether the work was stopped because of it.
         var isStopped = false
         var isCancelled = false
 
         /// Whether a person holds it.
-        var isPaused: Bool { holds?.contains(where: \.reason.isOfPerson) ?? false }
+        var isPaused: Bool { holds?.contains(where: \.kind.isOfPerson) ?? false }
 
         /// The reasons to wait that bind this process: network and power bind discretionary stagings only.
-        func binding(_ holds: [Hold]) -> [Hold] {
+        func binding(_ holds: [PendingReason]) -> [PendingReason] {
             holds.filter { hold in
-                hold.reason.isOfPerson || isDiscretionary && hold.reason != .slot
+                hold.kind.isOfPerson || isDiscretionary && hold.kind != .slot
             }
         }
     }
@@ -211,7 +211,7 @@ struct DaemonTurn: Sendable {
             return nil
         }
         guard state.isPaused else { return .held(holds) }
-        report(holds.map(\.reason))
+        report(holds.map(\.kind))
         return nil
     }
 
@@ -223,7 +223,7 @@ struct DaemonTurn: Sendable {
         do throws(ControlError) {
             try await place.connection.client.withoutBlocking {
                 [change] client throws(ControlError) in
-                _ = try client.change(place.task, change)
+                _ = try client.change(place.task, by: change)
             }
             return true
         } catch {
@@ -245,7 +245,7 @@ struct DaemonTurn: Sendable {
             Self.identifier(of: order),
             configuration: configuration,
             environment: environment,
-            patience: Self.answerPatience
+            timeout: Self.answerPatience
         )
         let connection = SessionConnection(client)
         let receiver = TurnReceiver(client, steps: step)
@@ -296,7 +296,7 @@ struct DaemonTurn: Sendable {
     }
 }
 
-extension HoldReason {
+extension PendingReason.Kind {
     /// Whether it lasts until a person does something about the task.
     fileprivate var isOfPerson: Bool { self == .pausedByUser || self == .pausedByClient }
 }
@@ -313,7 +313,7 @@ extension StagingEnd {
             self.init()
             return
         }
-        let (kind, hold): (TransferFailure.Kind, HoldReason) =
+        let (kind, hold): (TransferFailure.Kind, PendingReason.Kind) =
             switch failure.kind {
             case .captivePortal: (.unreachable, .portal)
             case .noSpace: (.storage, .disk)

@@ -12,7 +12,7 @@ struct StagedPacks: Sendable {
     /// The generations that were removed to make room.
     var evicted: [Eviction] = []
     /// The packs that the daemon has staged later, and what they wait for.
-    var waiting: [PackID: [Hold]] = [:]
+    var waiting: [PackID: [PendingReason]] = [:]
 
     /// Adds the result of a later attempt at the same packs.
     mutating func add(_ later: StagedPacks) {

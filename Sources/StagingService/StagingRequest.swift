@@ -77,7 +77,7 @@ public enum StagingUpdate: Sendable {
     /// The packs of the plan that was begun last have ended.
     case ended
     /// A person holds the daemon's task, for these reasons.
-    case held([HoldReason])
+    case held([PendingReason.Kind])
     /// The daemon goes on with it, by the number of the task.
     case leftToDaemon(task: Int64)
     /// A person has cancelled the daemon's task.

@@ -76,7 +76,7 @@ public struct StagingResult: Sendable {
         for index in packs.indices {
             if let holds = staged.waiting[packs[index].id] {
                 packs[index].outcome = .waiting
-                packs[index].reason = .held(holds.map(\.reason.rawValue))
+                packs[index].reason = .held(holds.map(\.kind.rawValue))
             }
             if let outcome = staged.outcomes[packs[index].id] { packs[index].add(outcome) }
         }

@@ -89,7 +89,7 @@ extension StagingService {
     }
 
     /// The conditions that network and power do not meet now.
-    func unmetConditions() async -> [Hold] {
+    func unmetConditions() async -> [PendingReason] {
         var order = StagingOrder()
         order.conditions = updateConditions
         return await turn(for: order, packs: []).unmetConditions()

@@ -70,7 +70,7 @@ final class TurnProgress: Sendable {
                     try ControlClient.find(environment: environment)
                 }
             do throws(ControlError) {
-                _ = try client.answer(to: .change(task, change), patience: Self.patience)
+                _ = try client.answer(to: .change(task, by: change), timeout: Self.patience)
             } catch .refused(let refusal) where refusal.code == .conflict {
                 // It is about to be held, or another process has it by now.
             }

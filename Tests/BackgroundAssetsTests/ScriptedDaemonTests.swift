@@ -38,8 +38,8 @@ import Testing
         world.daemon.stop()
     }
 
-    @Test(arguments: [HoldReason.backoff, .server, .offline])
-    func aForegroundDownloadFailsInsteadOfWaiting(_ reason: HoldReason) async throws {
+    @Test(arguments: [PendingReason.Kind.backoff, .server, .offline])
+    func aForegroundDownloadFailsInsteadOfWaiting(_ reason: PendingReason.Kind) async throws {
         let world = try ScriptedWorld()
         let recorder = Recorder()
         world.manager.delegate = recorder
@@ -47,7 +47,7 @@ import Testing
         try await world.attach()
         world.emit(.changed) {
             $0.state = .waiting
-            $0.holds = [Hold(reason)]
+            $0.holds = [PendingReason(reason)]
         }
         world.emit(.changed) { $0.state = .running }
         try await recorder.lines(["begin a"])
@@ -55,7 +55,7 @@ import Testing
         try world.manager.startForegroundDownload(world.download("a"))
         world.emit(.changed) {
             $0.state = .waiting
-            $0.holds = [Hold(reason)]
+            $0.holds = [PendingReason(reason)]
         }
         try await recorder.lines(["begin a", "pause a", "failed a: 102"])
         world.daemon.stop()

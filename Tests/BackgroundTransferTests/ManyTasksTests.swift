@@ -67,7 +67,7 @@ struct ManyTasksTests {
         )
         var change = TransferChange()
         change.priority = 0.75
-        let changes = [own[0], foreign[0], 99].map { TaskChange($0, change) }
+        let changes = [own[0], foreign[0], 99].map { TaskChange($0, change: change) }
         let refusals = try requests.changeTasks(changes)
         #expect(refusals.mapValues(\.code) == [foreign[0]: .notFound, 99: .notFound])
         #expect(try await client.task(own[0]).request.priority == 0.75)
@@ -76,7 +76,7 @@ struct ManyTasksTests {
         let codes = [[own[0], own[0]], Array(1...Int64(limit + 1))]
             .map { numbers in
                 do throws(ControlError) {
-                    _ = try requests.changeTasks(numbers.map { TaskChange($0, change) })
+                    _ = try requests.changeTasks(numbers.map { TaskChange($0, change: change) })
                     return nil as ControlRefusal.Code?
                 } catch {
                     guard case .refused(let refusal) = error else { return nil }

@@ -183,13 +183,13 @@ struct ScriptedDaemonTests {
         let task = session.downloadTask(with: try URL(text: "http://host/file"))
         task.resume()
         try await world.attach()
-        world.emit(.changed, task) { $0.holds = [Hold(.offline)] }
+        world.emit(.changed, task) { $0.holds = [PendingReason(.offline)] }
         world.emit(.progress, task) { $0.bytesReceived = ByteCount(5) }
         world.emit(.completed, task) { $0.location = "/staged/1" }
         var seen: [String] = []
         for await event in session.events {
             switch event {
-            case .waiting(_, let holds): seen.append("waiting \(holds.map(\.reason))")
+            case .waiting(_, let holds): seen.append("waiting \(holds.map(\.kind))")
             case .progress(_, let count, let expected): seen.append("\(count) of \(expected)")
             case .finishedDownloading(_, let file): seen.append(file.path)
             case .completed(_, _, let error):
@@ -201,7 +201,8 @@ struct ScriptedDaemonTests {
         }
         #expect(
             seen == [
-                "waiting [StageControl.HoldReason.offline]", "5 of -1", "/staged/1", "completed 0",
+                "waiting [StageControl.PendingReason.Kind.offline]", "5 of -1", "/staged/1",
+                "completed 0",
             ]
         )
         #expect(world.daemon.session(world.identifier)?.acknowledgedEvent == 1)

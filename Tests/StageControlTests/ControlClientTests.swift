@@ -27,7 +27,7 @@ struct ControlClientTests {
         #expect(try await client.tasks(in: "s").map(\.request) == [request])
         var change = TransferChange()
         change.state = .suspended
-        #expect(try await client.change(1, change).state == .suspended)
+        #expect(try await client.change(1, by: change).state == .suspended)
         try await client.acknowledge(Acknowledgement(sequence: 0), in: "s")
     }
 

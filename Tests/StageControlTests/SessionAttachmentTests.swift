@@ -48,10 +48,10 @@ import Testing
         var attachment = SessionAttachment()
         attachment.begin()
         attachment.daemonWasFound()
-        #expect(!attachment.mustTry, "it is being tried")
+        #expect(!attachment.skipsDelay, "it is being tried")
         _ = attachment.lose(problem, at: start)
         attachment.daemonWasFound()
-        #expect(attachment.mustTry == cutsShort)
+        #expect(attachment.skipsDelay == cutsShort)
     }
 
     @Test func eventsAreAcknowledgedInOrderAndOnlyWhileAttachedOrAtTheEnd() {

@@ -7,11 +7,11 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// What a test has a connection do with events, and what it was told.
+/// Scripted receiver of a connection's events, with a record of its calls.
 private final class Receiver: SessionReceiver {
     struct State {
         var lines: [String] = []
-        /// How many durable events are not taken in before the first one is.
+        /// Number of durable events that fail before the first one is processed.
         var failures = 0
     }
 
@@ -122,9 +122,9 @@ private final class Receiver: SessionReceiver {
         var change = TransferChange()
         change.state = .cancelled
         daemon.leaveUnanswered("PATCH /v1/tasks/1")
-        #expect(try client.change(1, change).state == .cancelled)
+        #expect(try client.change(1, by: change).state == .cancelled)
         change.state = .suspended
-        #expect(throws: ControlError.self) { try client.change(1, change) }
+        #expect(throws: ControlError.self) { try client.change(1, by: change) }
         daemon.stop()
     }
 

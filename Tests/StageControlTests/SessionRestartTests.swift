@@ -66,7 +66,7 @@ private final class Receiver: SessionReceiver {
         let ids = try await daemon.client.createTasks([request], in: "s")
         var change = TransferChange()
         change.state = .cancelled
-        try await daemon.client.change(ids[0], change)
+        try await daemon.client.change(ids[0], by: change)
     }
 
     private func attach() async throws {
@@ -148,8 +148,8 @@ private final class Receiver: SessionReceiver {
         let failure = TransferFailure(.unreachable, reason: "the mirror is away")
         change.stagingEnd = StagingEnd(failure, hold: .backoff)
         relay.loseAnswers(to: "PATCH")
-        let task = try client.change(ids[0], change)
-        #expect(task.holds.map(\.reason) == [.backoff])
+        let task = try client.change(ids[0], by: change)
+        #expect(task.holds.map(\.kind) == [.backoff])
         #expect(task.lastProblem == failure.reason)
         #expect(relay.requests.filter { $0.hasPrefix("PATCH") }.count == 1)
         await end(connection)

@@ -39,7 +39,7 @@ struct BackoffTests {
         server.answer(path, with: answer, .content([1, 2, 3]))
         let id = try await download(path, digest: digest)
         try await poll("the task is not put off") {
-            try await daemon.client.task(id).holds.map(\.reason) == [.backoff]
+            try await daemon.client.task(id).holds.map(\.kind) == [.backoff]
         }
         return id
     }
@@ -58,7 +58,7 @@ struct BackoffTests {
         let id = try await failing("/a")
         var change = TransferChange()
         change.state = state
-        try await daemon.client.change(id, change)
+        try await daemon.client.change(id, by: change)
         try await hasCompleted(id)
     }
 
@@ -67,14 +67,14 @@ struct BackoffTests {
         server.answer("/a", with: .status(503).field("Retry-After", "600"), .content([1]))
         let id = try await download("/a")
         try await poll("the task is not put off") {
-            try await daemon.client.task(id).holds.map(\.reason) == [.server]
+            try await daemon.client.task(id).holds.map(\.kind) == [.server]
         }
         var change = TransferChange()
         change.state = .running
-        try await daemon.client.change(id, change)
-        #expect(try await daemon.client.task(id).holds.map(\.reason) == [.server])
+        try await daemon.client.change(id, by: change)
+        #expect(try await daemon.client.task(id).holds.map(\.kind) == [.server])
         change.state = .unpaused
-        try await daemon.client.change(id, change)
+        try await daemon.client.change(id, by: change)
         try await hasCompleted(id)
     }
 
@@ -93,7 +93,7 @@ struct BackoffTests {
         try await hasCompleted(try await download("/c"))
         try await hasCompleted(lost)
         // It was reached, and its answer was no.
-        #expect(try await daemon.client.task(refused).holds.map(\.reason) == [.backoff])
+        #expect(try await daemon.client.task(refused).holds.map(\.kind) == [.backoff])
         #expect(server.requests(for: "/b").count == 1)
     }
 

@@ -40,12 +40,12 @@ struct BehaviourTests {
         try await wait(for: 300_000, of: id)
         var change = TransferChange()
         change.state = .suspended
-        try await daemon.client.change(id, change)
+        try await daemon.client.change(id, by: change)
         try await daemon.wait(for: [.pausedByClient], of: id)
         let kept = try await daemon.client.task(id)
         #expect(kept.state == .suspended)
         change.state = .running
-        try await daemon.client.change(id, change)
+        try await daemon.client.change(id, by: change)
         let events = try await daemon.outcomes()
         #expect(events.map(\.gist) == ["1 completed of \(id)"])
         #expect(try bytes(of: FilePath(try #require(events[0].location))) == body)
@@ -87,10 +87,10 @@ struct BehaviourTests {
         let id = try await daemon.download(server.url("/a")) { $0.isSuspended = true }
         for (state, holds) in [
             (.paused, [.pausedByClient, .pausedByUser]), (.running, [.pausedByUser]),
-        ] as [(TransferChange.State, [HoldReason])] {
+        ] as [(TransferChange.State, [PendingReason.Kind])] {
             var change = TransferChange()
             change.state = state
-            try await daemon.client.change(id, change)
+            try await daemon.client.change(id, by: change)
             try await daemon.wait(for: holds, of: id)
         }
         // Not even the daemon's end changes that.
@@ -100,7 +100,7 @@ struct BehaviourTests {
         #expect(server.requests.isEmpty)
         var change = TransferChange()
         change.state = .unpaused
-        try await daemon.client.change(id, change)
+        try await daemon.client.change(id, by: change)
         #expect(try await daemon.outcomes().map(\.kind) == [.completed])
     }
 
@@ -114,7 +114,7 @@ struct BehaviourTests {
         var change = TransferChange()
         change.state = .cancelled
         change.producesResumeToken = true
-        #expect(try await daemon.client.change(id, change).state == .cancelled)
+        #expect(try await daemon.client.change(id, by: change).state == .cancelled)
         let cancelled = try await daemon.outcomes()
         #expect(cancelled.map(\.gist) == ["1 cancelled of \(id)"])
         let token = try #require(cancelled[0].resumeToken)
@@ -142,7 +142,7 @@ struct BehaviourTests {
         #expect(again == next)
     }
 
-    /// How far a transfer had come is told before its end.
+    /// The last progress event of a transfer precedes its final event.
     @Test func nothingIsToldOfATaskAfterItsEnd() async throws {
         server.answer("/a", with: .content(content(10)))
         let stream = try await daemon.attach()
@@ -174,7 +174,7 @@ struct BehaviourTests {
         var change = TransferChange()
         change.state = .cancelled
         change.producesResumeToken = true
-        try await daemon.client.change(id, change)
+        try await daemon.client.change(id, by: change)
         let token = try #require(try await daemon.outcomes()[0].resumeToken)
         let refusal = ControlRefusal(.invalid, "the resume token belongs to another URL")
         await #expect(throws: ControlError.refused(refusal)) {
@@ -188,7 +188,7 @@ struct BehaviourTests {
         let id = try await daemon.download(server.url("/a")) { $0.earliestBegin = begin }
         let task = try await daemon.client.task(id)
         #expect(task.state == .waiting)
-        #expect(task.holds.map(\.reason) == [.earliestBegin])
+        #expect(task.holds.map(\.kind) == [.earliestBegin])
         #expect(abs(try #require(task.holds.first?.until).timeIntervalSince(begin)) < 0.01)
         let events = try await daemon.outcomes()
         #expect(events.map(\.kind) == [.completed])
@@ -266,7 +266,7 @@ struct BehaviourTests {
         #expect(try await daemon.client.task(held).state == .suspended)
         var change = TransferChange()
         change.state = .running
-        try await daemon.client.change(held, change)
+        try await daemon.client.change(held, by: change)
         #expect(try await daemon.outcomes().map(\.task) == [id, held])
     }
 }

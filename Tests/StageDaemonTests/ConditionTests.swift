@@ -30,7 +30,7 @@ struct ConditionTests {
     /// Starts a transfer, loses a condition midway, and has it back.
     private func interrupt(
         _ id: Int64,
-        holds: [HoldReason],
+        holds: [PendingReason.Kind],
         lose: () throws -> Void,
         regain: () throws -> Void
     ) async throws {
@@ -76,7 +76,7 @@ struct ConditionTests {
         }
         let id = try await daemon.download(server.url("/a"))
         try await daemon.wait(for: .completed, of: id)
-        #expect(try await daemon.client.task(held).holds.map(\.reason) == [.metered])
+        #expect(try await daemon.client.task(held).holds.map(\.kind) == [.metered])
         #expect(server.requests(for: "/b").isEmpty)
     }
 

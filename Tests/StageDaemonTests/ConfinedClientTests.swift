@@ -172,7 +172,7 @@ struct ConfinedClientTests {
         )
     }
 
-    /// Allows every call: a filter counts, whatever it refuses.
+    /// Allows every call: even a filter that refuses nothing counts as a restriction.
     private static let filter = """
         code = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7fff0000))
         program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 1, ctypes.addressof(code)))

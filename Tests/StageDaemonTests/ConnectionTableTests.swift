@@ -20,7 +20,7 @@ struct ConnectionTableTests {
         func end(_ id: Int) -> [Int] { table.end(id) }
         func stream(_ id: Int) -> [Int]? { table.stream(id) }
         func close(_ id: Int) -> Bool { table.close(id) }
-        func hold(_ bytes: Int, by id: Int) -> Bool { table.hold(bytes, by: id) }
+        func reserveMemory(_ bytes: Int, by id: Int) -> Bool { table.reserveMemory(bytes, by: id) }
     }
 
     private func table(_ change: (inout ConnectionTable.Limits) -> Void = { _ in }) -> Table {
@@ -106,7 +106,7 @@ struct ConnectionTableTests {
     @Test func aRequestWhoseClientIsGoneCountsUntilItsEnd() {
         let table = table { $0.worksPerUser = 1 }
         for id in 1...2 { _ = table.admit(id, of: 1) }
-        #expect(table.hold(1 << 20, by: 1))
+        #expect(table.reserveMemory(1 << 20, by: 1))
         #expect(table.begin(1))
         #expect(!table.close(1))
         #expect(!table.begin(2))
@@ -118,7 +118,7 @@ struct ConnectionTableTests {
     @Test func aLargeRequestLeavesRoomForASmallOne() {
         let table = table()
         for id in 1...3 { _ = table.admit(id, of: 1) }
-        #expect(table.hold(1 << 20, by: 1) && table.hold(1 << 20, by: 2))
+        #expect(table.reserveMemory(1 << 20, by: 1) && table.reserveMemory(1 << 20, by: 2))
         #expect(table.begin(1))
         #expect(table.begin(3))
         #expect(!table.begin(2))
@@ -130,15 +130,15 @@ struct ConnectionTableTests {
         }
         for id in 1...2 { _ = table.admit(id, of: 1) }
         for id in 3...4 { _ = table.admit(id, of: 2) }
-        #expect(table.hold(25, by: 1))
-        #expect(table.hold(5, by: 2))
-        #expect(!table.hold(6, by: 2))
-        #expect(table.hold(15, by: 3))
-        #expect(!table.hold(6, by: 4))
+        #expect(table.reserveMemory(25, by: 1))
+        #expect(table.reserveMemory(5, by: 2))
+        #expect(!table.reserveMemory(6, by: 2))
+        #expect(table.reserveMemory(15, by: 3))
+        #expect(!table.reserveMemory(6, by: 4))
         _ = table.end(1)
-        #expect(table.hold(6, by: 4))
+        #expect(table.reserveMemory(6, by: 4))
         #expect(!table.close(3))
-        #expect(table.hold(25, by: 4))
+        #expect(table.reserveMemory(25, by: 4))
     }
 
     @Test(arguments: [

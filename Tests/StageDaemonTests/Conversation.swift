@@ -32,7 +32,7 @@ extension DaemonProcess {
         return try #require(ids.first)
     }
 
-    /// Attaches, once whoever was attached before is gone.
+    /// Attaches, after the client that was attached before has detached.
     func attach(
         _ session: String = "s",
         after sequence: Int64 = 0,
@@ -77,9 +77,9 @@ extension DaemonProcess {
     }
 
     /// Waits until a task waits for these reasons, and nothing else.
-    func wait(for holds: [HoldReason], of task: Int64) async throws {
+    func wait(for holds: [PendingReason.Kind], of task: Int64) async throws {
         try await StageTesting.poll("task \(task) never waits for \(holds)") {
-            try await client.task(task).holds.map(\.reason) == holds
+            try await client.task(task).holds.map(\.kind) == holds
         }
     }
 
@@ -100,7 +100,7 @@ extension DaemonProcess {
 }
 
 extension ControlEvents {
-    /// What comes up to the event that `isLast` is true of.
+    /// Returns the events up to the first for which `isLast` returns `true`.
     func take(
         within patience: Duration = .seconds(120),
         until isLast: @escaping @Sendable (SessionEvent) -> Bool
@@ -127,7 +127,7 @@ extension ControlEvents {
 }
 
 extension SessionEvent {
-    /// What of an event is the same in every run.
+    /// Properties of an event that are the same in every run.
     var gist: String {
         let number = sequence.map { "\($0) " } ?? ""
         return "\(number)\(kind.rawValue)\(task.map { " of \($0)" } ?? "")"

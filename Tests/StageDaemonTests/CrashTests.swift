@@ -49,7 +49,7 @@ struct CrashTests {
 
 /// The program that kills another one as it enters a system call.
 enum Tracer {
-    /// Whether it is there, and may trace.
+    /// `true` if strace is installed and may trace processes.
     static var isAvailable: Bool {
         get async {
             let probe = try? await Subprocess.run(
@@ -63,7 +63,7 @@ enum Tracer {
     }
 }
 
-/// What a client does from its first request to its last acknowledgement, whatever the daemon dies of.
+/// Steps of a client from its first request to its last acknowledgement, repeated after each crash of the daemon.
 private struct Scenario {
     private let daemon: DaemonProcess
     private let server: TestServer
@@ -105,7 +105,7 @@ private struct Scenario {
         try await insist { scenario in try await scenario.create() }
         try await insist { scenario in try await scenario.watch() }
         try await insist { scenario in try await scenario.acknowledge(2) }
-        // The handler takes in the rest: it is started as nobody is attached.
+        // The handler receives the remaining events: it is started because no client is attached.
         try await insist { scenario in try await scenario.waitForHandler() }
         try compare()
         try await finish()
@@ -125,7 +125,7 @@ private struct Scenario {
         try await daemon.start()
     }
 
-    /// Does something until it is done, with a new daemon after each death of one.
+    /// Repeats `body` until it succeeds, with a new daemon after each crash.
     private mutating func insist(
         _ body: (inout Scenario) async throws -> Void
     ) async throws {
@@ -154,7 +154,7 @@ private struct Scenario {
 
     private mutating func create() async throws {
         try await daemon.makeSession()
-        // What another daemon has on disk already is found by its token; a file may be gone by then.
+        // The token finds a task that an earlier daemon recorded; its file may be gone by then.
         if !FileStatus.exists(upload) {
             try Directory.open(daemon.directory)
                 .write(Self.small, to: "upload", durably: false)

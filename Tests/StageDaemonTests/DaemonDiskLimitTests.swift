@@ -48,7 +48,7 @@ struct DaemonDiskLimitTests {
         try result.get()
     }
 
-    /// Whether the daemon answers; `false` once it has ended.
+    /// Returns whether the daemon responds; `false` once it has ended.
     private func answers(_ daemon: DaemonProcess) async throws -> Bool {
         for _ in 0..<3000 {
             if (try? await daemon.client.status()) != nil { return true }

@@ -20,12 +20,12 @@ struct RequestAddressTests {
         request.allowedDomains = [host.hasSuffix(".") ? String(host.dropLast()) : host]
         guard let expected = url.origin else {
             let refusal = #expect(throws: ControlRefusal.self) {
-                try NewTask(request, SessionConfiguration(), at: .distantPast)
+                try NewTask(request, in: SessionConfiguration(), at: .distantPast)
             }
             #expect(refusal?.code == .invalid)
             return
         }
-        #expect(try NewTask(request, SessionConfiguration(), at: .distantPast).host == expected)
+        #expect(try NewTask(request, in: SessionConfiguration(), at: .distantPast).host == expected)
         request.allowedDomains = ["other.example"]
         #expect(throws: ControlRefusal.self) {
             try RequestLimits.check(request, in: SessionConfiguration())
@@ -41,7 +41,7 @@ struct UserQueueTests {
             host: host,
             sessionLimit: 2,
             priority: priority,
-            needs: []
+            constraints: []
         )
     }
 
@@ -53,17 +53,17 @@ struct UserQueueTests {
 
     @Test func lanesAreMergedByPriorityAndThenByNumber() {
         var queue = UserQueue()
-        queue.append(1, item("a"))
-        queue.append(2, item("b"))
-        queue.append(3, item("a", priority: 90))
-        queue.append(4, item("a"))
+        queue.append(1, as: item("a"))
+        queue.append(2, as: item("b"))
+        queue.append(3, as: item("a", priority: 90))
+        queue.append(4, as: item("a"))
         #expect(drain(&queue) == [3, 1, 2, 4])
         #expect(queue.isEmpty)
     }
 
     @Test func whatWasWithdrawnIsNotMetAgain() {
         var queue = UserQueue()
-        for id in 1...4 as ClosedRange<Int64> { queue.append(id, item()) }
+        for id in 1...4 as ClosedRange<Int64> { queue.append(id, as: item()) }
         queue.withdraw(1)
         queue.withdraw(3)
         #expect(drain(&queue) == [2, 4])
@@ -71,17 +71,17 @@ struct UserQueueTests {
 
     @Test func whatComesBackIsThereOnce() {
         var queue = UserQueue()
-        queue.append(1, item())
-        queue.append(2, item())
+        queue.append(1, as: item())
+        queue.append(2, as: item())
         queue.withdraw(1)
-        queue.append(1, item())
+        queue.append(1, as: item())
         #expect(drain(&queue).sorted() == [1, 2])
     }
 
     @Test func aLaneThatMayNotRunIsPassedOver() {
         var queue = UserQueue()
-        queue.append(1, item("a"))
-        queue.append(2, item("b"))
+        queue.append(1, as: item("a"))
+        queue.append(2, as: item("b"))
         #expect(queue.next { lane, limit in lane.host == "b" && limit == 2 } == 2)
         #expect(queue.next { lane, _ in lane.host == "b" } == nil)
         #expect(!queue.isEmpty)
@@ -93,93 +93,93 @@ struct RelaunchTests {
 
     /// Asks at some seconds after the start.
     private func decide(
-        _ relaunch: inout Relaunch,
+        _ launchLimiter: inout LaunchLimiter,
         _ seconds: Double,
         version: String? = nil,
         boot: String = "boot"
-    ) -> Relaunch.Decision {
-        relaunch.decide(
+    ) -> LaunchLimiter.Decision {
+        launchLimiter.decide(
             token: "\(seconds)",
             version: version,
             boot: boot,
-            policy: Relaunch.Policy(),
+            policy: LaunchLimiter.Policy(),
             at: start + seconds
         )
     }
 
     @Test func eachFailureDoublesTheDelayUntilThereWereFive() {
-        var relaunch = Relaunch()
+        var launchLimiter = LaunchLimiter()
         var now = 0.0
         for delay in [60, 120, 240, 480, 960] as [Double] {
-            #expect(decide(&relaunch, now) == .launch)
-            #expect(relaunch.penalty == delay)
-            #expect(decide(&relaunch, now) == .nothing, "one is under way")
-            relaunch.ended("\(now)", wasAcknowledged: false)
-            guard relaunch.failures < 5 else { break }
-            let wait = Relaunch.Decision.wait(until: start + now + delay)
-            #expect(decide(&relaunch, now + delay - 1) == wait)
+            #expect(decide(&launchLimiter, now) == .launch)
+            #expect(launchLimiter.penalty == delay)
+            #expect(decide(&launchLimiter, now) == .nothing, "one is under way")
+            launchLimiter.ended("\(now)", wasAcknowledged: false)
+            guard launchLimiter.failures < 5 else { break }
+            let wait = LaunchLimiter.Decision.wait(until: start + now + delay)
+            #expect(decide(&launchLimiter, now + delay - 1) == wait)
             now += delay
         }
-        #expect(relaunch.failures == 5)
-        #expect(decide(&relaunch, 1e9) == .nothing)
+        #expect(launchLimiter.failures == 5)
+        #expect(decide(&launchLimiter, 1e9) == .nothing)
     }
 
     @Test func afterFiveFailuresAClientAVersionOrABootEndsIt() {
-        var relaunch = Relaunch()
+        var launchLimiter = LaunchLimiter()
         for now in [0, 1e4, 2e4, 3e4, 4e4] as [Double] {
-            #expect(decide(&relaunch, now) == .launch)
-            relaunch.ended("\(now)", wasAcknowledged: false)
+            #expect(decide(&launchLimiter, now) == .launch)
+            launchLimiter.ended("\(now)", wasAcknowledged: false)
         }
-        var other = relaunch
+        var other = launchLimiter
         #expect(decide(&other, 5e4, version: "2") == .launch)
-        other = relaunch
+        other = launchLimiter
         #expect(decide(&other, 5e4, boot: "another") == .launch)
-        other = relaunch
+        other = launchLimiter
         other.attachedByItself()
         #expect(decide(&other, 5e4) == .launch)
         #expect(other.penalty == 60)
-        #expect(decide(&relaunch, 5e4) == .nothing)
+        #expect(decide(&launchLimiter, 5e4) == .nothing)
     }
 
     @Test func aLaunchThatWasAcknowledgedDelaysNoneButTheTasksItMakes() {
-        var relaunch = Relaunch()
-        #expect(decide(&relaunch, 0) == .launch)
-        relaunch.acknowledged("0.0")
-        relaunch.ended("0.0", wasAcknowledged: true)
-        #expect(relaunch.earliestBegin(at: start + 1) == start + 60)
-        #expect(decide(&relaunch, 2) == .launch)
-        #expect(relaunch.earliestBegin(at: start + 3) == start + 122)
-        #expect(relaunch.earliestBegin(at: start + 200) == nil)
-        relaunch.ended("2.0", wasAcknowledged: true)
+        var launchLimiter = LaunchLimiter()
+        #expect(decide(&launchLimiter, 0) == .launch)
+        launchLimiter.acknowledged("0.0")
+        launchLimiter.ended("0.0", wasAcknowledged: true)
+        #expect(launchLimiter.earliestBegin(at: start + 1) == start + 60)
+        #expect(decide(&launchLimiter, 2) == .launch)
+        #expect(launchLimiter.earliestBegin(at: start + 3) == start + 122)
+        #expect(launchLimiter.earliestBegin(at: start + 200) == nil)
+        launchLimiter.ended("2.0", wasAcknowledged: true)
         // The delay has passed without a launch.
-        #expect(decide(&relaunch, 200) == .launch)
-        #expect(relaunch.penalty == 60)
+        #expect(decide(&launchLimiter, 200) == .launch)
+        #expect(launchLimiter.penalty == 60)
     }
 
     @Test func aDaemonThatDiedCountsTheLaunchThatWasUnderWay() {
-        var relaunch = Relaunch()
-        relaunch.recover()
-        #expect(relaunch == Relaunch())
-        #expect(decide(&relaunch, 0) == .launch)
-        relaunch.recover()
-        #expect(relaunch.failures == 1)
-        #expect(decide(&relaunch, 1) == .wait(until: start + 60))
+        var launchLimiter = LaunchLimiter()
+        launchLimiter.recover()
+        #expect(launchLimiter == LaunchLimiter())
+        #expect(decide(&launchLimiter, 0) == .launch)
+        launchLimiter.recover()
+        #expect(launchLimiter.failures == 1)
+        #expect(decide(&launchLimiter, 1) == .wait(until: start + 60))
     }
 
     @Test func aClockThatWasSetBackHoldsALaunchNoLongerThanTheDelay() {
-        var relaunch = Relaunch()
-        #expect(decide(&relaunch, 1e6) == .launch)
-        relaunch.ended("1000000.0", wasAcknowledged: false)
-        #expect(decide(&relaunch, 0) == .launch)
+        var launchLimiter = LaunchLimiter()
+        #expect(decide(&launchLimiter, 1e6) == .launch)
+        launchLimiter.ended("1000000.0", wasAcknowledged: false)
+        #expect(decide(&launchLimiter, 0) == .launch)
     }
 
     @Test func theDelayStaysBelowADay() {
-        var relaunch = Relaunch()
+        var launchLimiter = LaunchLimiter()
         for turn in 0..<20 {
-            _ = decide(&relaunch, Double(turn))
-            relaunch.ended("\(Double(turn))", wasAcknowledged: true)
+            _ = decide(&launchLimiter, Double(turn))
+            launchLimiter.ended("\(Double(turn))", wasAcknowledged: true)
         }
-        #expect(relaunch.penalty == 86_400)
+        #expect(launchLimiter.penalty == 86_400)
     }
 }
 
@@ -190,48 +190,59 @@ struct NeedsTests {
         strict.allowsExpensiveNetworkAccess = false
         strict.allowsConstrainedNetworkAccess = false
         var session = SessionConfiguration()
-        #expect(Needs(session, request) == [])
-        #expect(Needs(session, strict) == [.unmetered, .unconstrained])
+        #expect(TransferConstraints(session: session, request: request) == [])
+        #expect(
+            TransferConstraints(session: session, request: strict) == [.unmetered, .unconstrained]
+        )
         session.isDiscretionary = true
-        #expect(Needs(session, request) == [.unmetered, .power])
+        #expect(TransferConstraints(session: session, request: request) == [.unmetered, .power])
         session = SessionConfiguration()
         session.allowsExpensiveNetworkAccess = false
         session.allowsConstrainedNetworkAccess = false
         var lax = request
         lax.allowsExpensiveNetworkAccess = true
-        #expect(Needs(session, lax) == [.unmetered, .unconstrained])
+        #expect(
+            TransferConstraints(session: session, request: lax) == [.unmetered, .unconstrained]
+        )
     }
 
     @Test(arguments: [
-        (UpdateConditions(), Needs([.power, .unmetered, .unconstrained])),
+        (UpdateConditions(), TransferConstraints([.power, .unmetered, .unconstrained])),
         (
             UpdateConditions(requiresExternalPower: false),
-            Needs([.unmetered, .unconstrained])
+            TransferConstraints([.unmetered, .unconstrained])
         ),
         (
             UpdateConditions(allowsExpensiveNetworkAccess: true),
-            Needs([.power, .unconstrained])
+            TransferConstraints([.power, .unconstrained])
         ),
         (
             UpdateConditions(allowsConstrainedNetworkAccess: true),
-            Needs([.power, .unmetered])
+            TransferConstraints([.power, .unmetered])
         ),
     ])
-    func aStagingNeedsWhatItsConditionsSay(conditions: UpdateConditions, needs: Needs) {
+    func aStagingNeedsWhatItsConditionsSay(
+        conditions: UpdateConditions,
+        constraints: TransferConstraints
+    ) {
         var request = TransferRequest(token: "t", kind: .staging, url: "net.example.game")
         request.staging = StagingOrder()
-        #expect(Needs(SessionConfiguration(), request) == [])
+        #expect(TransferConstraints(session: SessionConfiguration(), request: request) == [])
         request.staging?.conditions = conditions
-        #expect(Needs(SessionConfiguration(), request) == needs)
+        #expect(
+            TransferConstraints(session: SessionConfiguration(), request: request) == constraints
+        )
     }
 
     @Test func whatNobodyCanTellIsMet() {
-        #expect(Needs([.unmetered, .unconstrained, .power]).unmet(in: .unknown) == [])
+        #expect(
+            TransferConstraints([.unmetered, .unconstrained, .power]).unmet(in: .unknown) == []
+        )
         var conditions = Conditions.unknown
         conditions.connectivity = .limited
-        #expect(Needs([]).unmet(in: conditions) == [])
+        #expect(TransferConstraints([]).unmet(in: conditions) == [])
         conditions.connectivity = .portal
-        #expect(Needs([]).unmet(in: conditions) == [.portal])
+        #expect(TransferConstraints([]).unmet(in: conditions) == [.portal])
     }
 }
 
@@ -241,7 +252,7 @@ struct TransferVerdictTests {
 
     private func verdict(
         _ error: TransferError,
-        wait: (HoldReason, Duration)? = nil,
+        wait: (PendingReason.Kind, Duration)? = nil,
         answers: Bool = false,
         wrongClock: Bool = false
     ) -> TransferVerdict {
@@ -255,8 +266,8 @@ struct TransferVerdictTests {
     }
 
     @Test func aWaitThatTheEngineBeganIsNoFailure() {
-        let hold = Hold(.server, until: Self.now + 1.5)
-        #expect(verdict(.cancelled, wait: (.server, .milliseconds(1500))) == .again(hold))
+        let hold = PendingReason(.server, until: Self.now + 1.5)
+        #expect(verdict(.cancelled, wait: (.server, .milliseconds(1500))) == .retry(hold))
         #expect(verdict(.cancelled) == .stopped)
     }
 
@@ -274,14 +285,14 @@ struct TransferVerdictTests {
     @Test func aFullDiskAndAPortalAreWaitedFor() {
         #expect(verdict(.outOfSpace("/x")) == .diskFull)
         let portal = TransferError.captivePortal(url: Self.url, answeredBy: Self.url)
-        let wait = Hold(.portal, until: Self.now + 120, problem: "\(portal)")
-        #expect(verdict(portal) == .again(wait))
+        let wait = PendingReason(.portal, until: Self.now + 120, problem: "\(portal)")
+        #expect(verdict(portal) == .retry(wait))
     }
 
     @Test func aCertificateIsWaitedForWhereTheClockIsWrong() {
         let early = TransferError.untrusted(url: Self.url, .notYetValid, detail: "")
-        let hold = Hold(.clock, until: Self.now + 600, problem: "\(early)")
-        #expect(verdict(early, wrongClock: true) == .again(hold))
+        let hold = PendingReason(.clock, until: Self.now + 600, problem: "\(early)")
+        #expect(verdict(early, wrongClock: true) == .retry(hold))
         #expect(verdict(early) == .fail(TransferFailure(early)))
         let forged = TransferError.untrusted(url: Self.url, .unverified, detail: "")
         #expect(verdict(forged, wrongClock: true) == .fail(TransferFailure(forged)))

@@ -6,7 +6,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// What the daemon has answered is on disk: each request that changes something waits for it.
+/// Every change is durable before the daemon responds to the request.
 @Suite(
     .directory,
     .daemon,
@@ -27,7 +27,7 @@ struct DurabilityTests {
         )
     }
 
-    /// How often the log of the journal was synchronized so far.
+    /// Number of syncs of the journal's log so far.
     private func synchronizations() throws -> Int {
         try text(of: trace).split(separator: "\n").filter {
             $0.contains("journal.sqlite-wal") && $0.hasSuffix("= 0")
@@ -52,12 +52,12 @@ struct DurabilityTests {
         try await expectSynchronized {
             var change = TransferChange()
             change.priority = 0.9
-            try await daemon.client.change(1, change)
+            try await daemon.client.change(1, by: change)
         }
         try await expectSynchronized {
             var change = TransferChange()
             change.state = .cancelled
-            try await daemon.client.change(2, change)
+            try await daemon.client.change(2, by: change)
         }
         try await expectSynchronized {
             try await daemon.client.acknowledge(Acknowledgement(sequence: 1), in: "s")
@@ -107,7 +107,7 @@ struct DamagedRowTests {
         for task in [bad, good] {
             var change = TransferChange()
             change.state = .running
-            try await daemon.client.change(task, change)
+            try await daemon.client.change(task, by: change)
         }
         let events = try await daemon.outcomes()
         let kinds = Dictionary(uniqueKeysWithValues: events.map { ($0.task ?? 0, $0.kind) })
@@ -149,7 +149,7 @@ struct FullDiskStartTests {
     private func fill(_ daemon: DaemonProcess, _ peer: Peer) async throws {
         let server = TestServer.current
         server.answer("/a", with: .content(content(1000)))
-        // A handler whose end the daemon does not see: the next start has something to write.
+        // The daemon does not see the handler's end, so the next start has to write to the journal.
         try daemon.configure(#"{"settlingTime": 0, "reserve": 0, "retryBase": 0.05}"#)
         try await daemon.start()
         try await daemon.makeSession { $0.handler = peer.handler("hold") }
@@ -197,7 +197,7 @@ struct ConcurrentChangeTests {
                         case 2: change.description = "described"
                         default: change.priority = 0.9
                         }
-                        try await daemon.client.change(task, change)
+                        try await daemon.client.change(task, by: change)
                     }
                 }
                 try await group.waitForAll()
@@ -208,8 +208,8 @@ struct ConcurrentChangeTests {
         for task in try await daemon.client.tasks(in: "s") {
             #expect(task.request.description == "described")
             #expect(task.request.priority == 0.9)
-            let reasons: [HoldReason] = [.pausedByClient, .pausedByUser, .earliestBegin]
-            #expect(task.holds.map(\.reason) == reasons)
+            let reasons: [PendingReason.Kind] = [.pausedByClient, .pausedByUser, .earliestBegin]
+            #expect(task.holds.map(\.kind) == reasons)
         }
     }
 }

@@ -6,7 +6,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// How many handlers run at once, and what they share.
+/// Limits of concurrent handlers, and the resources that they share.
 @Suite(
     .directory,
     .daemon,
@@ -17,7 +17,7 @@ struct HandlerLimitTests {
     private let daemon: DaemonProcess
     private let peer: Peer
     private let server = TestServer.current
-    /// What the handlers of a test are known by: they sleep for this long.
+    /// Sleep time that identifies the handlers of a test.
     private let mark = "600.\(UInt32.random(in: 1_000_000_000 ... .max))"
     /// Users that every Debian has, under these numbers.
     private static let users: [(name: String, number: UInt32)] = [

@@ -28,14 +28,14 @@ struct HostileTests {
     /// connection.
     private func status(of bytes: [UInt8]) async throws -> Int? {
         let client = try UnixSocket.connect(to: daemon.socket)
-        // A daemon that neither reads nor answers keeps nobody here.
+        // Ends the test if the daemon neither reads nor responds.
         let patience = Task {
             try await Task.sleep(for: .seconds(10))
             client.shutDown()
         }
         defer { patience.cancel() }
         return await withBlockingThread {
-            // What is refused may be refused before all of it was read.
+            // The daemon may refuse a request before it has read all of it.
             _ = try? client.send(bytes)
             var answer: [UInt8] = []
             while answer.count < 12, let more = try? client.receive(), !more.isEmpty {
@@ -297,7 +297,7 @@ struct HostileTests {
         let before = try residentBytes()
         // Read from the beginning: the daemon breaks off what is not read for half a minute.
         async let received = stream.take(within: .seconds(300)) { $0.sequence == 4000 }
-        // What is not there ends at once, with an event and a few more that are not kept.
+        // Tasks with missing files end at once, each with one durable event and a few others.
         let requests = (0..<4000).map { number in
             TransferRequest(token: "\(number)", kind: .download, url: server.url("/\(number)"))
         }

@@ -8,18 +8,24 @@ import Testing
 
 @testable import StageDaemon
 
-/// The forms of values on disk: they stay as they are, whatever becomes of the control protocol.
+/// Stored forms of values, which do not change with the control protocol.
 @Suite(.directory, .daemon)
 struct JournalFormTests {
     private static let time = Date(timeIntervalSince1970: 1_800_000_000.125)
 
-    private static let relaunch: Relaunch = {
-        var relaunch = Relaunch()
-        let policy = Relaunch.Policy()
-        _ = relaunch.decide(token: "l-0", version: "7", boot: "b", policy: policy, at: time)
-        relaunch.ended("l-0", wasAcknowledged: false)
-        _ = relaunch.decide(token: "l-1", version: "7", boot: "b", policy: policy, at: time + 60)
-        return relaunch
+    private static let launchLimiter: LaunchLimiter = {
+        var launchLimiter = LaunchLimiter()
+        let policy = LaunchLimiter.Policy()
+        _ = launchLimiter.decide(token: "l-0", version: "7", boot: "b", policy: policy, at: time)
+        launchLimiter.ended("l-0", wasAcknowledged: false)
+        _ = launchLimiter.decide(
+            token: "l-1",
+            version: "7",
+            boot: "b",
+            policy: policy,
+            at: time + 60
+        )
+        return launchLimiter
     }()
 
     private static let configuration: SessionConfiguration = {
@@ -159,7 +165,7 @@ struct JournalFormTests {
     /// The bytes of each kind of document on disk; lines are joined without their ends.
     private enum Golden {
         static let rights = #"{"group":100,"groups":[100,27],"version":1}"#
-        static let relaunch = #"""
+        static let launchLimiter = #"""
             {"boot":"b","failures":1,"handlerVersion":"7","lease":"l-1",
             "notBefore":1800000180125,"penalty":120,"version":1}
             """#
@@ -221,7 +227,7 @@ struct JournalFormTests {
     @Test func eachKindOfDocumentHasItsForm() throws {
         let rights = SessionRights(group: 100, groups: [100, 27])
         try expect(rights, isStoredAs: Golden.rights)
-        try expect(Self.relaunch, isStoredAs: Golden.relaunch)
+        try expect(Self.launchLimiter, isStoredAs: Golden.launchLimiter)
         try expect(Self.configuration, isStoredAs: Golden.configuration)
         try expect(Self.request, isStoredAs: Golden.request)
         try expect(Self.event, isStoredAs: Golden.event)
@@ -237,7 +243,7 @@ struct JournalFormTests {
 
     /// A property that the protocol gets has to be stored, or be named here.
     @Test func everyPropertyIsStored() throws {
-        #expect(untested(Self.relaunch) == [])
+        #expect(untested(Self.launchLimiter) == [])
         #expect(untested(Self.configuration) == [])
         #expect(untested(try #require(Self.configuration.handler)) == [])
         #expect(untested(Self.request) == [])
@@ -269,7 +275,7 @@ struct JournalFormTests {
         #expect(TransferFailure.Kind.allCases.map(\.storedName) == failures)
         #expect([StoredState.active, .verified, .ended].map(\.rawValue) == [0, 1, 2])
         #expect(
-            [Needs.unmetered, .unconstrained, .power].map(\.rawValue) == [1, 2, 4]
+            [TransferConstraints.unmetered, .unconstrained, .power].map(\.rawValue) == [1, 2, 4]
         )
         let blocks = [Scheduler.Blocks.client, .user, .authentication, .leader]
         #expect(blocks.map(\.rawValue) == [1, 2, 4, 8])
@@ -298,7 +304,7 @@ struct JournalFormTests {
         try await daemon.start()
         #expect(try await daemon.kill(SIGTERM) == 0)
         let documents = [
-            Golden.configuration.replacing("staff", with: ""), Golden.relaunch, Golden.rights,
+            Golden.configuration.replacing("staff", with: ""), Golden.launchLimiter, Golden.rights,
             Golden.request, Golden.event, Golden.upload,
         ]
         let program = [

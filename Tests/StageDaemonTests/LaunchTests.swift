@@ -49,7 +49,7 @@ struct LaunchTests {
         try await poll("the task does not begin") { !server.requests(for: path).isEmpty }
     }
 
-    /// Whether a process runs; one that nobody has reaped does not.
+    /// Returns whether a process runs; a zombie does not.
     private func isAlive(_ process: Int32) -> Bool {
         let status = try? text(of: FilePath("/proc/\(process)/stat"))
         return status.map { !$0.isEmpty && !$0.contains(") Z ") } ?? false
@@ -165,7 +165,7 @@ struct LaunchTests {
         try await peer.wait(for: "created")
         let launch = try #require(try peer.notes("started").first).time
         let task = try #require(try await daemon.client.tasks(in: "s").first)
-        #expect(task.holds.map(\.reason) == [.penalty])
+        #expect(task.holds.map(\.kind) == [.penalty])
         let until = try #require(task.holds.first?.until).timeIntervalSince1970
         #expect(abs(until - launch - 6) < 4)
         #expect(server.requests(for: "/b").isEmpty)
@@ -184,7 +184,7 @@ struct LaunchTests {
         try await daemon.kill()
         try await daemon.start()
         #expect(try await daemon.client.session("s").failedLaunches == 1)
-        // Whoever attaches in time keeps a second one from being started.
+        // A client that attaches in time prevents a second launch.
         let stream = try await daemon.attach(launch: "of the launch before")
         try await waitForTimers(dueIn: 4)
         #expect(try peer.notes("started").count == 1)
@@ -226,7 +226,7 @@ struct LaunchTests {
         #expect(try peer.notes("started").count == 1)
         var change = TransferChange()
         change.authorization = "Basic eDp5"
-        try await daemon.client.change(id, change)
+        try await daemon.client.change(id, by: change)
         try await peer.wait(for: "acknowledged", count: 2)
         #expect(try peer.notes("acknowledged").map(\.sequences) == [[1], [2]])
         #expect(server.requests(for: "/a").last?["authorization"] == "Basic eDp5")

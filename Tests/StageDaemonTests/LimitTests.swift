@@ -66,7 +66,7 @@ struct StorageLimitTests {
         #expect(try await refusal { _ = try await upload(8 << 20, "c") } == .quota)
         var change = TransferChange()
         change.state = .cancelled
-        try await daemon.client.change(first, change)
+        try await daemon.client.change(first, by: change)
         _ = try await upload(8 << 20, "c")
     }
 
@@ -125,7 +125,7 @@ struct StorageLimitTests {
         var change = TransferChange()
         change.description = String(repeating: "d", count: 4096)
         let more = try await refusal {
-            for task in 1...Int64(created) { try await daemon.client.change(task, change) }
+            for task in 1...Int64(created) { try await daemon.client.change(task, by: change) }
         }
         #expect(more == .quota)
         #expect(
@@ -351,7 +351,7 @@ struct ConnectionLimitTests {
             let client = try UnixSocket.connect(to: daemon.socket)
             clients.append(client)
             await withBlockingThread {
-                // What is refused may be refused before all of it was read.
+                // The daemon may refuse a request before it has read all of it.
                 _ = try? client.send(Array(head.utf8) + body)
             }
         }

@@ -6,7 +6,7 @@ import Testing
 
 /// nginx as Debian builds it, with a log of what it sent, for as long as the object lives.
 final class NginxServer: Sendable {
-    /// What it serves, and where uploads below `/up/` go.
+    /// Directory that it serves, and that uploads below `/up/` are stored in.
     let root: FilePath
     let baseURL: String
     private let directory: FilePath

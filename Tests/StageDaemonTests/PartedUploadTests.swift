@@ -131,7 +131,7 @@ struct MultipartUploadTests {
 
     private var log: FilePath { daemon.directory.appending("application.log") }
 
-    /// What all processes of the application have said.
+    /// Output of all processes of the application.
     private func said() throws -> String {
         guard FileStatus.exists(log) else { return "" }
         return String(decoding: try File.open(reading: log).readAll(limit: 1 << 20), as: UTF8.self)
@@ -149,7 +149,7 @@ struct MultipartUploadTests {
         try await poll("nothing is sent") { server.received > 0 }
         var change = TransferChange()
         change.state = .cancelled
-        try await daemon.client.change(id, change)
+        try await daemon.client.change(id, by: change)
         #expect(try await daemon.outcomes().map(\.gist) == ["1 cancelled of \(id)"])
         try await poll("the parts stay") { server.isAborted }
         #expect(server.requests.last?["authorization"] == "x")

@@ -11,9 +11,9 @@ import Testing
 /// It is a client of another user, one that is killed, or the handler of a session, written in Python
 /// by the protocol's description alone.
 struct Peer {
-    /// What a handler or client wrote down of itself.
+    /// Note that a handler or client wrote about itself.
     struct Note: Decodable {
-        /// What it did: "started", "attached", "acknowledged", "child".
+        /// Event: "started", "attached", "acknowledged", "child".
         var what: String
         var process: Int32
         var time: Double
@@ -45,14 +45,14 @@ struct Peer {
         LaunchHandler(command: command(mode) + arguments)
     }
 
-    /// What was written down so far.
+    /// Notes written so far.
     func notes(_ what: String) throws -> [Note] {
         try text(of: directory.appending("notes")).split(separator: "\n")
             .map { try JSONDecoder().decode(Note.self, from: Data($0.utf8)) }
             .filter { $0.what == what }
     }
 
-    /// Waits until something was written down so often.
+    /// Waits until a note was written a number of times.
     func wait(for what: String, count: Int = 1) async throws {
         try await poll("nobody wrote '\(what)' \(count) times") {
             try notes(what).count >= count

@@ -94,7 +94,7 @@ final class PodcastDownloaderTests {
         }
         let first = try File.open(readingRegular: episodes.appending("one.mp3"))
         #expect(try first.readAll(limit: 1 << 20) == content(400_000))
-        // What no person started has moved the files, and the page of an error is no episode.
+        // The handler has moved the files without a person's help, and has not taken the error page for an episode.
         #expect(try await run("list") == "one.mp3\ntwo.mp3\n")
         publish("one.mp3", "two.mp3")
         let again = try await run("get", server.url("/feed.json"))

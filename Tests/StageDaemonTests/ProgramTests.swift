@@ -7,7 +7,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// What the program does when it cannot work, and when what it works with changes under it.
+/// Behaviour of the program when it cannot start, and when its files change while it runs.
 @Suite(.directory, .daemon, .server)
 struct ProgramTests {
     private let daemon: DaemonProcess
@@ -98,11 +98,11 @@ struct ProgramTests {
         try await daemon.wait(for: [.authentication], of: id)
         var change = TransferChange()
         change.authorization = "Basic eDp5"
-        try await daemon.client.change(id, change)
+        try await daemon.client.change(id, by: change)
         try await daemon.wait(for: .completed, of: id)
         change = TransferChange()
         change.rejectsChallenge = true
-        try await daemon.client.change(other, change)
+        try await daemon.client.change(other, by: change)
         let events = try await daemon.outcomes(after: 2)
         #expect(events.map(\.gist) == ["3 completed of \(id)", "4 failed of \(other)"])
         #expect(events[1].failure?.kind == .refused)

@@ -75,7 +75,7 @@ struct RandomKillTests {
     }
 }
 
-/// A client that goes on, whatever becomes of the daemon.
+/// Client that continues across crashes of the daemon.
 private struct KillChain {
     let daemon: DaemonProcess
     var requests: [TransferRequest]
@@ -96,7 +96,7 @@ private struct KillChain {
         while deaths < kills {
             let moment = Duration.milliseconds(Int.random(in: 0..<250, using: &random))
             async let death: Void = kill(after: moment)
-            // Whatever was not answered is asked again.
+            // Requests without a response are repeated.
             try? await talk()
             try await death
             deaths += 1

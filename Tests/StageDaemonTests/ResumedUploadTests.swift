@@ -41,7 +41,7 @@ struct ResumedUploadTests {
     /// Waits until a task is put off, and the server has some bytes of its body.
     private func waitForCut(of id: Int64) async throws -> TransferTask {
         try await poll("the task is not put off") {
-            try await daemon.client.task(id).holds.map(\.reason) == [.backoff]
+            try await daemon.client.task(id).holds.map(\.kind) == [.backoff]
         }
         return try await daemon.client.task(id)
     }
@@ -175,7 +175,7 @@ struct ResumedUploadTests {
         try await poll("the server has no body") { server.finished.count == 1 }
         var change = TransferChange()
         change.state = .suspended
-        try await daemon.client.change(id, change)
+        try await daemon.client.change(id, by: change)
         try await Task.sleep(for: .milliseconds(300))
         server.holdAnswers(false)
         let events = try await daemon.outcomes()
@@ -232,11 +232,11 @@ struct ResumedUploadTests {
         let content = content(1 << 20)
         let id = try await upload(content)
         try await poll("there is no challenge") {
-            try await daemon.client.task(id).holds.map(\.reason) == [.authentication]
+            try await daemon.client.task(id).holds.map(\.kind) == [.authentication]
         }
         var change = TransferChange()
         change.authorization = "Basic dTpw"
-        try await daemon.client.change(id, change)
+        try await daemon.client.change(id, by: change)
         let events = try await daemon.outcomes()
         #expect(events.last { $0.sequence != nil }?.kind == .completed)
         #expect(server.methods == ["POST", "POST"])
@@ -288,7 +288,7 @@ struct ResumedUploadTests {
     private func cancel(_ id: Int64) async throws {
         var change = TransferChange()
         change.state = .cancelled
-        try await daemon.client.change(id, change)
+        try await daemon.client.change(id, by: change)
     }
 
     @Test(arguments: ["resumable", "tus"], [false, true])
@@ -326,16 +326,18 @@ struct ResumedUploadTests {
         try await poll("the resource stays") { server.unfinished == 0 }
     }
 
-    /// The task has ended whatever the server does.
+    /// The task ends regardless of the server.
     @Test func aServerThatIsSilentDelaysNoCancellation() async throws {
         try await start("resumable", retryBase: 3600)
         server.cut(after: 500_000)
-        let isHeld = Atomic<Bool>(true)
+        let isPendingIndefinitely = Atomic<Bool>(true)
         server.replace { head in
-            while head.method == "DELETE", isHeld.load(ordering: .relaxed) { usleep(10_000) }
+            while head.method == "DELETE", isPendingIndefinitely.load(ordering: .relaxed) {
+                usleep(10_000)
+            }
             return nil
         }
-        defer { isHeld.store(false, ordering: .relaxed) }
+        defer { isPendingIndefinitely.store(false, ordering: .relaxed) }
         let id = try await upload(content(Self.size))
         _ = try await waitForCut(of: id)
         try await cancel(id)

@@ -15,7 +15,7 @@ struct SchedulerTests {
         host: String = "a",
         limit: Int = 6,
         priority: Int = 50,
-        needs: Needs = []
+        constraints: TransferConstraints = []
     ) -> Scheduler.Item {
         Scheduler.Item(
             user: user,
@@ -23,7 +23,7 @@ struct SchedulerTests {
             host: host,
             sessionLimit: limit,
             priority: priority,
-            needs: needs
+            constraints: constraints
         )
     }
 
@@ -39,19 +39,19 @@ struct SchedulerTests {
     @Test func usersGetConnectionsInTurnsWhateverTheyHaveQueued() {
         var scheduler = Scheduler(limits: .init(total: 6, perHost: 6))
         for id in 1...1000 as ClosedRange<Int64> {
-            scheduler.add(id, item(user: 1, session: 1), at: start)
+            scheduler.add(id, as: item(user: 1, session: 1), at: start)
         }
-        scheduler.add(2001, item(user: 2, session: 2), at: start)
-        scheduler.add(3001, item(user: 3, session: 3), at: start)
+        scheduler.add(2001, as: item(user: 2, session: 2), at: start)
+        scheduler.add(3001, as: item(user: 3, session: 3), at: start)
         #expect(scheduler.turn(at: start).start.sorted() == [1, 2, 3, 4, 2001, 3001])
     }
 
     @Test func aUserThatComesLateIsServedNext() {
         var scheduler = Scheduler(limits: .init(total: 4, perHost: 6))
-        for id in 1...100 as ClosedRange<Int64> { scheduler.add(id, item(user: 1), at: start) }
+        for id in 1...100 as ClosedRange<Int64> { scheduler.add(id, as: item(user: 1), at: start) }
         #expect(scheduler.turn(at: start).start == [1, 2, 3, 4])
         for id in 200...202 as ClosedRange<Int64> {
-            scheduler.add(id, item(user: 2, session: 2), at: start)
+            scheduler.add(id, as: item(user: 2, session: 2), at: start)
         }
         scheduler.remove(1)
         scheduler.remove(2)
@@ -63,34 +63,34 @@ struct SchedulerTests {
     @Test func usersWithoutAConnectionWaitForAPartOfAnHourAtMost() {
         var scheduler = Scheduler(limits: .init(total: 2, perHost: 6, slice: 300))
         for id in 1...2 as ClosedRange<Int64> {
-            scheduler.add(id, item(user: UInt32(id), session: id), at: start)
+            scheduler.add(id, as: item(user: UInt32(id), session: id), at: start)
             #expect(scheduler.turn(at: start).start == [id])
         }
-        scheduler.add(3, item(user: 3, session: 3), at: start)
+        scheduler.add(3, as: item(user: 3, session: 3), at: start)
         #expect(scheduler.turn(at: start + 299) == .init())
         #expect(scheduler.nextDeadline == start + 300)
         #expect(scheduler.turn(at: start + 300) == .init(stop: [1]))
-        scheduler.paused(1, nil, at: start + 300)
+        scheduler.attemptEnded(1, pending: nil, at: start + 300)
         // The second gives way to the first, which waits now.
         #expect(scheduler.turn(at: start + 300) == .init(start: [3], stop: [2]))
-        scheduler.paused(2, nil, at: start + 301)
+        scheduler.attemptEnded(2, pending: nil, at: start + 301)
         #expect(scheduler.turn(at: start + 301) == .init(start: [1]))
         #expect(scheduler.nextDeadline == start + 600)
     }
 
     @Test func aUserWhoHasAllConnectionsGivesOneUpForAnother() {
         var scheduler = Scheduler(limits: .init(total: 4, perHost: 6))
-        for id in 1...4 as ClosedRange<Int64> { scheduler.add(id, item(user: 1), at: start) }
+        for id in 1...4 as ClosedRange<Int64> { scheduler.add(id, as: item(user: 1), at: start) }
         #expect(scheduler.turn(at: start).start == [1, 2, 3, 4])
         for id in 5...8 as ClosedRange<Int64> {
-            scheduler.add(id, item(user: 2, session: 2, host: "b"), at: start)
+            scheduler.add(id, as: item(user: 2, session: 2, host: "b"), at: start)
         }
         #expect(scheduler.turn(at: start) == Scheduler.Turn(start: [], stop: [4]))
         // One at a time, and not before it has ended.
         #expect(scheduler.turn(at: start) == Scheduler.Turn())
-        scheduler.paused(4, nil, at: start)
+        scheduler.attemptEnded(4, pending: nil, at: start)
         #expect(scheduler.turn(at: start) == Scheduler.Turn(start: [5], stop: [3]))
-        scheduler.paused(3, nil, at: start)
+        scheduler.attemptEnded(3, pending: nil, at: start)
         #expect(scheduler.turn(at: start) == Scheduler.Turn(start: [6], stop: []))
         #expect(scheduler.turn(at: start) == Scheduler.Turn())
     }
@@ -98,19 +98,19 @@ struct SchedulerTests {
     @Test func aUserWhoHasAllOfAHostGivesOneUpForAnother() {
         var scheduler = Scheduler(limits: .init(total: 16, perHost: 2))
         for id in 1...3 as ClosedRange<Int64> {
-            scheduler.add(id, item(user: 1, priority: id == 1 ? 10 : 50), at: start)
+            scheduler.add(id, as: item(user: 1, priority: id == 1 ? 10 : 50), at: start)
         }
         #expect(scheduler.turn(at: start).start == [2, 3])
-        scheduler.add(9, item(user: 2, session: 2), at: start)
+        scheduler.add(9, as: item(user: 2, session: 2), at: start)
         #expect(scheduler.turn(at: start) == Scheduler.Turn(start: [], stop: [3]))
-        scheduler.paused(3, nil, at: start)
+        scheduler.attemptEnded(3, pending: nil, at: start)
         #expect(scheduler.turn(at: start) == Scheduler.Turn(start: [9], stop: []))
     }
 
     @Test func aUsersTransfersRunByPriorityAndThenInOrder() {
         var scheduler = Scheduler(limits: .init(total: 1, perHost: 1))
         for (id, priority) in [1: 50, 2: 10, 3: 90, 4: 90, 5: 50] as [Int64: Int] {
-            scheduler.add(id, item(priority: priority), at: start)
+            scheduler.add(id, as: item(priority: priority), at: start)
         }
         var order: [Int64] = []
         while case let turn = scheduler.turn(at: start), let id = turn.start.first {
@@ -123,7 +123,7 @@ struct SchedulerTests {
 
     @Test func aPriorityThatChangesCountsForWhatIsQueued() {
         var scheduler = Scheduler(limits: .init(total: 1, perHost: 1))
-        for id in 1...3 as ClosedRange<Int64> { scheduler.add(id, item(), at: start) }
+        for id in 1...3 as ClosedRange<Int64> { scheduler.add(id, as: item(), at: start) }
         scheduler.change(3, at: start) { $0.priority = 100 }
         #expect(scheduler.turn(at: start).start == [3])
         scheduler.remove(3)
@@ -132,8 +132,8 @@ struct SchedulerTests {
 
     @Test func aTransferThatIsPutOffBeforeItRanWaits() {
         var scheduler = Scheduler(limits: .init(total: 1, perHost: 1))
-        scheduler.add(1, item(), at: start)
-        scheduler.paused(1, Hold(.disk, until: start + 15), at: start)
+        scheduler.add(1, as: item(), at: start)
+        scheduler.attemptEnded(1, pending: PendingReason(.disk, until: start + 15), at: start)
         #expect(scheduler.turn(at: start).start == [])
         #expect(scheduler.turn(at: start + 14).start == [])
         #expect(scheduler.turn(at: start + 15).start == [1])
@@ -142,64 +142,66 @@ struct SchedulerTests {
 
     @Test func whatIsToStopIsToldOnceAndGivesItsPlaceUpWhenItHasStopped() {
         var scheduler = Scheduler(limits: .init(total: 1, perHost: 1))
-        scheduler.add(1, item(), at: start)
-        scheduler.add(2, item(), at: start)
+        scheduler.add(1, as: item(), at: start)
+        scheduler.add(2, as: item(), at: start)
         #expect(scheduler.turn(at: start) == .init(start: [1]))
         scheduler.change(1, at: start) { $0.blocks.insert(.client) }
         #expect(scheduler.turn(at: start) == .init(stop: [1]))
         #expect(scheduler.turn(at: start) == .init())
         scheduler.change(1, at: start) { $0.blocks.remove(.client) }
         #expect(scheduler.turn(at: start) == .init())
-        scheduler.paused(1, nil, at: start)
+        scheduler.attemptEnded(1, pending: nil, at: start)
         #expect(scheduler.turn(at: start).start.count == 1)
         #expect(scheduler.activeCount == 1)
     }
 
     @Test func aTransferThatWaitsForATimeGoesOnThen() {
         var scheduler = Scheduler()
-        scheduler.add(1, item(), at: start)
+        scheduler.add(1, as: item(), at: start)
         #expect(scheduler.turn(at: start).start == [1])
-        let hold = Hold(.backoff, until: start + 10)
-        scheduler.paused(1, hold, at: start)
+        let hold = PendingReason(.backoff, until: start + 10)
+        scheduler.attemptEnded(1, pending: hold, at: start)
         #expect(scheduler.turn(at: start + 9).start == [])
-        #expect(scheduler.holds(of: 1, at: start + 9) == [hold])
+        #expect(scheduler.pendingReasons(of: 1, at: start + 9) == [hold])
         #expect(scheduler.nextDeadline == start + 10)
         #expect(scheduler.turn(at: start + 10).start == [1])
-        #expect(scheduler.holds(of: 1, at: start + 10) == [])
+        #expect(scheduler.pendingReasons(of: 1, at: start + 10) == [])
         #expect(scheduler.nextDeadline == nil)
     }
 
     @Test func aFullDiskHoldsEverythingUntilItIsLookedAtAgain() {
         var scheduler = Scheduler()
-        scheduler.add(1, item(), at: start)
-        scheduler.add(2, item(), at: start)
+        scheduler.add(1, as: item(), at: start)
+        scheduler.add(2, as: item(), at: start)
         #expect(scheduler.turn(at: start).start == [1, 2])
-        scheduler.paused(1, nil, at: start)
+        scheduler.attemptEnded(1, pending: nil, at: start)
         scheduler.fullUntil = start + 15
         #expect(scheduler.turn(at: start) == .init(stop: [2]))
-        scheduler.paused(2, nil, at: start)
-        #expect(scheduler.holds(of: 1, at: start) == [Hold(.disk, until: start + 15)])
+        scheduler.attemptEnded(2, pending: nil, at: start)
+        #expect(
+            scheduler.pendingReasons(of: 1, at: start) == [PendingReason(.disk, until: start + 15)]
+        )
         #expect(scheduler.nextDeadline == start + 15)
         #expect(scheduler.turn(at: start + 15).start == [1, 2])
     }
 
     @Test func allReasonsAreToldTheMostLastingOnesFirst() {
         var scheduler = Scheduler()
-        var held = item(needs: [.unmetered, .unconstrained, .power])
+        var held = item(constraints: [.unmetered, .unconstrained, .power])
         held.blocks = [.client, .user, .authentication]
-        held.notBefore = Hold(.earliestBegin, until: start + 60)
+        held.notBefore = PendingReason(.earliestBegin, until: start + 60)
         scheduler.conditions.connectivity = .none
         scheduler.conditions.isExpensive = true
         scheduler.conditions.isConstrained = true
         scheduler.conditions.isOnBattery = true
         scheduler.conditions.isSavingPower = true
         scheduler.fullUntil = start + 5
-        scheduler.add(1, held, at: start)
-        let reasons: [HoldReason] = [
+        scheduler.add(1, as: held, at: start)
+        let reasons: [PendingReason.Kind] = [
             .pausedByClient, .pausedByUser, .authentication, .offline, .metered, .constrained,
             .onBattery, .powerSaver, .disk, .earliestBegin,
         ]
-        #expect(scheduler.holds(of: 1, at: start).map(\.reason) == reasons)
+        #expect(scheduler.pendingReasons(of: 1, at: start).map(\.kind) == reasons)
     }
 }
 
@@ -209,7 +211,7 @@ struct SchedulerWorld {
     private var scheduler: Scheduler
     private var now = Date(timeIntervalSince1970: 1_800_000_000)
     private var nextID: Int64 = 1
-    /// What runs, and what was told to stop, by what the scheduler has said.
+    /// Running and stopping transfers, according to the scheduler's decisions.
     private var running: Set<Int64> = []
     private var stopping: Set<Int64> = []
     private var known: [Int64: Scheduler.Item] = [:]
@@ -227,7 +229,7 @@ struct SchedulerWorld {
         scheduler = Scheduler(limits: limits)
     }
 
-    /// Has something happen, and a turn taken.
+    /// Makes a random event happen, and runs a turn.
     mutating func step() {
         switch Int.random(in: 0..<12, using: &random) {
         case 0...3: add()
@@ -250,18 +252,18 @@ struct SchedulerWorld {
             host: ["a", "b", "c"].randomElement(using: &random) ?? "a",
             sessionLimit: .random(in: 1...3, using: &random),
             priority: .random(in: 0...2, using: &random),
-            needs: Needs(rawValue: .random(in: 0...7, using: &random))
+            constraints: TransferConstraints(rawValue: .random(in: 0...7, using: &random))
         )
         if Int.random(in: 0..<4, using: &random) == 0 { item.blocks = .client }
         if Int.random(in: 0..<4, using: &random) == 0 {
-            item.notBefore = Hold(.earliestBegin, until: now + 4)
+            item.notBefore = PendingReason(.earliestBegin, until: now + 4)
         }
         // Of one session and host the same limit, as a session's configuration has one.
         let twin = known.values.first { $0.session == item.session }
         item.sessionLimit = twin?.sessionLimit ?? item.sessionLimit
         known[nextID] = item
         mayFinish.insert(nextID)
-        scheduler.add(nextID, item, at: now)
+        scheduler.add(nextID, as: item, at: now)
         nextID += 1
     }
 
@@ -280,10 +282,10 @@ struct SchedulerWorld {
         guard let id = running.union(stopping).sorted().randomElement(using: &random) else {
             return
         }
-        let hold = Bool.random(using: &random) ? Hold(.backoff, until: now + 2) : nil
+        let hold = Bool.random(using: &random) ? PendingReason(.backoff, until: now + 2) : nil
         running.remove(id)
         stopping.remove(id)
-        scheduler.paused(id, hold, at: now)
+        scheduler.attemptEnded(id, pending: hold, at: now)
     }
 
     private mutating func remove() {
@@ -325,10 +327,12 @@ struct SchedulerWorld {
     private mutating func checkMayRun(_ id: Int64) {
         guard let item = scheduler.items[id] else { return faults.append("\(id) is lost") }
         let isHeld =
-            !item.blocks.isEmpty || !item.needs.unmet(in: scheduler.conditions).isEmpty
+            !item.blocks.isEmpty || !item.constraints.unmet(in: scheduler.conditions).isEmpty
             || item.notBefore?.until ?? now > now
         if isHeld { faults.append("\(id) is held, and runs") }
-        if !scheduler.holds(of: id, at: now).isEmpty { faults.append("\(id) runs and has holds") }
+        if !scheduler.pendingReasons(of: id, at: now).isEmpty {
+            faults.append("\(id) runs and has holds")
+        }
     }
 
     private mutating func checkLimits() {
@@ -345,14 +349,14 @@ struct SchedulerWorld {
         }
     }
 
-    /// Takes everything away that holds anything, and has what is left run to its end.
+    /// Removes all reasons to wait, and runs the remaining transfers to their ends.
     mutating func finish() {
         scheduler.conditions = .unknown
         for id in known.keys { scheduler.change(id, at: now) { $0.blocks = [] } }
         for _ in 0..<2000 where !known.isEmpty {
             now += 1
             turn()
-            for id in stopping { scheduler.paused(id, nil, at: now) }
+            for id in stopping { scheduler.attemptEnded(id, pending: nil, at: now) }
             stopping = []
             for id in running.sorted().prefix(2) {
                 running.remove(id)

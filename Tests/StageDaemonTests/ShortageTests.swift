@@ -5,7 +5,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// What the daemon does where the system gives it too little: it says so and ends, or it serves; it never traps.
+/// Resource shortages: the daemon either reports them and exits, or serves; it never traps.
 @Suite(.serialized, .directory, .daemon, .server)
 struct DaemonShortageTests {
     private let daemon: DaemonProcess

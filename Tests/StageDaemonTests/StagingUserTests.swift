@@ -141,7 +141,7 @@ struct StagingUserTests {
 
     @Test func whatAWorkerWouldHaveMoreOfIsRefused() async throws {
         let container = try makeContainer("c", of: Self.nobody)
-        // What confines the client would not confine the worker.
+        // The client's confinement would not apply to the worker.
         let confined = try await ask(
             as: Self.nobody,
             into: container,
@@ -224,7 +224,7 @@ struct StagingUserTests {
         try await poll("two workers never run") {
             let tasks = try await daemon.client.tasks(all: true)
             return tasks.count { $0.state == .running } == 2
-                && tasks.count { $0.holds.map(\.reason) == [.slot] } == 2
+                && tasks.count { $0.holds.map(\.kind) == [.slot] } == 2
         }
         for session in try await daemon.client.sessions(all: true) {
             let name = session.identifier.replacing("/", with: "%2F")

@@ -9,7 +9,10 @@ import Testing
 
 struct TransferStateTests {
     private let now = Date(timeIntervalSince1970: 1_800_000_000)
-    private let owner = Caller(identity: .init(user: 1, group: 1, groups: [1]), process: 1)
+    private let owner = ClientCredentials(
+        identity: .init(user: 1, group: 1, groups: [1]),
+        process: 1
+    )
 
     /// A state with one session, of the number 1.
     private func state(
@@ -23,7 +26,7 @@ struct TransferStateTests {
     /// Hands tasks over as the journal has made them.
     private func create(_ tasks: [FullTask], in state: inout TransferState) throws {
         try state.reserve(tasks.map(\.request), in: 1)
-        state.created(tasks.map { ($0.record, true, $0.request) }, in: 1, nil, at: now)
+        state.created(tasks.map { ($0.record, true, $0.request) }, in: 1, reason: nil, at: now)
     }
 
     /// Has the attempt of a task complete.
@@ -50,11 +53,11 @@ struct TransferStateTests {
         receive(tasks[0], in: &state)
         // While the first gets its place, others come; its end does not change who leads these.
         try create(Array(tasks[1...2]), in: &state)
-        state.ended([1], [], at: now)
+        state.ended([1], events: [], at: now)
         #expect(state.sharing.leader(of: 2) == 2)
         #expect(state.sharing.leader(of: 3) == 2)
         try create([tasks[3]], in: &state)
-        #expect(state.turn(at: now) == [.start(2, session: 1, takesAnyAnswer: false)])
+        #expect(state.turn(at: now) == [.start(2, session: 1, acceptsAnyStatus: false)])
         #expect(state.sharing.followers(of: 2) == [3, 4])
     }
 
@@ -66,9 +69,9 @@ struct TransferStateTests {
         receive(tasks[0], in: &state)
         #expect(state.followersToServe(by: 1, at: now) == [2])
         #expect(state.serve(2) == true)
-        for task in tasks { state.admit(task.record, task.request, at: now) }
+        for task in tasks { state.schedule(task.record, request: task.request, at: now) }
         #expect(
-            state.turn(at: now) == [.start(1, session: 1, takesAnyAnswer: false)]
+            state.turn(at: now) == [.start(1, session: 1, acceptsAnyStatus: false)]
         )
     }
 
@@ -81,7 +84,7 @@ struct TransferStateTests {
         // One of an earlier daemon did.
         var record = FullTask(3).record
         record.blocks = [.leader, .client]
-        state.admit(record, at: now)
+        state.schedule(record, at: now)
         #expect(state.scheduler.items[3]?.blocks == .client)
     }
 
@@ -103,23 +106,27 @@ struct TransferStateTests {
         var state = TransferState(configuration: DaemonConfiguration(), at: now)
         var last: TransferState.SessionReservation?
         for number in 0..<RequestLimits.sessionsPerUser {
-            last = try state.reserveSession("\(number)", SessionConfiguration(), of: 1)
+            last = try state.reserveSession(
+                "\(number)",
+                configuration: SessionConfiguration(),
+                of: 1
+            )
         }
         #expect(throws: ControlRefusal.self) {
-            try state.reserveSession("more", SessionConfiguration(), of: 1)
+            try state.reserveSession("more", configuration: SessionConfiguration(), of: 1)
         }
-        state.endReservation(try #require(last), nil)
-        _ = try state.reserveSession("more", SessionConfiguration(), of: 1)
+        state.endReservation(try #require(last), record: nil)
+        _ = try state.reserveSession("more", configuration: SessionConfiguration(), of: 1)
         var transient = SessionConfiguration()
         transient.isTransient = true
         #expect(throws: ControlRefusal(.invalid, "'isTransient' of a session cannot be changed")) {
-            try state.reserveSession("0", transient, of: 1)
+            try state.reserveSession("0", configuration: transient, of: 1)
         }
     }
 
     // MARK: Launches
 
-    /// A state whose session has something to tell, and the launch that is to be written down.
+    /// State whose session has an event, and the launch to record for it.
     private func launching() throws -> (TransferState, LaunchOrder) {
         var state = state { $0.handler = LaunchHandler(command: ["/bin/true"]) }
         state.sessions[1]?.record.last = 1
@@ -137,11 +144,11 @@ struct TransferStateTests {
 
     @Test func noHandlerStartsForAClientThatHasComeMeanwhile() throws {
         var (state, order) = try launching()
-        _ = try state.attach("s", launch: nil, owner, at: now)
+        _ = try state.attach("s", launch: nil, for: owner, at: now)
         #expect(state.launchRecorded(order, isOnDisk: true) == .withdraw)
-        #expect(state.sessions[1]?.record.relaunch.lease == nil)
-        #expect(state.sessions[1]?.record.relaunch.penalty == 0)
-        #expect(state.sessions[1]?.record.relaunch.failures == 0)
+        #expect(state.sessions[1]?.record.launchLimiter.activeToken == nil)
+        #expect(state.sessions[1]?.record.launchLimiter.penalty == 0)
+        #expect(state.sessions[1]?.record.launchLimiter.failures == 0)
         _ = state.detach(1, at: now)
         #expect(state.decideLaunch(of: 1, token: "u", boot: "b", at: now) != nil)
     }
@@ -156,7 +163,7 @@ struct TransferStateTests {
     @Test func aLaunchThatCouldNotBeWrittenDownWasNone() throws {
         var (state, order) = try launching()
         #expect(state.launchRecorded(order, isOnDisk: false) == .none)
-        #expect(state.sessions[1]?.record.relaunch == Relaunch())
+        #expect(state.sessions[1]?.record.launchLimiter == LaunchLimiter())
     }
 
     @Test func aClientThatHasComeEndsTheDelayAlsoOfALaunchThatCouldNotBeWrittenDown() throws {
@@ -166,12 +173,12 @@ struct TransferStateTests {
         let later = now + 61
         let second = state.decideLaunch(of: 1, token: "u", boot: "b", at: later)
         order = try #require(second)
-        _ = try state.attach("s", launch: nil, owner, at: later)
+        _ = try state.attach("s", launch: nil, for: owner, at: later)
         #expect(state.launchRecorded(order, isOnDisk: false) == .none)
-        let relaunch = state.sessions[1]?.record.relaunch
-        #expect(relaunch?.penalty == 0)
-        #expect(relaunch?.failures == 0)
-        #expect(relaunch?.lease == nil)
+        let launchLimiter = state.sessions[1]?.record.launchLimiter
+        #expect(launchLimiter?.penalty == 0)
+        #expect(launchLimiter?.failures == 0)
+        #expect(launchLimiter?.activeToken == nil)
     }
 
     @Test func aChallengedTaskThatIsCancelledStartsNoHandler() throws {
@@ -180,14 +187,14 @@ struct TransferStateTests {
         try create(tasks, in: &state)
         _ = state.turn(at: now)
         #expect(state.endAttempt(of: 1) == true)
-        let judgement = state.judge(.challenge, of: tasks[0], AttemptReport(), at: now)
+        let judgement = state.judge(.challenge, of: tasks[0], report: AttemptReport(), at: now)
         #expect(judgement == .record(SessionEvent(.challenged, time: now)))
         state.sessions[1]?.record.last = 1
         #expect(state.launchable == [])
         state.challengeRecorded(of: 1)
         #expect(state.launchable == [1])
-        #expect(state.takeOut(1) == true)
-        state.ended([1], [(1, SessionEvent(.cancelled, time: now))], at: now)
+        #expect(state.unschedule(1) == true)
+        state.ended([1], events: [(1, SessionEvent(.cancelled, time: now))], at: now)
         #expect(state.launchable == [])
     }
 
@@ -199,12 +206,14 @@ struct TransferStateTests {
         try create([task], in: &state)
         _ = state.turn(at: now)
         #expect(state.endAttempt(of: 1) == true)
-        let hold = Hold(.quota, until: now + TransferState.quotaWait)
-        #expect(state.judge(.again(hold), of: task, AttemptReport(), at: now) == .waitForQuota)
+        let hold = PendingReason(.quota, until: now + TransferState.quotaWait)
+        #expect(
+            state.judge(.retry(hold), of: task, report: AttemptReport(), at: now) == .waitForQuota
+        )
         #expect(state.waitsForQuota(1))
-        state.endQuotaHolds(of: 1, at: now)
+        state.endQuotaWaits(of: 1, at: now)
         #expect(!state.waitsForQuota(1))
-        #expect(state.turn(at: now) == [.start(1, session: 1, takesAnyAnswer: false)])
+        #expect(state.turn(at: now) == [.start(1, session: 1, acceptsAnyStatus: false)])
     }
 
     @Test func aTaskThatCouldNotBeGivenUpIsGivenUpLater() throws {
@@ -215,18 +224,18 @@ struct TransferStateTests {
         state.postponeExpiry(of: 1, at: now + 10)
         #expect(state.expired(at: now + 10) == [])
         #expect(state.expired(at: now + 10 + TransferState.diskWait) == [1])
-        #expect(state.takeOut(1) == true)
-        #expect(state.takeOut(1) == false)
+        #expect(state.unschedule(1) == true)
+        #expect(state.unschedule(1) == false)
     }
 
     @Test func aHaltedAttemptCountsNoMore() throws {
         var state = state()
         let task = FullTask(1)
         try create([task], in: &state)
-        #expect(state.halt(1) == false)
+        #expect(state.abort(1) == false)
         _ = state.turn(at: now)
-        #expect(state.halt(1) == true)
-        guard case .none = state.begin(1, task, used: 0, at: now) else {
+        #expect(state.abort(1) == true)
+        guard case .none = state.begin(1, task: task, used: 0, at: now) else {
             Issue.record("a halted attempt begins")
             return
         }
@@ -235,7 +244,7 @@ struct TransferStateTests {
 
     @Test func fullSpaceIsLookedForAgainUntilThereIsMore() {
         var state = state()
-        state.holdForSpace(free: .mebibytes(2), at: now)
+        state.waitForSpace(free: .mebibytes(2), at: now)
         #expect(!state.isSpaceDue(at: now + 14))
         #expect(state.isSpaceDue(at: now + 15))
         state.checkSpace(free: .mebibytes(2), at: now + 15)

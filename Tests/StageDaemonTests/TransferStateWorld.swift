@@ -21,7 +21,7 @@ extension SessionRecord {
             identifier: identifier,
             rights: .blank,
             configuration: .blank,
-            relaunch: .blank,
+            launchLimiter: .blank,
             last: 0,
             acknowledged: 0
         )
@@ -46,7 +46,7 @@ extension FullTask {
             creator: 1,
             host: host,
             priority: 50,
-            needs: [],
+            constraints: [],
             blocks: [],
             created: Date(timeIntervalSince1970: 0),
             deadline: deadline,
@@ -62,11 +62,11 @@ struct TransferStateWorld {
     /// Work that was begun and has not come back yet.
     private enum Pending {
         case creation([FullTask], session: Int64)
-        case change(FullTask, TransferChange)
+        case change(FullTask, by: TransferChange)
         case challenge(Int64)
-        case placing([Int64])
+        case committing([Int64])
         case end(Int64)
-        case halt(Int64)
+        case abort(Int64)
         case launch(LaunchOrder)
     }
 
@@ -99,7 +99,7 @@ struct TransferStateWorld {
         }
     }
 
-    /// Has something happen, and a turn taken.
+    /// Makes a random event happen, and runs a turn.
     mutating func step() {
         switch Int.random(in: 0..<20, using: &random) {
         case 0...2: create()
@@ -148,7 +148,7 @@ struct TransferStateWorld {
         }
         if changed.record.blocks.contains(.leader) { faults.append("a leader is written down") }
         changing.insert(task)
-        pending.append(.change(changed, change))
+        pending.append(.change(changed, by: change))
     }
 
     private mutating func cancel() {
@@ -163,11 +163,11 @@ struct TransferStateWorld {
     /// Ends a task that is out of the scheduler, once its attempt has ended.
     private mutating func stop(_ id: Int64) {
         if state.ending[id] == nil { faults.append("\(id) ends where it is not") }
-        pending.append(state.halt(id) ? .halt(id) : .end(id))
+        pending.append(state.abort(id) ? .abort(id) : .end(id))
     }
 
     private mutating func expire() {
-        for id in state.expired(at: now) where state.takeOut(id) { stop(id) }
+        for id in state.expired(at: now) where state.unschedule(id) { stop(id) }
     }
 
     private mutating func endAttempt() {
@@ -182,22 +182,23 @@ struct TransferStateWorld {
         state.note(report, of: id)
         if Int.random(in: 0..<3, using: &random) == 0 {
             guard state.succeed(task, at: now) else { return faults.append("\(id) is lost") }
-            state.placing.insert(id)
+            state.committing.insert(id)
             let served = state.followersToServe(by: id, at: now).filter { state.serve($0) }
-            return pending.append(.placing([id] + served))
+            return pending.append(.committing([id] + served))
         }
         let verdicts: [TransferVerdict] = [
-            .stopped, .diskFull, .challenge, .fail(FullTask.loss),
-            .again(Hold(.backoff, until: now + 5)), .again(Hold(.server, until: now + 5)),
-            .again(Hold(.quota, until: now + 60)),
+            .stopped, .diskFull, .challenge, .fail(FullTask.damaged),
+            .retry(PendingReason(.backoff, until: now + 5)),
+            .retry(PendingReason(.server, until: now + 5)),
+            .retry(PendingReason(.quota, until: now + 60)),
         ]
         let verdict = verdicts.randomElement(using: &random) ?? .stopped
-        switch state.judge(verdict, of: task, report, at: now) {
+        switch state.judge(verdict, of: task, report: report, at: now) {
         case .wait: break
-        case .waitForSpace: state.holdForSpace(free: .zero, at: now)
+        case .waitForSpace: state.waitForSpace(free: .zero, at: now)
         case .waitForQuota:
             if Bool.random(using: &random), let user = state.scheduler.items[id]?.user {
-                state.endQuotaHolds(of: user, at: now)
+                state.endQuotaWaits(of: user, at: now)
             }
         case .record: pending.append(.challenge(id))
         case .fail, .complete: pending.append(.end(id))
@@ -215,8 +216,13 @@ struct TransferStateWorld {
                 return state.endReservation(of: tasks.count, in: session)
             }
             for task in tasks { open[task.record.id] = task }
-            state.created(tasks.map { ($0.record, true, $0.request) }, in: session, nil, at: now)
-        case .change(let task, let change):
+            state.created(
+                tasks.map { ($0.record, true, $0.request) },
+                in: session,
+                reason: nil,
+                at: now
+            )
+        case .change(let task, by: let change):
             changing.remove(task.record.id)
             if open[task.record.id] != nil { open[task.record.id] = task }
             if state.changed(task, by: change, at: now) { stop(task.record.id) }
@@ -224,9 +230,9 @@ struct TransferStateWorld {
             guard let session = open[id]?.record.session else { return }
             state.sessions[session]?.record.last += 1
             state.challengeRecorded(of: id)
-        case .placing(let ids): place(ids)
+        case .committing(let ids): place(ids)
         case .end(let id): end([id])
-        case .halt(let id):
+        case .abort(let id):
             guard !state.attempts.contains(id) else { return pending.append(next) }
             pending.append(.end(id))
         case .launch(let order):
@@ -242,12 +248,12 @@ struct TransferStateWorld {
         guard Int.random(in: 0..<4, using: &random) > 0 else {
             for id in ids {
                 guard let task = open[id] else { return faults.append("\(id) is placed twice") }
-                state.admit(task.record, task.request, at: now)
+                state.schedule(task.record, request: task.request, at: now)
                 state.waitForDisk(id, at: now)
             }
             return
         }
-        for id in ids { state.placing.remove(id) }
+        for id in ids { state.committing.remove(id) }
         end(ids)
     }
 
@@ -258,10 +264,10 @@ struct TransferStateWorld {
             guard let task = open.removeValue(forKey: id) else { continue }
             var event = SessionEvent(.completed, time: now)
             event.sequence = (state.sessions[task.record.session]?.record.last ?? 0) + 1
-            state.sessions[task.record.session]?.saw(event)
+            state.sessions[task.record.session]?.note(event)
             events.append((task.record.session, event))
         }
-        state.ended(ids, events, at: now)
+        state.ended(ids, events: events, at: now)
     }
 
     private mutating func attachOrDetach() {
@@ -271,8 +277,11 @@ struct TransferStateWorld {
             _ = state.detach(id, at: now)
         } else {
             let user = session.record.user
-            let caller = Caller(identity: .init(user: user, group: 1, groups: [1]), process: 1)
-            _ = try? state.attach(session.record.identifier, launch: nil, caller, at: now)
+            let caller = ClientCredentials(
+                identity: .init(user: user, group: 1, groups: [1]),
+                process: 1
+            )
+            _ = try? state.attach(session.record.identifier, launch: nil, for: caller, at: now)
             state.sessions[id]?.acknowledged(session.record.last)
         }
     }
@@ -309,13 +318,13 @@ struct TransferStateWorld {
     }
 
     private func halts(_ id: Int64) -> Bool {
-        pending.contains { if case .halt(id) = $0 { true } else { false } }
+        pending.contains { if case .abort(id) = $0 { true } else { false } }
     }
 
     private mutating func begin(_ id: Int64) {
-        switch state.begin(id, open[id], used: 0, at: now) {
+        switch state.begin(id, task: open[id], used: 0, at: now) {
         case .run: running.insert(id)
-        case .none, .place, .fail: faults.append("\(id) does not begin")
+        case .none, .commit, .fail: faults.append("\(id) does not begin")
         }
     }
 
@@ -327,7 +336,7 @@ struct TransferStateWorld {
         if scheduled.union(state.ending.keys) != Set(open.keys) {
             faults.append("a task is lost, or kept: \(scheduled.symmetricDifference(open.keys))")
         }
-        if !state.placing.isSubset(of: state.ending.keys) {
+        if !state.committing.isSubset(of: state.ending.keys) {
             faults.append("placed, and not ending")
         }
         if !Set(state.histories.keys).isSubset(of: open.keys) { faults.append("a history is kept") }
@@ -349,7 +358,7 @@ struct TransferStateWorld {
                 faults.append("a challenge is kept")
             }
         }
-        for holds in state.quotaHolds.values where !holds.isSubset(of: open.keys) {
+        for holds in state.quotaWaiters.values where !holds.isSubset(of: open.keys) {
             faults.append("a wait for quota is kept")
         }
         for (user, sessions) in Dictionary(grouping: state.sessions.values, by: \.record.user) {
@@ -365,7 +374,7 @@ struct TransferStateWorld {
         var fetching: [String: Int] = [:]
         for (id, item) in state.scheduler.items {
             guard let request = open[id]?.request,
-                let key = TransferState.contentKey(request, user: item.user)
+                let key = TransferState.contentKey(of: request, user: item.user)
             else { continue }
             let leader = state.sharing.leader(of: id)
             if item.blocks.contains(.leader) {
@@ -380,13 +389,13 @@ struct TransferStateWorld {
         if fetching.values.contains(where: { $0 > 1 }) { faults.append("two fetch one content") }
     }
 
-    /// Takes everything away that holds anything, and has all come to its end.
+    /// Removes all reasons to wait, and runs everything to its end.
     mutating func finish() {
         state.scheduler.conditions = .unknown
         for _ in 0..<3000 where !open.isEmpty || !pending.isEmpty || !running.isEmpty {
             now += 30
             while !pending.isEmpty,
-                pending.contains(where: { if case .halt = $0 { false } else { true } })
+                pending.contains(where: { if case .abort = $0 { false } else { true } })
             {
                 complete()
             }

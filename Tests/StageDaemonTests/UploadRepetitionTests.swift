@@ -113,7 +113,7 @@ struct UploadRepetitionTests {
         server.answer("/in", with: lost, .content([1]))
         let id = try await upload(32 << 20) { $0.method = method }
         try await poll("the task is not put off") {
-            try await daemon.client.task(id).holds.map(\.reason) == [.backoff]
+            try await daemon.client.task(id).holds.map(\.kind) == [.backoff]
         }
         try await daemon.kill()
         try await daemon.start()
@@ -160,7 +160,7 @@ struct UploadRepetitionTests {
         try await received(1)
         var change = TransferChange()
         change.state = .suspended
-        try await daemon.client.change(id, change)
+        try await daemon.client.change(id, by: change)
         gate.open()
         let events = try await daemon.outcomes()
         #expect(events.map(\.gist) == ["1 completed of \(id)"])

@@ -78,7 +78,7 @@ struct UserTests {
         #expect(try await ask(stranger, "GET", "/v1/sessions").body == "{\"sessions\":[]}\n")
         #expect(try await ask(stranger, "GET", "/v1/tasks").body == "{\"tasks\":[]}\n")
         #expect(try await ask(stranger, "GET", "/v1/tasks?all=1").status == 403)
-        // What does not exist is answered no differently.
+        // The response is the same if the resource does not exist.
         let (other, none) = try await (
             ask(stranger, "GET", "/v1/tasks/1"), ask(stranger, "GET", "/v1/tasks/2")
         )

@@ -63,7 +63,7 @@ struct VerifiedContentTests {
     @Test func verifiedContentWaitsForItsPlace() async throws {
         let id = try await fetchWithoutPlace()
         try await start(with: "error=ENOSPC")
-        #expect(try await daemon.client.task(id).holds.map(\.reason) == [.disk])
+        #expect(try await daemon.client.task(id).holds.map(\.kind) == [.disk])
         // It is tried again after 15 seconds, by another thread perhaps, which strace gives the fault once more.
         try await poll("it is never tried again") {
             try await daemon.client.task(id).state == .completed

@@ -7,7 +7,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Workers that are not what the daemon expects: whoever may trace a process may make it say anything.
+/// Misbehaving workers: a process that may trace a worker controls its messages.
 @Suite(.directory, .daemon, .timeLimit(.minutes(3)))
 struct WorkerTests {
     private let daemon: DaemonProcess
@@ -17,7 +17,7 @@ struct WorkerTests {
         try daemon.configure(#"{"settlingTime": 0, "retryBase": 0.01}"#)
     }
 
-    /// What stands in for `stagepack`, beside a copy of the daemon's program.
+    /// Program in place of `stagepack`, beside a copy of the daemon's program.
     private static let program = """
         #!/usr/bin/python3
         import os, signal, socket, sys, time
@@ -92,7 +92,7 @@ struct WorkerTests {
         return try #require(ids.first)
     }
 
-    /// How often the worker was started.
+    /// Number of starts of the worker.
     private func starts() -> Int {
         let path = daemon.directory.pushing("programs/starts")
         return ((try? text(of: path)) ?? "").split(separator: "\n").count
@@ -121,7 +121,7 @@ struct WorkerTests {
     private func cancelAndEnd(_ id: Int64) async throws {
         var change = TransferChange()
         change.state = .cancelled
-        let cancelled = try await daemon.client.change(id, change)
+        let cancelled = try await daemon.client.change(id, by: change)
         #expect(cancelled.state == .cancelled)
         let sessions = try await daemon.client.sessions()
         #expect(sessions.isEmpty)
@@ -159,7 +159,7 @@ struct WorkerTests {
                 expected: ByteCount(expected)
             )
             change.priority = priority
-            return try await daemon.client.change(id, change)
+            return try await daemon.client.change(id, by: change)
         }
         let task = try await tell(5, 7)
         #expect(task.bytesReceived == ByteCount(Int64(5)))

@@ -143,7 +143,7 @@ struct DaemonStagingTests {
             }
             try await withDaemon(world) { client in
                 let id = try #require(try await client.tasks().first?.id)
-                #expect(try await client.task(id).holds == [Hold(.pausedByUser)])
+                #expect(try await client.task(id).holds == [PendingReason(.pausedByUser)])
                 try world.speedUp()
                 #expect(try await world.installed.run("resume", "\(id)").status == 0)
                 for await ending in endings { #expect(ending.status == 0, "\(ending)") }
@@ -268,13 +268,13 @@ struct DaemonStagingTests {
             let task = try #require(first)
             #expect(task.state == .waiting)
             try await poll("it does not wait for the portal") {
-                try await client.task(task.id).holds.map(\.reason) == [.portal]
+                try await client.task(task.id).holds.map(\.kind) == [.portal]
             }
             let why = try await world.installed.run("why", "aurora")
             #expect(why.output.contains("the network wants somebody to log in first"), "\(why)")
             var change = TransferChange()
             change.promotes = true
-            try await client.change(task.id, change)
+            try await client.change(task.id, by: change)
             try await world.wait(forVersion: 1)
         }
     }
@@ -287,7 +287,7 @@ struct DaemonStagingTests {
         try await withDaemon(&installed) { installed, client in
             let id = try await client.stage(["aurora"], of: installed)
             try await poll("it does not wait for the disk") {
-                try await client.task(id).holds.map(\.reason) == [.disk]
+                try await client.task(id).holds.map(\.kind) == [.disk]
             }
             for command in ["tasks", "why"] {
                 let ending = try await installed.run(command)
@@ -412,7 +412,7 @@ struct PatientStagingTests {
             }
             try await world.wait(forMebibytes: 1)
             try set(.metered, true)
-            try await poll { try await client.task(id).holds.map(\.reason) == [.metered] }
+            try await poll { try await client.task(id).holds.map(\.kind) == [.metered] }
             try await world.waitForSilence()
             #expect(world.bytesReceived < world.size)
             try world.speedUp()

@@ -67,11 +67,11 @@ struct DaemonTests {
             let id = try #require(try await client.createTasks([request], in: "maps").first)
             let paused = try await installed.run("pause", "\(id)")
             #expect(paused.status == 0, "\(paused.error)")
-            #expect(try await client.task(id).holds == [Hold(.pausedByUser)])
+            #expect(try await client.task(id).holds == [PendingReason(.pausedByUser)])
             let why = try await installed.run("why")
             #expect(why.output.contains("it was paused; 'stagepack resume \(id)' resumes it"))
             #expect(try await installed.run("resume", "\(id)").status == 0)
-            #expect(try await client.task(id).holds.contains(Hold(.pausedByUser)) == false)
+            #expect(try await client.task(id).holds.contains(PendingReason(.pausedByUser)) == false)
             #expect(try await installed.run("cancel", "--session", "maps").status == 0)
             #expect(try await client.task(id).state == .cancelled)
             let unknown = try await installed.run("cancel", "4711")
@@ -89,7 +89,7 @@ struct DaemonTests {
             let request = TransferRequest(token: "1", kind: .download, url: url)
             let id = try #require(try await client.createTasks([request], in: "maps").first)
             try await poll("it never waits for another attempt") {
-                try await client.task(id).holds.contains { $0.reason == .backoff }
+                try await client.task(id).holds.contains { $0.kind == .backoff }
             }
             let deadline = ContinuousClock.now + .seconds(120)
             let hold = try #require(try await client.task(id).holds.first)

@@ -53,7 +53,7 @@ public final class DaemonProcess: Sendable {
     /// A client of the daemon, which waits as long as a daemon that was not optimised may take on a busy machine.
     public var client: ControlClient {
         var client = ControlClient(path: socket.string)
-        client.patience = .seconds(120)
+        client.timeout = .seconds(120)
         return client
     }
 
@@ -104,7 +104,7 @@ public final class DaemonProcess: Sendable {
 
     private var answers: Bool {
         // Not there yet is what is waited for.
-        (try? client.answer(to: .status, patience: .seconds(5))) != nil
+        (try? client.answer(to: .status, timeout: .seconds(5))) != nil
     }
 
     /// How the daemon ended, as ``StartedProcess/status`` says; `nil` while it runs.

@@ -102,7 +102,7 @@ extension TestDaemon.State {
         case "PATCH":
             let change = try ControlFormat.decode(TransferChange.self, from: body)
             do throws(ControlRefusal) {
-                return TestDaemon.answer(200, try self.change(id, change))
+                return TestDaemon.answer(200, try self.change(id, by: change))
             } catch {
                 return TestDaemon.answer(error)
             }
@@ -160,7 +160,7 @@ extension TestDaemon.State {
 
     private func suspend(_ task: inout TransferTask) {
         task.state = .suspended
-        task.holds = [Hold(.pausedByClient)]
+        task.holds = [PendingReason(.pausedByClient)]
     }
 
     private mutating func acknowledge(
@@ -189,13 +189,13 @@ extension TestDaemon.State {
     ) -> [UInt8] {
         let refusals = changes.compactMap { item -> ChangedTasks.Refusal? in
             guard tasks[item.task]?.session == identifier else {
-                return ChangedTasks.Refusal(item.task, TestDaemon.isMissing)
+                return ChangedTasks.Refusal(item.task, refusal: TestDaemon.isMissing)
             }
             do throws(ControlRefusal) {
-                _ = try change(item.task, item.change)
+                _ = try change(item.task, by: item.change)
                 return nil
             } catch {
-                return ChangedTasks.Refusal(item.task, error)
+                return ChangedTasks.Refusal(item.task, refusal: error)
             }
         }
         return TestDaemon.answer(200, ChangedTasks(refusals))
@@ -203,7 +203,7 @@ extension TestDaemon.State {
 
     private mutating func change(
         _ id: Int64,
-        _ change: TransferChange
+        by change: TransferChange
     ) throws(ControlRefusal) -> TransferTask {
         guard var task = tasks[id] else { throw TestDaemon.isMissing }
         if Self.hasEnded(task) {
@@ -242,7 +242,7 @@ extension TestDaemon.State {
         var task = staging
         if let failure = end.failure, let reason = end.hold {
             task.state = .waiting
-            task.holds = [Hold(reason, problem: failure.reason)]
+            task.holds = [PendingReason(reason, problem: failure.reason)]
         } else {
             var event = SessionEvent(end.failure == nil ? .completed : .failed, time: .now)
             event.task = task.id

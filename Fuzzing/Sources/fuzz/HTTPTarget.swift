@@ -38,7 +38,7 @@ enum HTTPTarget: FuzzTarget {
     }
 
     private static func answer(_ bytes: [UInt8], inPiecesOf size: Int) -> Parts? {
-        var parser = AnswerParser()
+        var parser = ResponseParser()
         var parts = Parts()
         for start in stride(from: 0, to: bytes.count, by: size) {
             let piece = Array(bytes[start..<min(start + size, bytes.count)])

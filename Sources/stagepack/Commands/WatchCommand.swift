@@ -65,7 +65,7 @@ extension SessionEvent {
         case .changed:
             let reasons = (holds ?? []).map(\.text).joined(separator: "; ")
             return reasons.isEmpty ? "runs" : "waits: \(reasons)"
-        case .challenged: return "waits: \(HoldReason.authentication.text)"
+        case .challenged: return "waits: \(PendingReason.Kind.authentication.text)"
         case .completed: return "completed, \(amount)"
         case .failed: return "failed: \(failure?.reason ?? "for no reason given")"
         case .cancelled: return "cancelled"

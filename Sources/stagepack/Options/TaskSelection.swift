@@ -29,7 +29,7 @@ struct TaskSelection: ParsableArguments {
             var change = TransferChange()
             change.state = state
             var changed: [TransferTask] = []
-            for number in numbers { changed.append(try await client.change(number, change)) }
+            for number in numbers { changed.append(try await client.change(number, by: change)) }
             return changed
         }
         Console.print(Listing(elements: changed.map(TaskReport.init)), asJSON: asJSON)

@@ -153,7 +153,7 @@ extension StagingReason {
         case .inUse: "staged, and in use since it was to make room"
         case .stagedByOther: "another process staged it meanwhile"
         case .held(let names):
-            names.map { HoldReason(rawValue: $0)?.text ?? $0 }.joined(separator: "; ")
+            names.map { PendingReason.Kind(rawValue: $0)?.text ?? $0 }.joined(separator: "; ")
         }
     }
 }

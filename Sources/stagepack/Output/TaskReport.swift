@@ -18,7 +18,7 @@ struct TaskReport: Encodable, CustomStringConvertible {
         var lines = ["\(task.id)  \(state)  \(amount)  \(url)\(what)"]
         lines += task.holds.map { hold in
             let next =
-                hold.reason == .pausedByUser ? "; 'stagepack resume \(task.id)' resumes it" : ""
+                hold.kind == .pausedByUser ? "; 'stagepack resume \(task.id)' resumes it" : ""
             return "    waits: \(hold.text)\(next)"
         }
         if let problem = task.lastProblem, !task.holds.contains(where: { $0.problem == problem }) {
@@ -38,16 +38,16 @@ struct TaskReport: Encodable, CustomStringConvertible {
     }
 }
 
-extension Hold {
+extension PendingReason {
     /// The reason, when it is looked at again, and the failure that it comes of, for a person.
     var text: String {
         let time = until.map { ", until \(InternetTime($0))" } ?? ""
         let failure = problem.map { ": \($0)" } ?? ""
-        return "\(reason.text)\(time)\(failure)"
+        return "\(kind.text)\(time)\(failure)"
     }
 }
 
-extension HoldReason {
+extension PendingReason.Kind {
     /// The reason for a person.
     var text: String {
         switch self {

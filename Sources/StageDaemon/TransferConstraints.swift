@@ -3,18 +3,18 @@ import StageControl
 import StageModel
 
 /// Network and power conditions that a transfer requires.
-struct Needs: OptionSet, Hashable, Sendable {
+struct TransferConstraints: OptionSet, Hashable, Sendable {
     let rawValue: UInt8
 
     /// A network that is not metered.
-    static let unmetered = Needs(rawValue: 1 << 0)
+    static let unmetered = TransferConstraints(rawValue: 1 << 0)
     /// A network that is not constrained (low data mode).
-    static let unconstrained = Needs(rawValue: 1 << 1)
+    static let unconstrained = TransferConstraints(rawValue: 1 << 1)
     /// External power, and no power saver.
-    static let power = Needs(rawValue: 1 << 2)
+    static let power = TransferConstraints(rawValue: 1 << 2)
 
     /// Combines the constraints of a session with those of a request.
-    init(_ session: SessionConfiguration, _ request: TransferRequest) {
+    init(session: SessionConfiguration, request: TransferRequest) {
         self = session.isDiscretionary ? [.unmetered, .power] : []
         if !session.allowsExpensiveNetworkAccess || request.allowsExpensiveNetworkAccess == false {
             insert(.unmetered)
@@ -24,7 +24,9 @@ struct Needs: OptionSet, Hashable, Sendable {
         {
             insert(.unconstrained)
         }
-        if let conditions = request.staging?.conditions { formUnion(Needs(conditions)) }
+        if let conditions = request.staging?.conditions {
+            formUnion(TransferConstraints(conditions))
+        }
     }
 
     private init(_ conditions: UpdateConditions) {
@@ -37,8 +39,8 @@ struct Needs: OptionSet, Hashable, Sendable {
     init(rawValue: UInt8) { self.rawValue = rawValue }
 
     /// Returns the reasons why the conditions violate the constraints; unknown conditions violate none.
-    func unmet(in conditions: Conditions) -> [HoldReason] {
-        var reasons: [HoldReason] = []
+    func unmet(in conditions: Conditions) -> [PendingReason.Kind] {
+        var reasons: [PendingReason.Kind] = []
         switch conditions.connectivity {
         case .none: reasons.append(.offline)
         case .portal: reasons.append(.portal)

@@ -1,13 +1,13 @@
 /// Counts the files and bytes that are kept for each user, and decides whether a file may grow.
 ///
 /// Does no I/O: the free space is an argument. Sums cannot overflow, even for absurd sizes of users' files.
-struct HeldBytes {
+struct DiskQuota {
     /// File that is counted.
     enum Item: Hashable, Sendable {
         /// Partial download, or copy of a file to upload, by its name in the journal.
         case part(String)
         /// Finished download that was not moved away, by the identifier of its task.
-        case staged(Int64)
+        case finished(Int64)
     }
 
     /// Limits that apply to each user.
@@ -51,9 +51,9 @@ struct HeldBytes {
     func sum(of user: UInt32) -> Int64 { sums[user] ?? 0 }
 
     /// Returns the finished downloads of a user that are counted.
-    func staged(of user: UInt32) -> [Int64] {
+    func finishedDownloads(of user: UInt32) -> [Int64] {
         files.compactMap { item, file in
-            guard file.user == user, case .staged(let task) = item else { return nil }
+            guard file.user == user, case .finished(let task) = item else { return nil }
             return task
         }
     }
@@ -79,13 +79,13 @@ struct HeldBytes {
         {
             return .later
         }
-        let held = files[item]?.bytes ?? 0
-        let more = max(bytes - held, 0)
+        let current = files[item]?.bytes ?? 0
+        let more = max(bytes - current, 0)
         guard more > 0 else {
             if files[item] == nil { set(item, to: bytes, of: user) }
             return .granted
         }
-        let others = sum(of: user) - held
+        let others = sum(of: user) - current
         if let limit = limits.perUser ?? (user == limits.exempt ? nil : limits.share) {
             guard bytes <= limit else { return .never(limit: limit) }
             guard others <= limit - bytes else { return .later }

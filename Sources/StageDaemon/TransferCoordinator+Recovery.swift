@@ -4,22 +4,22 @@ import StageControl
 import StageModel
 import StageSystem
 
-extension Broker {
+extension TransferCoordinator {
     /// Restores the state that an earlier run of the daemon left in the journal.
     ///
     /// Commits verified downloads, schedules unfinished tasks, and removes files that belong to no task. Only read
     /// errors prevent the start: on a full disk, steps that cannot be written are left to the next start.
     ///
-    /// - Returns: The argument for ``sweepStaged(_:)``.
+    /// - Returns: The argument for ``sweepFinished(_:)``.
     func recover() async throws(DaemonError) -> (tasks: Set<Int64>, last: Int64) {
         for record in try await journal.sessions() {
             var session = TransferState.Session(record: record)
-            if record.relaunch.lease != nil {
+            if record.launchLimiter.activeToken != nil {
                 // The daemon did not see the handler end: the launch counts as failed.
-                session.record.relaunch.recover()
-                let relaunch = session.record.relaunch
+                session.record.launchLimiter.recover()
+                let launchLimiter = session.record.launchLimiter
                 await attempt { () throws(DaemonError) in
-                    try await self.journal.update(relaunch, of: record.id)
+                    try await self.journal.update(launchLimiter, of: record.id)
                 }
             }
             state.sessions[record.id] = session
@@ -27,7 +27,7 @@ extension Broker {
         let now = Date.now
         var verified: [TaskRecord] = []
         var unanswered: [TaskRecord] = []
-        for record in try await journal.openTasks() {
+        for record in try await journal.unfinishedTasks() {
             state.sessions[record.session]?.unfinished += 1
             guard record.state == .active else {
                 verified.append(record)
@@ -37,25 +37,25 @@ extension Broker {
                 unanswered.append(record)
                 continue
             }
-            state.admit(record, at: now)
+            state.schedule(record, at: now)
         }
-        for record in verified { await complete(record) }
+        for record in verified { await commitVerified(record) }
         for record in unanswered { try await giveUpAnswer(of: record.id) }
         for id in state.sessions.keys.sorted() { await removeIfOver(id) }
-        let store = store
+        let files = files
         let known = try await journal.taskNumbers()
         await attempt { () throws(DaemonError) in
-            _ = try await self.journal.removeExpiredRemnants(before: now)
+            _ = try await self.journal.removeExpiredResumeData(before: now)
         }
         let names = try await journal.filesInUse()
-        tellLeftOver(await withBlockingThread { store.sweep(keeping: names) })
+        logLeftovers(await withBlockingThread { files.sweep(keeping: names) })
         return known
     }
 
     /// Fails an upload that an earlier run of the daemon sent completely without seeing the response.
     private func giveUpAnswer(of id: Int64) async throws(DaemonError) {
         guard let task = try await journal.task(id) else { return }
-        await fail(task, .lostAnswer)
+        await fail(task, with: .lostResponse)
     }
 
     /// Runs a step that the start can do without; logs its error.
@@ -70,14 +70,14 @@ extension Broker {
     /// Removes finished downloads that belong to no task from the users' directories.
     ///
     /// Users control how many files there are and so how long this takes; nothing waits for it.
-    nonisolated func sweepStaged(_ known: (tasks: Set<Int64>, last: Int64)) async {
-        let store = store
-        tellLeftOver(
-            await withBlockingThread { store.sweepStaged(keeping: known.tasks, upTo: known.last) }
+    nonisolated func sweepFinished(_ known: (tasks: Set<Int64>, last: Int64)) async {
+        let files = files
+        logLeftovers(
+            await withBlockingThread { files.sweepFinished(keeping: known.tasks, upTo: known.last) }
         )
     }
 
-    private nonisolated func tellLeftOver(_ errors: [FileError]) {
+    private nonisolated func logLeftovers(_ errors: [FileError]) {
         for error in errors {
             logger.warning("A file could not be removed", metadata: ["error": "\(error)"])
         }
@@ -88,13 +88,13 @@ extension Broker {
     /// If that fails, the task waits for the disk and is retried: one user's broken directory does not prevent the
     /// daemon from starting. Until then no attempt may write to the part file, since the journal calls its content
     /// verified.
-    func complete(_ record: TaskRecord) async {
-        defer { endPlacing(of: record.id) }
+    func commitVerified(_ record: TaskRecord) async {
+        defer { endCommit(of: record.id) }
         do throws(DaemonError) {
-            try await place(record)
+            try await commit(record)
         } catch {
             logger.error("A download could not be committed", metadata: ["error": "\(error)"])
-            state.admit(record, at: .now)
+            state.schedule(record, at: .now)
             state.waitForDisk(record.id, at: .now)
         }
     }
@@ -102,14 +102,14 @@ extension Broker {
     /// Moves the file of a verified download into the user's directory, then records the end.
     ///
     /// Downloads the content again if the file is missing.
-    private func place(_ record: TaskRecord) async throws(DaemonError) {
+    private func commit(_ record: TaskRecord) async throws(DaemonError) {
         guard let session = state.sessions[record.session],
             let task = try await journal.task(record.id)
         else { return state.forget(record.id, at: .now) }
-        guard let event = task.outcome else { return await fail(task, FullTask.loss) }
-        let isPlaced: Bool
+        guard let event = task.outcome else { return await fail(task, with: FullTask.damaged) }
+        let isMoved: Bool
         do throws(FileError) {
-            isPlaced = try store.finishPlacing(
+            isMoved = try files.finishMove(
                 record,
                 size: event.bytesReceived ?? .zero,
                 of: session.record.user
@@ -117,12 +117,12 @@ extension Broker {
         } catch {
             throw .file(error)
         }
-        guard isPlaced else {
+        guard isMoved else {
             try await journal.reopen(record.id)
-            state.admit(record, at: .now)
+            state.schedule(record, at: .now)
             return
         }
-        endPlacing(of: record.id)
+        endCommit(of: record.id)
         await conclude([(record.id, event)])
     }
 }

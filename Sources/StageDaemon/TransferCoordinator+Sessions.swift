@@ -5,70 +5,77 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-extension Broker {
+extension TransferCoordinator {
     /// Returns the current status of a session that the client may use.
     func status(
         of identifier: String,
-        _ caller: Caller
+        for client: ClientCredentials
     ) throws(ControlRefusal) -> SessionStatus {
-        try state.session(identifier, caller).status(for: caller)
+        try state.session(identifier, for: client).status(for: client)
     }
 
     /// Returns the sessions that are visible to the client.
-    func sessions(_ caller: Caller) -> [SessionStatus] {
-        state.sessions(caller).map { $0.status(for: caller) }
+    func sessions(for client: ClientCredentials) -> [SessionStatus] {
+        state.sessions(for: client).map { $0.status(for: client) }
     }
 
     /// Creates a session, or changes the configuration of the client's existing one.
     func makeSession(
         _ identifier: String,
-        _ wanted: SessionConfiguration,
-        _ caller: Caller
+        configuration wanted: SessionConfiguration,
+        for client: ClientCredentials
     ) async throws(ControlRefusal) -> SessionStatus {
-        try check(identifier, wanted, caller)
-        if wanted.handler != nil { try await checkHandler(caller) }
-        let reservation = try state.reserveSession(identifier, wanted, of: caller.user)
+        try checkSession(identifier, configuration: wanted, for: client)
+        if wanted.handler != nil { try await checkHandler(for: client) }
+        let reservation = try state.reserveSession(
+            identifier,
+            configuration: wanted,
+            of: client.user
+        )
         let record: SessionRecord
         do throws(DaemonError) {
             record = try await journal.makeSession(
                 identifier,
-                of: caller.identity,
-                wanted,
+                of: client.identity,
+                configuration: wanted,
                 limit: state.configuration.journalPerUser.rawValue
             )
         } catch {
-            state.endReservation(reservation, nil)
+            state.endReservation(reservation, record: nil)
             throw ControlRefusal(error)
         }
-        state.endReservation(reservation, record)
-        await considerLaunch(record.id)
+        state.endReservation(reservation, record: record)
+        await launchIfNeeded(record.id)
         let session = state.sessions[record.id] ?? TransferState.Session(record: record)
-        return session.status(for: caller)
+        return session.status(for: client)
     }
 
-    private func check(
+    private func checkSession(
         _ identifier: String,
-        _ wanted: SessionConfiguration,
-        _ caller: Caller
+        configuration wanted: SessionConfiguration,
+        for client: ClientCredentials
     ) throws(ControlRefusal) {
         try RequestLimits.check(wanted, identifier: identifier)
         guard let name = wanted.group else { return }
-        guard let group = UInt32.group(named: name), caller.identity.groups.contains(group) else {
+        guard let group = UInt32.group(named: name), client.identity.groups.contains(group) else {
             throw ControlRefusal(.forbidden, "you are not a member of the group '\(name)'")
         }
     }
 
     /// Checks that the client may have a handler started, which must not gain rights that the client's process lacks.
-    func checkHandler(_ caller: Caller) async throws(ControlRefusal) {
+    func checkHandler(for client: ClientCredentials) async throws(ControlRefusal) {
         let policy = HandlerPolicy(exceptions: state.configuration.handlerUsers)
         // The user database may be on another machine.
-        let refusal = await withBlockingThread { policy.refusal(for: caller) }
+        let refusal = await withBlockingThread { policy.refusal(for: client) }
         if let refusal { throw ControlRefusal(.forbidden, refusal) }
     }
 
     /// Cancels a session's tasks and removes the session.
-    func removeSession(_ identifier: String, _ caller: Caller) async throws(ControlRefusal) {
-        try await remove(try state.session(identifier, caller).record)
+    func removeSession(
+        _ identifier: String,
+        for client: ClientCredentials
+    ) async throws(ControlRefusal) {
+        try await remove(try state.session(identifier, for: client).record)
     }
 
     /// Cancels a session's tasks and removes the session.
@@ -77,10 +84,10 @@ extension Broker {
         let tasks = state.beginRemoval(of: id)
         for (index, task) in tasks.enumerated() {
             // Downloads that are being committed finish first; their files are then removed with the task.
-            if state.placing.contains(task) { await halt(task) }
+            if state.committing.contains(task) { await abort(task) }
             state.forget(task, at: .now)
-            await halt(task)
-            if index % Journal.stepCount == 0 { await Task.yield() }
+            await abort(task)
+            if index % Journal.batchSize == 0 { await Task.yield() }
         }
         let deletions = await deletions(of: session)
         do throws(DaemonError) {
@@ -93,12 +100,12 @@ extension Broker {
             await discard(try await journal.removeSession(id), of: user)
         } catch {
             state.abandonRemoval(of: id)
-            for task in tasks { await readmit(task) }
-            await considerLaunch(id)
+            for task in tasks { await reschedule(task) }
+            await launchIfNeeded(id)
             throw ControlRefusal(.storage, "\(error)")
         }
         for deletion in deletions { begin(deletion) }
-        distribute(SessionEvent(.invalidated, time: .now), id)
+        distribute(SessionEvent(.invalidated, time: .now), to: id)
         perform(state.removed(id, at: .now))
         feed.end(id)
         launches.removeValue(forKey: id)?.stop()
@@ -107,20 +114,20 @@ extension Broker {
 
     /// Removes a transient session that has no unfinished task and no attached client.
     func removeIfOver(_ id: Int64) async {
-        if state.isOver(id) { await removeOrTell(id) }
+        if state.isOver(id) { await removeOrLog(id) }
     }
 
     /// Removes the detached sessions that a transient session replaces.
     ///
     /// Stops their workers first, all at the same time; the workers keep what they have received.
-    func takeOver(for session: TransferState.Session) async {
-        let others = state.beginTakeOver(for: session)
+    func removeReplaced(by session: TransferState.Session) async {
+        let others = state.beginReplacement(by: session)
         await withDiscardingTaskGroup { group in
-            for other in others { group.addTask { await self.removeOrTell(other) } }
+            for other in others { group.addTask { await self.removeOrLog(other) } }
         }
     }
 
-    private func removeOrTell(_ id: Int64) async {
+    private func removeOrLog(_ id: Int64) async {
         guard let session = state.sessions[id]?.record else { return }
         do throws(ControlRefusal) {
             try await remove(session)
@@ -131,14 +138,14 @@ extension Broker {
     }
 
     /// Removes the files of tasks that were removed from the journal.
-    private func discard(_ removed: Removed, of user: UInt32) async {
-        let (store, logger) = (store, logger)
+    private func discard(_ removed: RemovedTasks, of user: UInt32) async {
+        let (files, logger) = (files, logger)
         // On a blocking thread: there may be a thousand files, in a directory that the user controls.
-        release(await withBlockingThread { store.discard(removed, of: user, logger) })
+        release(await withBlockingThread { files.discard(removed, of: user, logger: logger) })
     }
 }
 
-extension Broker {
+extension TransferCoordinator {
     /// Attaches a client to a session.
     ///
     /// - Throws: ``ControlRefusal`` with ``ControlRefusal/Code/conflict`` if another client is attached.
@@ -146,12 +153,12 @@ extension Broker {
         _ identifier: String,
         after sequence: Int64?,
         launch: String?,
-        _ caller: Caller
+        for client: ClientCredentials
     ) async throws(ControlRefusal) -> Subscription {
         let (session, hasLaunchChange) = try state.attach(
             identifier,
             launch: launch,
-            caller,
+            for: client,
             at: .now
         )
         let subscription = Subscription(
@@ -165,30 +172,30 @@ extension Broker {
         return subscription
     }
 
-    /// Detaches a client that ``attach(_:after:launch:_:)`` attached.
+    /// Detaches a client that ``attach(_:after:launch:for:)`` attached.
     func detach(_ subscription: Subscription) async {
         guard feed.detach(subscription) else { return }
         perform(state.detach(subscription.session, at: .now))
         turn()
-        await considerLaunch(subscription.session)
+        await launchIfNeeded(subscription.session)
         await removeIfOver(subscription.session)
         setTimer()
     }
 
     /// Returns the events that the client has not received yet; an empty array if there are none.
     func read(_ subscription: Subscription) async throws(DaemonError) -> [SessionEvent] {
-        var events = subscription.takePassing()
+        var events = subscription.takeNonDurable()
         guard let session = state.sessions[subscription.session] else { return events }
         let cursor = subscription.cursor
         if cursor < session.record.last {
             let kept = try await journal.events(of: session.record.id, after: cursor, limit: 256)
-            let (store, user) = (store, session.record.user)
+            let (files, user) = (files, session.record.user)
             // Non-durable events that arrived during the read precede the durable events just read: no non-durable
             // event of a task follows its end.
-            events += subscription.takePassing()
+            events += subscription.takeNonDurable()
             // On a blocking thread: the user controls the directory and can make it slow.
             events += try await withBlockingThread { () throws(DaemonError) in
-                try store.located(kept, of: user)
+                try files.located(kept, of: user)
             }
             subscription.cursor = kept.last?.sequence ?? session.record.last
         }
@@ -204,22 +211,22 @@ extension Broker {
     func acknowledge(
         _ message: Acknowledgement,
         of identifier: String,
-        _ caller: Caller
+        for client: ClientCredentials
     ) async throws(ControlRefusal) {
         try RequestLimits.check(message)
-        let (session, hasLaunchChange) = try state.acknowledge(message, of: identifier, caller)
+        let (session, hasLaunchChange) = try state.acknowledge(message, of: identifier, for: client)
         let id = session.id
         var sequence = session.acknowledged
         do throws(DaemonError) {
             // In steps, so that other requests are answered in between.
             repeat {
-                sequence = min(message.sequence, sequence + Int64(Journal.stepCount))
+                sequence = min(message.sequence, sequence + Int64(Journal.batchSize))
                 let isLast = sequence == message.sequence && hasLaunchChange
                 let removed = try await journal.acknowledge(
                     sequence,
                     of: id,
-                    // Read now, since the handler may have ended in the meantime.
-                    isLast ? state.sessions[id]?.record.relaunch : nil
+                    launchLimiter:  // Read now, since the handler may have ended in the meantime.
+                        isLast ? state.sessions[id]?.record.launchLimiter : nil
                 )
                 state.sessions[id]?.acknowledged(sequence)
                 await discard(removed, of: session.user)
@@ -230,8 +237,8 @@ extension Broker {
     }
 
     /// Extends the time limit of a launched handler.
-    func extend(_ identifier: String, _ caller: Caller) throws(ControlRefusal) {
-        guard let launch = launches[try state.session(identifier, caller).record.id] else {
+    func extend(_ identifier: String, for client: ClientCredentials) throws(ControlRefusal) {
+        guard let launch = launches[try state.session(identifier, for: client).record.id] else {
             throw ControlRefusal(.conflict, "no handler of this session is running")
         }
         launch.extend(by: state.configuration.launchLease)
@@ -239,9 +246,9 @@ extension Broker {
 }
 
 /// Launches of handlers.
-extension Broker {
+extension TransferCoordinator {
     /// Starts a session's handler if its events require it, after recording the launch in the journal.
-    func considerLaunch(_ id: Int64) async {
+    func launchIfNeeded(_ id: Int64) async {
         // A daemon that is shutting down starts no handler; its successor will.
         guard !Task.isCancelled else { return }
         let token = UUID().uuidString.lowercased()
@@ -254,18 +261,18 @@ extension Broker {
         let isOnDisk = await save(id)
         switch state.launchRecorded(order, isOnDisk: isOnDisk) {
         case .start:
-            let launch = Launch(order, lease: state.configuration.launchLease)
+            let launch = HandlerLaunch(order, timeLimit: state.configuration.launchLease)
             launches[id] = launch
-            command.yield(.launch(launch))
+            commandQueue.yield(.launch(launch))
         case .withdraw: await save(id)
         case .none:
-            if !isOnDisk { holdForSpace() }
+            if !isOnDisk { waitForSpace() }
             setTimer()
         }
     }
 
     /// Processes the end of a handler.
-    func ended(_ launch: Launch) async {
+    func ended(_ launch: HandlerLaunch) async {
         // The daemon is shutting down: its successor counts the launch.
         guard !Task.isCancelled else { return }
         if launches[launch.session] === launch { launches[launch.session] = nil }
@@ -277,18 +284,18 @@ extension Broker {
                 metadata: ["session.identifier": "\(launch.identifier)"]
             )
         }
-        await considerLaunch(launch.session)
+        await launchIfNeeded(launch.session)
         // Other handlers may have waited for this one to end.
-        for id in state.launchable { await considerLaunch(id) }
+        for id in state.launchable { await launchIfNeeded(id) }
         setTimer()
     }
 
     /// Writes the launch state of a session to the journal; returns whether that succeeded.
     @discardableResult
     private func save(_ id: Int64) async -> Bool {
-        guard let relaunch = state.sessions[id]?.record.relaunch else { return false }
+        guard let launchLimiter = state.sessions[id]?.record.launchLimiter else { return false }
         do throws(DaemonError) {
-            try await journal.update(relaunch, of: id)
+            try await journal.update(launchLimiter, of: id)
             return true
         } catch {
             logger.error("A launch was not recorded", metadata: ["error": "\(error)"])
@@ -297,9 +304,9 @@ extension Broker {
     }
 }
 
-extension Launch {
+extension HandlerLaunch {
     /// Creates a launch that ``TransferState`` has decided on; `lease` is its time limit in seconds.
-    fileprivate convenience init(_ order: LaunchOrder, lease: Double) {
+    fileprivate convenience init(_ order: LaunchOrder, timeLimit: Double) {
         self.init(
             session: order.session.id,
             identifier: order.session.identifier,
@@ -307,7 +314,7 @@ extension Launch {
             rights: order.session.rights,
             handler: order.handler,
             token: order.token,
-            lease: lease
+            timeLimit: timeLimit
         )
     }
 }

@@ -4,11 +4,11 @@ import NIOCore
 /// Channel handler that pauses `accept` when the process or machine runs out of descriptors or memory.
 ///
 /// Without it, such an error would end the server, or the event loop would retry `accept` in a busy loop.
-final class AcceptBrake: ChannelDuplexHandler {
+final class AcceptThrottle: ChannelDuplexHandler {
     typealias InboundIn = any Channel
     typealias OutboundIn = any Channel
 
-    private var isBraking = false
+    private var isPaused = false
 
     /// Length of a pause, during which the server accepts no connection.
     private static let pause = TimeAmount.milliseconds(200)
@@ -20,13 +20,13 @@ final class AcceptBrake: ChannelDuplexHandler {
             context.fireErrorCaught(error)
             return
         }
-        guard !isBraking else { return }
-        isBraking = true
+        guard !isPaused else { return }
+        isPaused = true
         // After a failed read the channel keeps the read pending and repeats it for as long as the kernel reports a
         // connection. Turning automatic reads off ends that loop.
         setAutomaticReads(to: false, of: context)
         context.eventLoop.assumeIsolated().scheduleTask(in: Self.pause) {
-            self.isBraking = false
+            self.isPaused = false
             // Setting the option also starts a read. Without automatic reads the channel would accept one batch of
             // connections and then no more.
             self.setAutomaticReads(to: true, of: context)
@@ -42,6 +42,6 @@ final class AcceptBrake: ChannelDuplexHandler {
     }
 
     func read(context: ChannelHandlerContext) {
-        if !isBraking { context.read() }
+        if !isPaused { context.read() }
     }
 }

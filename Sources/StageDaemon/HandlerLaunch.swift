@@ -4,7 +4,7 @@ import StageSystem
 import Synchronization
 
 /// Running handler with its time limit.
-final class Launch: Sendable {
+final class HandlerLaunch: Sendable {
     let session: Int64
     let identifier: String
     let user: UInt32
@@ -22,7 +22,7 @@ final class Launch: Sendable {
         rights: SessionRights,
         handler: LaunchHandler,
         token: String,
-        lease: Double
+        timeLimit: Double
     ) {
         self.session = session
         self.identifier = identifier
@@ -30,7 +30,7 @@ final class Launch: Sendable {
         self.rights = rights
         self.handler = handler
         self.token = token
-        deadline = Mutex(.now + .seconds(lease))
+        deadline = Mutex(.now + .seconds(timeLimit))
     }
 
     /// Extends the time limit to `seconds` from now.

@@ -2,7 +2,7 @@
 ///
 /// Does no I/O. Skips header fields that do not determine the length of the body, informational (1xx) responses,
 /// chunk extensions and trailers.
-struct AnswerParser {
+struct ResponseParser {
     /// Parsed part of a response.
     enum Part: Equatable {
         /// Status code, after the complete head.
@@ -89,14 +89,14 @@ struct AnswerParser {
         let lines = String(decoding: rest[..<end], as: UTF8.self).split(separator: "\r\n")
         let status = try Self.status(lines.first ?? "")
         guard status >= 200 else { return [] }
-        state = try Self.body(status, lines.dropFirst())
+        state = try Self.body(after: status, fields: lines.dropFirst())
         return state == .ended ? [.status(status), .end] : [.status(status)]
     }
 
     /// Returns the state after the head, which determines how the body ends.
     private static func body(
-        _ status: Int,
-        _ fields: ArraySlice<Substring>
+        after status: Int,
+        fields: ArraySlice<Substring>
     ) throws(ControlError) -> State {
         guard status != 204, status != 304 else { return .ended }
         var length: Int?

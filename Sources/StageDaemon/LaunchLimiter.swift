@@ -6,7 +6,7 @@ import FoundationEssentials
 /// delay durable before the launch, so that a crash cannot evade it. The delay resets when a client attaches by
 /// itself, or when it elapses without a launch (Apple's rate limiter, as described by Technical Support in forum
 /// thread 14854).
-struct Relaunch: Equatable, Sendable {
+struct LaunchLimiter: Equatable, Sendable {
     /// Limits of launches.
     struct Policy: Equatable, Sendable {
         /// Delay in seconds after the first launch.
@@ -24,7 +24,7 @@ struct Relaunch: Equatable, Sendable {
     /// Number of consecutive launches that ended without acknowledgement.
     private(set) var failures = 0
     /// Token of the current launch.
-    private(set) var lease: String?
+    private(set) var activeToken: String?
     /// Version of the handler that failed.
     private(set) var version: String?
     /// Boot identifier that the other values belong to.
@@ -50,11 +50,11 @@ struct Relaunch: Equatable, Sendable {
     ) -> Decision {
         if self.boot != boot || self.version != version {
             // A reboot or a new version of the handler resets everything.
-            self = Relaunch()
+            self = LaunchLimiter()
             self.boot = boot
             self.version = version
         }
-        guard lease == nil, !isExhausted(policy) else { return .nothing }
+        guard activeToken == nil, !isExhausted(policy) else { return .nothing }
         // If the clock was set back, do not wait longer than the delay.
         if failures > 0, let notBefore, notBefore > now, notBefore <= now + penalty {
             return .wait(until: notBefore)
@@ -63,26 +63,26 @@ struct Relaunch: Equatable, Sendable {
         penalty = hasElapsed && failures == 0 ? policy.delay : penalty * 2
         penalty = min(max(penalty, policy.delay), policy.maximumDelay)
         notBefore = now + penalty
-        lease = token
+        activeToken = token
         return .launch
     }
 
     /// Notes that the launched handler has acknowledged its events.
     mutating func acknowledged(_ token: String) {
-        guard lease == token else { return }
+        guard activeToken == token else { return }
         failures = 0
     }
 
     /// Notes that the handler has ended.
     mutating func ended(_ token: String, wasAcknowledged: Bool) {
-        guard lease == token else { return }
-        lease = nil
+        guard activeToken == token else { return }
+        activeToken = nil
         if wasAcknowledged { failures = 0 } else { failures += 1 }
     }
 
     /// Cancels a launch whose handler was not started.
     mutating func withdraw(_ token: String) {
-        if lease == token { lease = nil }
+        if activeToken == token { activeToken = nil }
     }
 
     /// Returns whether launches have failed too often.
@@ -99,8 +99,8 @@ struct Relaunch: Equatable, Sendable {
 
     /// Ends a launch during which the daemon stopped, and counts it as failed.
     mutating func recover() {
-        guard lease != nil else { return }
-        lease = nil
+        guard activeToken != nil else { return }
+        activeToken = nil
         failures += 1
     }
 
@@ -110,13 +110,13 @@ struct Relaunch: Equatable, Sendable {
     }
 }
 
-extension Relaunch: StoredDocument {
-    static let blank = Relaunch()
+extension LaunchLimiter: StoredDocument {
+    static let blank = LaunchLimiter()
     static let storedMembers: [StoredMember<Self>] = [
         .init("penalty", at: \.penalty),
         .init("notBefore", at: \.notBefore),
         .init("failures", at: \.failures),
-        .init("lease", at: \.lease),
+        .init("lease", at: \.activeToken),
         .init("handlerVersion", at: \.version),
         .init("boot", at: \.boot),
     ]

@@ -19,7 +19,7 @@ struct ResourceDeletion: Sendable {
     let deadline = ContinuousClock.now + timeout
 }
 
-extension Broker {
+extension TransferCoordinator {
     /// Maximum number of queued deletions; more are dropped.
     static let mostDeletions = 1024
 
@@ -33,7 +33,7 @@ extension Broker {
         else { return nil }
         do throws(DaemonError) {
             guard let current = try await journal.task(task.record.id) else { return nil }
-            return deletion(of: current, owner)
+            return deletion(of: current, in: owner)
         } catch {
             logger.warning("An upload resource was not deleted", metadata: ["error": "\(error)"])
             return nil
@@ -44,14 +44,14 @@ extension Broker {
     func deletions(of session: SessionRecord) async -> [ResourceDeletion] {
         do throws(DaemonError) {
             return try await journal.uploads(of: session.id, limit: Self.mostDeletions)
-                .compactMap { deletion(of: $0, session) }
+                .compactMap { deletion(of: $0, in: session) }
         } catch {
             logger.warning("Upload resources were not deleted", metadata: ["error": "\(error)"])
             return []
         }
     }
 
-    private func deletion(of task: FullTask, _ session: SessionRecord) -> ResourceDeletion? {
+    private func deletion(of task: FullTask, in session: SessionRecord) -> ResourceDeletion? {
         let isDeletable =
             if let parts = task.request.parts {
                 // Parts may exist whose responses were lost.
@@ -61,8 +61,8 @@ extension Broker {
             }
         guard task.record.state == .active, isDeletable else { return nil }
         // The request is small, but it must not use a network that the task may not use.
-        let needs = task.record.needs.subtracting(.power)
-        guard needs.unmet(in: state.scheduler.conditions).isEmpty else { return nil }
+        let constraints = task.record.constraints.subtracting(.power)
+        guard constraints.unmet(in: state.scheduler.conditions).isEmpty else { return nil }
         var owner = session
         if task.record.creator != owner.user { owner.configuration.headers = [:] }
         var task = task

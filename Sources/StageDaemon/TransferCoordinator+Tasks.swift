@@ -4,30 +4,30 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-extension Broker {
+extension TransferCoordinator {
     /// Creates tasks, all or none, and returns their identifiers once they are on disk.
     func create(
         _ message: NewTasks,
         in identifier: String,
-        _ caller: Caller
+        for client: ClientCredentials
     ) async throws(ControlRefusal) -> CreatedTasks {
         try RequestLimits.check(message)
-        let session = try state.session(identifier, caller)
+        let session = try state.session(identifier, for: client)
         let (id, user) = (session.record.id, session.record.user)
         let byteLimit = storage.limit(of: user).map { ByteCount($0) }
         try state.checkQuota(of: message.tasks, in: id, byteLimit: byteLimit)
-        try await preparation.checkConfinement(of: caller, message.tasks)
+        try await preparation.checkConfinement(of: client, creating: message.tasks)
         let mustCheckHandler = try state.checkStagings(
             message.tasks,
             in: session,
-            caller,
+            for: client,
             hasWorkers: hasWorkers
         )
-        if mustCheckHandler { try await checkHandler(caller) }
+        if mustCheckHandler { try await checkHandler(for: client) }
         if message.tasks.contains(where: { $0.kind == .staging }) {
-            await takeOver(for: session)
+            await removeReplaced(by: session)
         }
-        let known = try await preparation.knownTokens(message.tasks, id)
+        let known = try await preparation.knownTokens(of: message.tasks, in: id)
         guard let record = state.sessions[id]?.record else { throw ControlRefusal.sessionEnds }
         var (tasks, reason) = try state.newTasks(
             message,
@@ -39,21 +39,21 @@ extension Broker {
             // A repeated request has a used-up resume token, and its file may be gone.
             for index in tasks.indices where !known.contains(Array(tasks[index].request.token.utf8))
             {
-                try await preparation.prepare(&tasks[index], caller, user)
+                try await preparation.prepare(&tasks[index], for: client, of: user)
             }
             try state.reserve(message.tasks, in: id)
         } catch {
             removeFiles(tasks.compactMap(\.copy))
             throw error
         }
-        return try await insert(tasks, id, by: caller.user, reason)
+        return try await insert(tasks, in: id, by: client.user, reason: reason)
     }
 
     private func insert(
         _ tasks: [NewTask],
-        _ session: Int64,
+        in session: Int64,
         by creator: UInt32,
-        _ reason: HoldReason?
+        reason: PendingReason.Kind?
     ) async throws(ControlRefusal) -> CreatedTasks {
         let now = Date.now
         let created: [(record: TaskRecord, isNew: Bool)]
@@ -68,7 +68,7 @@ extension Broker {
         } catch {
             state.endReservation(of: tasks.count, in: session)
             removeFiles(tasks.compactMap(\.copy))
-            await considerLaunch(session)
+            await launchIfNeeded(session)
             await removeIfOver(session)
             throw ControlRefusal(error)
         }
@@ -76,7 +76,7 @@ extension Broker {
         state.created(
             pairs.map { ($0.record, $0.isNew, $1.request) },
             in: session,
-            reason,
+            reason: reason,
             at: now
         )
         removeFiles(pairs.filter { !$0.isNew && $1.copy != $0.record.part }.compactMap(\.1.copy))
@@ -84,16 +84,16 @@ extension Broker {
         if !created.contains(where: \.isNew) {
             // Other tasks may have ended while these were reserved, and the reservation held back what follows from
             // that.
-            await considerLaunch(session)
+            await launchIfNeeded(session)
             await removeIfOver(session)
         }
         turn()
-        for (record, isNew) in created where isNew { tellHolds(of: record.id) }
+        for (record, isNew) in created where isNew { sendPendingReasons(of: record.id) }
         return CreatedTasks(created.map(\.record.id))
     }
 
     /// Returns a task that the client may use.
-    func find(_ id: Int64, _ caller: Caller) async throws(ControlRefusal) -> FullTask {
+    func find(_ id: Int64, for client: ClientCredentials) async throws(ControlRefusal) -> FullTask {
         let task: FullTask?
         do throws(DaemonError) {
             task = try await journal.task(id)
@@ -101,21 +101,24 @@ extension Broker {
             throw ControlRefusal(.storage, "\(error)")
         }
         guard let task, let session = state.sessions[task.record.session],
-            caller.mayUse(session.record)
+            client.mayUse(session.record)
         else { throw ControlRefusal(.notFound, "there is no task \(id)") }
         return task
     }
 
     /// Returns a task as clients see it.
-    func task(_ id: Int64, _ caller: Caller) async throws(ControlRefusal) -> TransferTask {
-        describe(try await find(id, caller), for: caller)
+    func task(
+        _ id: Int64,
+        for client: ClientCredentials
+    ) async throws(ControlRefusal) -> TransferTask {
+        describe(try await find(id, for: client), for: client)
     }
 
-    func describe(_ task: FullTask, for caller: Caller) -> TransferTask {
+    func describe(_ task: FullTask, for client: ClientCredentials) -> TransferTask {
         let now = Date.now
         let attempt = live[task.record.id]?.current.report(ended: now)
-        var answer = state.describe(task, attempt, at: now)
-        if caller.readsHeaders, task.record.creator == caller.user {
+        var answer = state.describe(task, attempt: attempt, at: now)
+        if client.readsHeaders, task.record.creator == client.user {
             answer.request.headers = task.request.headersOfCreator
         }
         return answer
@@ -124,20 +127,25 @@ extension Broker {
     /// Changes a task, and returns its new state.
     func change(
         _ id: Int64,
-        _ change: TransferChange,
-        _ caller: Caller
+        by change: TransferChange,
+        for client: ClientCredentials
     ) async throws(ControlRefusal) -> TransferTask {
         // A client without access to the task must not delay its changes.
-        _ = try await find(id, caller)
+        _ = try await find(id, for: client)
         await beginChange(of: id)
         defer { endChange(of: id) }
-        let task = try await find(id, caller)
-        if change.stagingBytes != nil { return try note(change, of: task, caller) }
+        let task = try await find(id, for: client)
+        if change.stagingBytes != nil { return try note(change, of: task, for: client) }
         switch try state.begin(change, of: task, at: .now) {
-        case .none: return describe(task, for: caller)
-        case .cancel: return try await cancel(task, change.producesResumeToken ?? false, caller)
+        case .none: return describe(task, for: client)
+        case .cancel:
+            return try await cancel(
+                task,
+                keepsContent: change.producesResumeToken ?? false,
+                for: client
+            )
         case .endStaging(let end):
-            await halt(id)
+            await abort(id)
             await follow(state.judge(end, of: task, at: .now), for: task)
         case .write(let task):
             do throws(DaemonError) {
@@ -147,28 +155,28 @@ extension Broker {
                 throw ControlRefusal(error)
             }
             if state.changed(task, by: change, at: .now) {
-                await halt(id)
+                await abort(id)
                 await endUnanswered(task)
             }
             turn()
         }
-        return try await self.task(id, caller)
+        return try await self.task(id, for: client)
     }
 
     /// Changes several tasks of a session independently; returns the refusals once all other changes are on disk.
     func change(
         _ message: TaskChanges,
         in identifier: String,
-        _ caller: Caller
+        for client: ClientCredentials
     ) async throws(ControlRefusal) -> ChangedTasks {
         try RequestLimits.check(message)
-        let session = try state.session(identifier, caller).record.id
+        let session = try state.session(identifier, for: client).record.id
         // Concurrent changes share a commit; the limit bounds the number of blocked threads.
         let refusals = await withTaskGroup(of: ChangedTasks.Refusal?.self) { group in
             var refusals: [ChangedTasks.Refusal?] = []
             for (index, item) in message.changes.enumerated() {
                 if index >= Self.changesAtOnce { refusals.append(await group.next() ?? nil) }
-                group.addTask { await self.refusal(of: item, in: session, caller) }
+                group.addTask { await self.refusal(of: item, in: session, for: client) }
             }
             for await refusal in group { refusals.append(refusal) }
             return refusals.compactMap(\.self)
@@ -182,16 +190,16 @@ extension Broker {
     private func refusal(
         of item: TaskChange,
         in session: Int64,
-        _ caller: Caller
+        for client: ClientCredentials
     ) async -> ChangedTasks.Refusal? {
         do throws(ControlRefusal) {
-            guard try await find(item.task, caller).record.session == session else {
+            guard try await find(item.task, for: client).record.session == session else {
                 throw ControlRefusal(.notFound, "the session has no task \(item.task)")
             }
-            _ = try await change(item.task, item.change, caller)
+            _ = try await change(item.task, by: item.change, for: client)
             return nil
         } catch {
-            return ChangedTasks.Refusal(item.task, error)
+            return ChangedTasks.Refusal(item.task, refusal: error)
         }
     }
 
@@ -199,7 +207,7 @@ extension Broker {
     private func note(
         _ change: TransferChange,
         of task: FullTask,
-        _ caller: Caller
+        for client: ClientCredentials
     ) throws(ControlRefusal) -> TransferTask {
         var rest = change
         rest.stagingBytes = nil
@@ -219,30 +227,30 @@ extension Broker {
         message.bytesReceived = bytes.received
         message.bytesExpected = bytes.expected
         transfer.take(message)
-        return describe(task, for: caller)
+        return describe(task, for: client)
     }
 
     /// Cancels a task that was removed from the scheduler, and returns its final state.
     private func cancel(
         _ task: FullTask,
-        _ keepsContent: Bool,
-        _ caller: Caller
+        keepsContent: Bool,
+        for client: ClientCredentials
     ) async throws(ControlRefusal) -> TransferTask {
-        var answer = describe(task, for: caller)
+        var answer = describe(task, for: client)
         let id = task.record.id
-        await stop(id)
-        let remnant = keepsContent ? remnant(of: task) : nil
-        let event = state.cancellation(of: task, token: remnant?.token, at: .now)
+        await stopAttempt(of: id)
+        let resumeData = keepsContent ? resumeData(of: task) : nil
+        let event = state.cancellation(of: task, token: resumeData?.token, at: .now)
         let deletion = await deletion(of: task)
         await conclude(
             [(id, event)],
-            leaving: remnant,
-            removing: remnant == nil ? task.record.part : nil
+            leaving: resumeData,
+            removing: resumeData == nil ? task.record.part : nil
         )
         begin(deletion)
         // The end of its last task removes a transient session.
         guard state.sessions[task.record.session] == nil else {
-            return try await self.task(id, caller)
+            return try await self.task(id, for: client)
         }
         (answer.state, answer.holds) = (.cancelled, [])
         return answer
@@ -250,19 +258,19 @@ extension Broker {
 }
 
 /// Lists of tasks.
-extension Broker {
+extension TransferCoordinator {
     /// Starts a list of the tasks of one session, or of all sessions visible to the client.
     func listing(
         of identifier: String?,
-        _ caller: Caller
+        for client: ClientCredentials
     ) throws(ControlRefusal) -> TaskListing {
         if let identifier {
-            let session = try state.session(identifier, caller).record.id
-            return TaskListing(caller: caller, sessions: [session])
+            let session = try state.session(identifier, for: client).record.id
+            return TaskListing(client: client, sessions: [session])
         }
         return TaskListing(
-            caller: caller,
-            sessions: state.sessions(caller).map(\.record.id)[...]
+            client: client,
+            sessions: state.sessions(for: client).map(\.record.id)[...]
         )
     }
 
@@ -285,7 +293,7 @@ extension Broker {
                 listing.last = 0
             }
             guard tasks.isEmpty else {
-                let described = tasks.map { describe($0, for: listing.caller) }
+                let described = tasks.map { describe($0, for: listing.client) }
                 return (described, listing.sessions.isEmpty ? nil : listing)
             }
         }
@@ -308,7 +316,7 @@ extension TransferRequest {
 /// Rest of a task list that is sent page by page.
 struct TaskListing: Sendable {
     /// Client that receives the list.
-    fileprivate let caller: Caller
+    fileprivate let client: ClientCredentials
     /// Remaining sessions; the first one is being listed.
     fileprivate var sessions: ArraySlice<Int64>
     /// Identifier of the last task that was listed.

@@ -2,7 +2,7 @@ import StageControl
 import StageSystem
 
 /// Credentials of a connected client, from the kernel, and the options of its request.
-struct Caller: Sendable {
+struct ClientCredentials: Sendable {
     /// Effective user and groups of the process.
     var identity: UserIdentity
     /// Process identifier.

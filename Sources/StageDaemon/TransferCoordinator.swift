@@ -14,33 +14,33 @@ import SystemPackage
 /// All decisions are made by ``TransferState``. Everything promised to a client is in the ``Journal`` before the
 /// client is told. The coordinator emits a ``Command`` for each attempt and handler to start; the receiver of the
 /// command calls back with the result.
-actor Broker {
+actor TransferCoordinator {
     /// Work that the coordinator wants started.
     enum Command: Sendable {
         /// Run an attempt of a task.
         case run(Int64, LiveTransfer)
         /// Start a handler.
-        case launch(Launch)
+        case launch(HandlerLaunch)
     }
 
     /// Ends of tasks that are to be recorded.
     struct Ending {
         var outcomes: [(id: Int64, event: SessionEvent)]
-        var remnant: Remnant?
+        var resumeData: ResumeData?
         /// Name of the part file or upload copy to remove afterwards.
-        var superfluous: String?
+        var unneededFile: String?
     }
 
-    let store: TransferStore
+    let files: TransferFiles
     let journal: Journal
-    let finisher: Finisher
+    let committer: DownloadCommitter
     let storage: UserStorage
     let logger: Logger
     /// Set if a program that stages packs is installed.
     let hasWorkers: Bool
     let boot = BootID.current
     nonisolated let commands: AsyncStream<Command>
-    let command: AsyncStream<Command>.Continuation
+    let commandQueue: AsyncStream<Command>.Continuation
     /// Upload resources that servers are to be asked to delete.
     nonisolated let deletions: AsyncStream<ResourceDeletion>
     let deletionQueue: AsyncStream<ResourceDeletion>.Continuation
@@ -53,45 +53,45 @@ actor Broker {
     /// Running attempts; its keys are ``TransferState/attempts``.
     var live: [Int64: LiveTransfer] = [:]
     /// Handlers that were started, by session.
-    var launches: [Int64: Launch] = [:]
+    var launches: [Int64: HandlerLaunch] = [:]
     /// Checks and file copies for tasks that are about to be created.
     lazy var preparation = TaskPreparation(
         journal: journal,
-        store: store,
+        files: files,
         storage: storage,
         releaseMoved: { [weak self] in await self?.releaseMoved(of: $0) ?? false },
         release: { [weak self] in await self?.release($0) }
     )
     /// Continuations of calls that wait until no attempt or commit writes to a task's files, by task.
-    private var halting: [Int64: [CheckedContinuation<Void, Never>]] = [:]
+    private var abortWaiters: [Int64: [CheckedContinuation<Void, Never>]] = [:]
     /// Continuations of changes that wait for an earlier change of the same task, by task.
     private var changes: [Int64: [CheckedContinuation<Void, Never>]] = [:]
     /// Ends of tasks that the journal could not record yet.
     var unrecorded: [Ending] = []
     /// Unfinished tasks that could not be read from the journal yet.
-    var unadmitted: Set<Int64> = []
+    var unscheduled: Set<Int64> = []
     /// Set once the daemon is shutting down and no attempt runs any more.
-    private var hasAbandonedHalts = false
+    private var hasAbandonedAborts = false
     private var hasStarted = false
     /// Earliest time of the next scheduler turn.
     private var nextTurn = ContinuousClock.now
     private var isTurnPutOff = false
 
     init(
-        store: TransferStore,
+        files: TransferFiles,
         journal: Journal,
         configuration: DaemonConfiguration,
         hasWorkers: Bool,
         logger: Logger
     ) {
-        self.store = store
+        self.files = files
         self.hasWorkers = hasWorkers
         self.journal = journal
         self.logger = logger
-        finisher = Finisher(store: store, journal: journal, logger: logger)
-        storage = UserStorage(store.root, configuration)
+        committer = DownloadCommitter(files: files, journal: journal, logger: logger)
+        storage = UserStorage(root: files.root, configuration: configuration)
         state = TransferState(configuration: configuration, at: .now)
-        (commands, command) = AsyncStream.makeStream()
+        (commands, commandQueue) = AsyncStream.makeStream()
         (deletions, deletionQueue) = AsyncStream.makeStream(
             bufferingPolicy: .bufferingOldest(Self.mostDeletions)
         )
@@ -107,12 +107,12 @@ actor Broker {
     func watchClock() async {
         for await _ in alarms {
             await recordEndings()
-            await readmitAll()
-            await sweepRemnants()
+            await rescheduleAll()
+            await sweepResumeData()
             if state.isSpaceDue(at: .now) { state.checkSpace(free: freeSpace, at: .now) }
             await expire()
             state.handOverAll(at: .now)
-            for id in state.sessions.keys.sorted() { await considerLaunch(id) }
+            for id in state.sessions.keys.sorted() { await launchIfNeeded(id) }
             turn()
         }
     }
@@ -128,7 +128,7 @@ actor Broker {
     func setConditions(_ conditions: Conditions) {
         guard state.setConditions(conditions, at: .now) else { return }
         logger.info("Conditions changed", metadata: ["conditions": "\(conditions)"])
-        tellAll()
+        sendAllPendingReasons()
         turn()
     }
 
@@ -136,9 +136,9 @@ actor Broker {
     func start(_ conditions: Conditions) async {
         state.scheduler.conditions = conditions
         hasStarted = true
-        for id in state.sessions.keys.sorted() { await considerLaunch(id) }
+        for id in state.sessions.keys.sorted() { await launchIfNeeded(id) }
         turn()
-        tellAll()
+        sendAllPendingReasons()
     }
 
     /// Runs a scheduler turn, which decides which attempts start and stop.
@@ -171,17 +171,17 @@ actor Broker {
         for effect in effects {
             switch effect {
             case .yield(let id): live[id]?.stop()
-            case .stop(let id): live[id]?.switchOff.stop()
-            case .start(let id, let session, let takesAnyAnswer):
-                let transfer = LiveTransfer(id, total: nil, takesAnyAnswer: takesAnyAnswer) {
+            case .stop(let id): live[id]?.stopSwitch.stop()
+            case .start(let id, let session, let acceptsAnyStatus):
+                let transfer = LiveTransfer(id, total: nil, acceptsAnyStatus: acceptsAnyStatus) {
                     [feed] event in feed.report(event, of: session)
                 }
                 live[id] = transfer
-                command.yield(.run(id, transfer))
+                commandQueue.yield(.run(id, transfer))
                 var event = SessionEvent(.changed, time: .now)
                 event.task = id
                 event.state = .running
-                distribute(event, session)
+                distribute(event, to: session)
             }
         }
     }
@@ -189,47 +189,47 @@ actor Broker {
     /// Sets the timer to the next date that changes a task or session by time alone.
     func setTimer() {
         var dates = [state.nextDate(at: .now)]
-        if !unrecorded.isEmpty || !unadmitted.isEmpty {
+        if !unrecorded.isEmpty || !unscheduled.isEmpty {
             dates.append(.now + TransferState.diskWait)
         }
         timer.set(dates.compactMap(\.self).min())
     }
 
     /// Stops scheduling until the disk has space again.
-    func holdForSpace() { state.holdForSpace(free: freeSpace, at: .now) }
+    func waitForSpace() { state.waitForSpace(free: freeSpace, at: .now) }
 
     private var freeSpace: ByteCount {
         // If the free space is unknown, assume that there is enough: writing will show it.
-        (try? store.root.freeSpace().bytes).map { ByteCount($0) } ?? state.configuration.reserve
+        (try? files.root.freeSpace().bytes).map { ByteCount($0) } ?? state.configuration.reserve
     }
 }
 
 /// End of attempts and commits.
-extension Broker {
+extension TransferCoordinator {
     /// Aborts a task's attempt, if one runs, and returns once nothing writes to the task's files any more.
     ///
     /// Discards the result of the attempt. If the download is being committed, waits for the commit instead.
-    func halt(_ id: Int64) async {
-        guard !hasAbandonedHalts else { return }
-        if state.halt(id) {
-            live[id]?.switchOff.stop()
-        } else if !state.placing.contains(id) {
+    func abort(_ id: Int64) async {
+        guard !hasAbandonedAborts else { return }
+        if state.abort(id) {
+            live[id]?.stopSwitch.stop()
+        } else if !state.committing.contains(id) {
             return
         }
-        await withCheckedContinuation { halting[id, default: []].append($0) }
+        await withCheckedContinuation { abortWaiters[id, default: []].append($0) }
     }
 
     /// Aborts a task's attempt, if one runs, and keeps its report for the task's history.
-    func stop(_ id: Int64) async {
+    func stopAttempt(of id: Int64) async {
         let transfer = live[id]
-        await halt(id)
+        await abort(id)
         if let transfer { state.note(transfer.current.report(ended: .now), of: id) }
     }
 
     /// Resumes the callers that wait for attempts that will never begin, since the daemon is shutting down.
-    func abandonHalts() {
-        hasAbandonedHalts = true
-        for id in Array(halting.keys) { _ = endAttempt(of: id) }
+    func abandonAborts() {
+        hasAbandonedAborts = true
+        for id in Array(abortWaiters.keys) { _ = endAttempt(of: id) }
     }
 
     /// Marks an attempt as ended; returns whether its result counts.
@@ -240,15 +240,15 @@ extension Broker {
     }
 
     /// Marks a download as committed, or its commit as failed.
-    func endPlacing(of id: Int64) {
-        state.placing.remove(id)
-        resumeHalts(of: id)
+    func endCommit(of id: Int64) {
+        state.committing.remove(id)
+        resumeAbortWaiters(of: id)
     }
 
     /// Resumes the calls that wait for a task once nothing writes to its files any more.
-    func resumeHalts(of id: Int64) {
-        guard !state.attempts.contains(id), !state.placing.contains(id) else { return }
-        for continuation in halting.removeValue(forKey: id) ?? [] { continuation.resume() }
+    func resumeAbortWaiters(of id: Int64) {
+        guard !state.attempts.contains(id), !state.committing.contains(id) else { return }
+        for continuation in abortWaiters.removeValue(forKey: id) ?? [] { continuation.resume() }
     }
 
     /// Waits until all earlier changes of a task have ended; ``endChange(of:)`` ends this one.
@@ -269,57 +269,57 @@ extension Broker {
     }
 }
 
-extension Broker {
+extension TransferCoordinator {
     /// Delivers progress events of running transfers, until the task is cancelled.
     func relay() async {
-        for await _ in feed.progressWakes { tellProgress() }
+        for await _ in feed.progressWakes { deliverProgress() }
     }
 
     /// Delivers the progress events that running transfers have queued.
     ///
     /// Called before an attempt is marked as ended, so that no progress event arrives after events of the next
     /// attempt or the end of the task.
-    func tellProgress() {
+    func deliverProgress() {
         for (event, session) in feed.takeProgress() {
             guard let task = event.task, live[task] != nil else { continue }
-            distribute(event, session)
+            distribute(event, to: session)
         }
     }
 
     /// Sends a non-durable event to the session's client and to watchers.
-    func distribute(_ event: SessionEvent, _ session: Int64) {
+    func distribute(_ event: SessionEvent, to session: Int64) {
         guard let record = state.sessions[session]?.record else { return }
         feed.send(event, of: record)
     }
 
     /// Sends the pending reasons of a task, if it is waiting.
-    func tellHolds(of id: Int64) {
+    func sendPendingReasons(of id: Int64) {
         guard let session = state.scheduler.items[id]?.session, feed.hasListeners(of: session)
         else { return }
         let event = state.change(of: id, at: .now)
-        if event.state == .waiting { distribute(event, session) }
+        if event.state == .waiting { distribute(event, to: session) }
     }
 
     /// Sends the pending reasons of all tasks after the conditions have changed.
-    private func tellAll() {
+    private func sendAllPendingReasons() {
         // At most 1,000 tasks; clients with longer lists ask for them.
         for id in state.scheduler.items.keys.sorted().prefix(1000) {
             guard let session = state.scheduler.items[id]?.session,
                 feed.hasListeners(of: session)
             else { continue }
-            distribute(state.change(of: id, at: .now), session)
+            distribute(state.change(of: id, at: .now), to: session)
         }
     }
 
     /// Returns the status of the daemon.
-    func status(_ caller: Caller, _ version: String) -> ServiceStatus {
+    func status(for client: ClientCredentials, version: String) -> ServiceStatus {
         ServiceStatus(
             version: version,
             process: Int(ProcessInfo.processInfo.processIdentifier),
-            user: caller.user,
-            unfinishedTasks: state.sessions(caller).reduce(0) { $0 + $1.unfinished },
+            user: client.user,
+            unfinishedTasks: state.sessions(for: client).reduce(0) { $0 + $1.unfinished },
             conditions: state.scheduler.conditions.texts,
-            staged: store.location(of: 0, user: caller.user).removingLastComponent().string
+            staged: files.finishedPath(of: 0, user: client.user).removingLastComponent().string
         )
     }
 }

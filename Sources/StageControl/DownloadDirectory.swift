@@ -6,7 +6,7 @@ public import SystemPackage
 /// The daemon reports its path (``ServiceStatus/staged``) and is trusted like its connection: it runs as root or as
 /// this user. Even so, a client accepts no file outside the directory, and none that another user could have created
 /// or still has access to.
-public struct StagedDirectory: Hashable, Sendable {
+public struct DownloadDirectory: Hashable, Sendable {
     /// Absolute path.
     public let path: FilePath
 

@@ -7,7 +7,7 @@ import StageTransfer
 import SystemPackage
 
 /// Start and end of attempts.
-extension Broker {
+extension TransferCoordinator {
     /// Returns the input of an attempt, or `nil` if the attempt must not begin, or not yet.
     func begin(_ id: Int64) async -> TransferState.Attempt? {
         let task: FullTask?
@@ -16,10 +16,10 @@ extension Broker {
             task = try await journal.task(id)
             let user = (task?.record.session).flatMap { state.sessions[$0]?.record.user }
             let used = if let user { try await journal.usage(of: user) } else { Int64(0) }
-            beginning = state.begin(id, task, used: used, at: .now)
+            beginning = state.begin(id, task: task, used: used, at: .now)
         } catch {
             logger.error("A task could not be read", metadata: ["error": "\(error)"])
-            state.postpone(id, Hold(.backoff, until: .now + 60), at: .now)
+            state.postpone(id, pending: PendingReason(.backoff, until: .now + 60), at: .now)
             endHandle(of: id)
             turn()
             return nil
@@ -28,8 +28,8 @@ extension Broker {
         endHandle(of: id)
         if let task {
             switch beginning {
-            case .place: await complete(task.record)
-            case .fail(let failure): await fail(task, failure)
+            case .commit: await commitVerified(task.record)
+            case .fail(let failure): await fail(task, with: failure)
             case .run, .none: setTimer()
             }
         }
@@ -39,13 +39,13 @@ extension Broker {
 
     /// Forgets the ``LiveTransfer`` of an attempt that ``TransferState`` has ended.
     func endHandle(of id: Int64) {
-        tellProgress()
+        deliverProgress()
         live[id] = nil
-        resumeHalts(of: id)
+        resumeAbortWaiters(of: id)
     }
 
     /// Processes the result of an attempt.
-    func ended(_ task: FullTask, _ live: LiveTransfer, _ result: TransferRunner.Result) async {
+    func ended(_ task: FullTask, transfer live: LiveTransfer, result: TransferRunner.Result) async {
         let id = task.record.id
         guard endAttempt(of: id) else { return }
         let now = Date.now
@@ -55,13 +55,13 @@ extension Broker {
         switch result {
         case .received(let file, let metrics, let response):
             guard state.succeed(task, at: now) else { return }
-            state.placing.insert(id)
+            state.committing.insert(id)
             turn()
             event.bytesReceived = report.received
             event.bytesExpected = report.received
             event.metrics = metrics
             event.response = response.map { TransferResponse($0) }
-            await stage(task, file, event)
+            await commitDownload(of: task, file: file, event: event)
         case .sent(let metrics, let response, let body):
             guard state.succeed(task, at: now) else { return }
             turn()
@@ -70,11 +70,11 @@ extension Broker {
             event.metrics = metrics
             event.response = response.map { TransferResponse($0) }
             event.body = AttemptReport.body(body)
-            await conclude([(id, event.judged(task.request))], removing: task.record.part)
+            await conclude([(id, event.checkingStatus(task.request))], removing: task.record.part)
         case .staged(let end):
             await follow(state.judge(end, of: task, at: now), for: task)
         case .verdict(let verdict):
-            await follow(state.judge(verdict, of: task, report, at: now), for: task)
+            await follow(state.judge(verdict, of: task, report: report, at: now), for: task)
         }
     }
 
@@ -83,13 +83,13 @@ extension Broker {
         let id = task.record.id
         switch judgement {
         case .wait: break
-        case .waitForSpace: holdForSpace()
+        case .waitForSpace: waitForSpace()
         case .waitForQuota: await findQuota(for: task)
         case .record(let event): await recordChallenge(event, of: id)
-        case .fail(let failure): await fail(task, failure)
+        case .fail(let failure): await fail(task, with: failure)
         case .complete: await conclude([(id, SessionEvent(.completed, time: .now))])
         }
-        tellHolds(of: id)
+        sendPendingReasons(of: id)
         turn()
     }
 
@@ -122,7 +122,7 @@ extension Broker {
         guard state.failsByQuota(id) else { return }
         await fail(
             task,
-            TransferFailure(
+            with: TransferFailure(
                 .storage,
                 reason: "the content, whose size is unknown, exceeds the quota"
             )
@@ -133,24 +133,24 @@ extension Broker {
     private func isEndless(_ task: FullTask) -> Bool {
         guard let name = FilePath.Component(task.record.part),
             // A part file that cannot be opened cannot be resumed either.
-            let part = try? PartialFile.open(name, in: store.parts)
+            let part = try? PartialFile.open(name, in: files.parts)
         else { return false }
         return part.total == nil
     }
 }
 
 /// Completed downloads.
-extension Broker {
-    private func stage(
-        _ task: FullTask,
-        _ file: FilePath.Component,
-        _ event: SessionEvent
+extension TransferCoordinator {
+    private func commitDownload(
+        of task: FullTask,
+        file: FilePath.Component,
+        event: SessionEvent
     ) async {
         let record = task.record
         guard let user = state.sessions[record.session]?.record.user else {
-            return endPlacing(of: record.id)
+            return endCommit(of: record.id)
         }
-        let item = Finisher.Item(
+        let item = DownloadCommitter.CompletedDownload(
             task: record.id,
             user: user,
             part: record.part,
@@ -159,48 +159,50 @@ extension Broker {
         )
         let items = [item] + (await copies(for: item))
         do throws(DaemonError) {
-            for item in items.dropFirst() { try await finisher.finish(item) }
-            try await finisher.finish(item)
+            for item in items.dropFirst() { try await committer.commit(item) }
+            try await committer.commit(item)
         } catch {
             // The content is on disk, so the next attempt finds it complete.
             logger.error("A download could not be committed", metadata: ["error": "\(error)"])
             for item in items {
-                endPlacing(of: item.task)
-                await readmit(item.task)
+                endCommit(of: item.task)
+                await reschedule(item.task)
             }
             return
         }
         for item in items {
-            storage.move(.part(item.part), to: .staged(item.task))
-            endPlacing(of: item.task)
+            storage.move(.part(item.part), to: .finished(item.task))
+            endCommit(of: item.task)
         }
         await conclude(items.map { ($0.task, $0.event) })
     }
 
     /// Copies the content of a completed download for the other tasks that wait for the same content.
-    private func copies(for item: Finisher.Item) async -> [Finisher.Item] {
-        var copies: [Finisher.Item] = []
+    private func copies(
+        for item: DownloadCommitter.CompletedDownload
+    ) async -> [DownloadCommitter.CompletedDownload] {
+        var copies: [DownloadCommitter.CompletedDownload] = []
         for id in state.followersToServe(by: item.task, at: .now) where state.serve(id) {
-            let (name, store) = ("task-\(id)", store)
+            let (name, files) = ("task-\(id)", files)
             guard let file = FilePath.Component("\(name).part.1"),
                 let size = item.event.bytesReceived?.rawValue,
                 storage.grow(.part(name), to: size, of: item.user) == .granted
             else {
                 // No quota for a copy now: the task downloads the content itself, later.
-                endPlacing(of: id)
-                await readmit(id)
+                endCommit(of: id)
+                await reschedule(id)
                 continue
             }
             do throws(FileError) {
                 try await withBlockingThread { () throws(FileError) in
-                    try store.copyPart(item.file, to: file)
+                    try files.copyPart(item.file, to: file)
                 }
             } catch {
                 // The copy failed: the task downloads the content itself.
                 logger.warning("Content was not shared", metadata: ["error": "\(error)"])
                 removeFiles([name])
-                endPlacing(of: id)
-                await readmit(id)
+                endCommit(of: id)
+                await reschedule(id)
                 continue
             }
             var copy = item
@@ -211,24 +213,26 @@ extension Broker {
     }
 
     /// Retries reading the tasks that could not be read from the journal, and hands them to the scheduler.
-    func readmitAll() async {
-        let tasks = unadmitted.sorted()
-        unadmitted = []
-        for id in tasks { await readmit(id) }
+    func rescheduleAll() async {
+        let tasks = unscheduled.sorted()
+        unscheduled = []
+        for id in tasks { await reschedule(id) }
     }
 
     /// Hands a task back to the scheduler after its content could not be committed.
-    func readmit(_ id: Int64) async {
+    func reschedule(_ id: Int64) async {
         do throws(DaemonError) {
             guard let task = try await journal.task(id), task.record.state != .ended else {
                 return state.forget(id, at: .now)
             }
-            guard !task.record.hasProvisionalEnd else { return await fail(task, .lostAnswer) }
+            guard !task.record.hasProvisionalEnd else {
+                return await fail(task, with: .lostResponse)
+            }
             if task.record.state == .verified { try await journal.reopen(id) }
-            state.admit(task.record, task.request, at: .now)
+            state.schedule(task.record, request: task.request, at: .now)
         } catch {
             logger.error("A task could not be read", metadata: ["error": "\(error)"])
-            unadmitted.insert(id)
+            unscheduled.insert(id)
         }
         state.waitForDisk(id, at: .now)
         turn()
@@ -236,16 +240,16 @@ extension Broker {
 }
 
 /// Ends of tasks.
-extension Broker {
+extension TransferCoordinator {
     /// Ends a task with a failure, and keeps its received bytes as resume data for a week.
-    func fail(_ task: FullTask, _ failure: TransferFailure) async {
-        _ = state.takeOut(task.record.id)
-        let remnant = remnant(of: task)
-        let event = state.failure(failure, of: task, token: remnant?.token, at: .now)
+    func fail(_ task: FullTask, with failure: TransferFailure) async {
+        _ = state.unschedule(task.record.id)
+        let resumeData = resumeData(of: task)
+        let event = state.failure(failure, of: task, token: resumeData?.token, at: .now)
         await conclude(
             [(task.record.id, event)],
-            leaving: remnant,
-            removing: remnant == nil ? task.record.part : nil
+            leaving: resumeData,
+            removing: resumeData == nil ? task.record.part : nil
         )
     }
 
@@ -255,12 +259,12 @@ extension Broker {
     func endUnanswered(_ task: FullTask) async {
         let id = task.record.id
         if task.request.kind == .upload, let challenge = await challenge(of: id) {
-            let event = state.answer(of: task, challenge, at: .now)
+            let event = state.answer(of: task, challenge: challenge, at: .now)
             return await conclude([(id, event)], removing: task.record.part)
         }
         var refusal = TransferFailure(.refused, reason: "the challenge was not answered")
         refusal.status = state.histories[id]?.response?.status ?? 401
-        await fail(task, refusal)
+        await fail(task, with: refusal)
     }
 
     private func challenge(of id: Int64) async -> SessionEvent? {
@@ -273,17 +277,17 @@ extension Broker {
     }
 
     /// Returns the resume data of a partial download, or `nil` if a new task could not resume it.
-    func remnant(of task: FullTask) -> Remnant? {
+    func resumeData(of task: FullTask) -> ResumeData? {
         guard task.request.kind == .download,
             let user = state.sessions[task.record.session]?.record.user,
             let name = FilePath.Component(task.record.part),
             // A part file that cannot be opened cannot be resumed either.
-            let part = try? PartialFile.open(name, in: store.parts), part.length > .zero,
+            let part = try? PartialFile.open(name, in: files.parts), part.length > .zero,
             // Content of unknown size is never resumed.
             part.total != nil
         else { return nil }
         storage.set(.part(task.record.part), to: part.length.rawValue, of: user)
-        return Remnant(
+        return ResumeData(
             token: "r-\(UUID().uuidString.lowercased())",
             user: user,
             part: task.record.part,
@@ -297,13 +301,13 @@ extension Broker {
     /// If the journal cannot be written, the ends are kept in memory and written later.
     func conclude(
         _ outcomes: [(id: Int64, event: SessionEvent)],
-        leaving remnant: Remnant? = nil,
+        leaving resumeData: ResumeData? = nil,
         removing name: String? = nil
     ) async {
-        let ending = Ending(outcomes: outcomes, remnant: remnant, superfluous: name)
+        let ending = Ending(outcomes: outcomes, resumeData: resumeData, unneededFile: name)
         if !(await record(ending)) {
             unrecorded.append(ending)
-            holdForSpace()
+            waitForSpace()
         }
         turn()
     }
@@ -319,10 +323,10 @@ extension Broker {
         do throws(DaemonError) {
             let events = try await journal.end(
                 ending.outcomes,
-                leaving: ending.remnant.map { [$0] } ?? []
+                leaving: ending.resumeData.map { [$0] } ?? []
             )
-            state.ended(ending.outcomes.map(\.id), events, at: .now)
-            if let name = ending.superfluous { removeFiles([name]) }
+            state.ended(ending.outcomes.map(\.id), events: events, at: .now)
+            if let name = ending.unneededFile { removeFiles([name]) }
             await announce(events)
             return true
         } catch {
@@ -334,23 +338,23 @@ extension Broker {
     /// Delivers recorded events to clients, and starts handlers of sessions without a client.
     private func announce(_ events: [(session: Int64, event: SessionEvent)]) async {
         for (session, event) in events {
-            state.sessions[session]?.saw(event)
+            state.sessions[session]?.note(event)
             if let record = state.sessions[session]?.record {
                 feed.sendToWatchers(event, of: record)
             }
         }
         for session in Set(events.map(\.session)) {
             feed.wake(session)
-            await considerLaunch(session)
+            await launchIfNeeded(session)
             await removeIfOver(session)
         }
     }
 
     /// Removes expired resume data, once a day.
-    func sweepRemnants() async {
+    func sweepResumeData() async {
         guard state.isSweepDue(at: .now) else { return }
         do throws(DaemonError) {
-            removeFiles(try await journal.removeExpiredRemnants(before: .now))
+            removeFiles(try await journal.removeExpiredResumeData(before: .now))
         } catch {
             logger.warning("Expired resume data was not removed", metadata: ["error": "\(error)"])
         }
@@ -362,7 +366,7 @@ extension Broker {
             do throws(DaemonError) {
                 guard let task = try await journal.task(id) else { continue }
                 // The task may have ended in the meantime.
-                guard state.takeOut(id) else { continue }
+                guard state.unschedule(id) else { continue }
                 // In a task of its own: a user's worker may be slow to end.
                 Task { await giveUp(task) }
             } catch {
@@ -373,11 +377,11 @@ extension Broker {
     }
 
     private func giveUp(_ task: FullTask) async {
-        await stop(task.record.id)
+        await stopAttempt(of: task.record.id)
         let deletion = await deletion(of: task)
         await fail(
             task,
-            TransferFailure(.timedOut, reason: "the task did not end before its deadline")
+            with: TransferFailure(.timedOut, reason: "the task did not end before its deadline")
         )
         begin(deletion)
     }

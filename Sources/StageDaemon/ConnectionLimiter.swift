@@ -6,7 +6,7 @@ import StageSystem
 import Synchronization
 
 /// Opens and closes client connections as ``ConnectionTable`` decides.
-final class ClientGate: Sendable {
+final class ConnectionLimiter: Sendable {
     private struct State {
         var table: ConnectionTable
         var channels: [Int: any Channel] = [:]
@@ -20,7 +20,7 @@ final class ClientGate: Sendable {
     init(_ limits: ConnectionTable.Limits) { state = Mutex(State(table: ConnectionTable(limits))) }
 
     /// Admits a new connection, or returns `nil` to have it refused.
-    func admit(_ channel: any Channel, _ peer: PeerCredentials) -> Client? {
+    func admit(_ channel: any Channel, peer: PeerCredentials) -> ClientConnection? {
         let (id, closing, queued) = state.withLock {
             state -> (Int?, (any Channel)?, CheckedContinuation<Bool, Never>?) in
             state.last += 1
@@ -39,7 +39,7 @@ final class ClientGate: Sendable {
         queued?.resume(returning: false)
         guard let id else { return nil }
         channel.closeFuture.whenComplete { [weak self] _ in self?.remove(id) }
-        return Client(id: id, peer: peer, channel: channel, gate: self)
+        return ClientConnection(id: id, peer: peer, channel: channel, limiter: self)
     }
 
     private func remove(_ id: Int) {
@@ -82,17 +82,17 @@ final class ClientGate: Sendable {
         for continuation in continuations { continuation.resume(returning: true) }
     }
 
-    fileprivate func hold(_ bytes: Int, _ id: Int) -> Bool {
-        state.withLock { $0.table.hold(bytes, by: id) }
+    fileprivate func reserveMemory(_ bytes: Int, by id: Int) -> Bool {
+        state.withLock { $0.table.reserveMemory(bytes, by: id) }
     }
 }
 
 /// Connection of a client, closed when the client exceeds a time limit.
-final class Client: Sendable {
+final class ClientConnection: Sendable {
     let peer: PeerCredentials
     private let id: Int
     private let channel: any Channel
-    private let gate: ClientGate
+    private let limiter: ConnectionLimiter
     private let deadline = Mutex<Scheduled<Void>?>(nil)
 
     /// Time limit for the head of a request, and for an idle connection.
@@ -102,37 +102,42 @@ final class Client: Sendable {
     /// Time limit for the client to read a piece of the response.
     static let readTime = TimeAmount.seconds(30)
 
-    fileprivate init(id: Int, peer: PeerCredentials, channel: any Channel, gate: ClientGate) {
+    fileprivate init(
+        id: Int,
+        peer: PeerCredentials,
+        channel: any Channel,
+        limiter: ConnectionLimiter
+    ) {
         self.id = id
         self.peer = peer
         self.channel = channel
-        self.gate = gate
+        self.limiter = limiter
         setDeadline(Self.headTime)
     }
 
     /// Returns a handle of the connected process.
-    func process() async -> PeerProcess { await PeerProcess(of: channel, peer) }
+    func process() async -> PeerProcess { await PeerProcess(of: channel, credentials: peer) }
 
     /// Starts the time limit of a request's body, after its head has arrived.
     func beginRequest() { setDeadline(Self.bodyTime) }
 
     /// Ends a request and waits for the next one on this connection.
     func endRequest() {
-        gate.end(id)
+        limiter.end(id)
         setDeadline(Self.headTime)
     }
 
     /// Waits for the request's turn among the requests of its user, after it has arrived completely.
     func takeTurn() async throws(ControlRefusal) {
         setDeadline(nil)
-        guard await gate.begin(id) else {
+        guard await limiter.begin(id) else {
             throw ControlRefusal(.unavailable, "the client has disconnected")
         }
     }
 
     /// Reserves memory for a request body of `bytes`, as received so far.
-    func hold(body bytes: Int) throws(ControlRefusal) {
-        guard gate.hold(bytes, id) else {
+    func reserveMemory(body bytes: Int) throws(ControlRefusal) {
+        guard limiter.reserveMemory(bytes, by: id) else {
             throw ControlRefusal(
                 .unavailable,
                 "your concurrent requests need too much memory: repeat this one after others have ended"
@@ -142,7 +147,7 @@ final class Client: Sendable {
 
     /// Converts the request into an event stream.
     func beginStream() throws(ControlRefusal) {
-        guard gate.stream(id) else {
+        guard limiter.stream(id) else {
             throw ControlRefusal(
                 .quota,
                 "your programs have too many event streams open: close some"
@@ -150,11 +155,11 @@ final class Client: Sendable {
         }
     }
 
-    /// Starts the time limit for the client to read; ``hasRead()`` ends it.
-    func mustRead() { setDeadline(Self.readTime) }
+    /// Starts the time limit for the client to read; ``endReadTimeout()`` ends it.
+    func startReadTimeout() { setDeadline(Self.readTime) }
 
-    /// Ends the time limit that ``mustRead()`` started.
-    func hasRead() { setDeadline(nil) }
+    /// Ends the time limit that ``startReadTimeout()`` started.
+    func endReadTimeout() { setDeadline(nil) }
 
     /// Calls `body` when the connection closes.
     func whenClosed(_ body: @escaping @Sendable () -> Void) {

@@ -17,11 +17,11 @@ import SystemPackage
 /// ```
 ///
 /// Users can create any names in `staged/<user>`: unexpected files there affect only that user's tasks.
-struct TransferStore: Sendable {
+struct TransferFiles: Sendable {
     let root: Directory
     let parts: Directory
     let snapshots: Directory
-    private let staged: Directory
+    private let finished: Directory
     private let owner = UserIdentity.current
 
     /// Opens the state directory at `path`, and creates its missing subdirectories.
@@ -30,10 +30,10 @@ struct TransferStore: Sendable {
             root = try Self.makeRoot(path)
             parts = try root.makeDirectory("parts", permissions: .privateDirectory)
             snapshots = try root.makeDirectory("snapshots", permissions: .privateDirectory)
-            staged = try root.makeDirectory("staged", permissions: .privateDirectory)
+            finished = try root.makeDirectory("staged", permissions: .privateDirectory)
             for directory in [parts, snapshots] { try directory.setMode(.privateDirectory) }
             // Users can reach their own files, but list no directory.
-            try staged.setMode(Self.passable)
+            try finished.setMode(Self.passable)
             if owner.user == 0 { try root.setMode(Self.passable) }
         } catch {
             throw .file(error)
@@ -41,36 +41,36 @@ struct TransferStore: Sendable {
     }
 
     /// Returns the path of a task's finished download.
-    func location(of task: Int64, user: UInt32) -> FilePath {
-        staged.path.appending("\(user)").appending("\(task)")
+    func finishedPath(of task: Int64, user: UInt32) -> FilePath {
+        finished.path.appending("\(user)").appending("\(task)")
     }
 
     /// Returns whether the finished download of a task is in its user's directory.
-    func isStaged(_ task: Int64, user: UInt32) throws(FileError) -> Bool {
+    func hasFinished(_ task: Int64, user: UInt32) throws(FileError) -> Bool {
         guard let directory = try openDirectory(of: user) else { return false }
         return try directory.status(FilePath("\(task)")) != nil
     }
 
     /// Opens the directory of a user's finished downloads, or returns `nil` if there is none.
     func openDirectory(of user: UInt32) throws(FileError) -> Directory? {
-        try staged.directory(unmounted: try Self.name(of: user))
+        try finished.directory(unmounted: try Self.name(of: user))
     }
 
     /// Opens the directory of a user's finished downloads, and creates it if it is missing.
     func directory(of user: UInt32) throws(FileError) -> Directory {
         let name = try Self.name(of: user)
-        try staged.createDirectory(FilePath(name), permissions: .privateDirectory)
-        guard let directory = try staged.directory(unmounted: name) else {
+        try finished.createDirectory(FilePath(name), permissions: .privateDirectory)
+        guard let directory = try finished.directory(unmounted: name) else {
             throw FileError(
                 "open",
-                path: staged.path.appending(name),
+                path: finished.path.appending(name),
                 errno: .noSuchFileOrDirectory
             )
         }
         // A daemon that crashed may have created it without changing its owner.
         if try directory.status().owner != user {
             try directory.setMode(.privateDirectory)
-            try staged.changeOwner(of: name, to: Self.fileOwner(user))
+            try finished.changeOwner(of: name, to: Self.fileOwner(user))
         }
         return directory
     }
@@ -78,7 +78,7 @@ struct TransferStore: Sendable {
     /// Moves a complete part file into its user's directory.
     ///
     /// - Returns: `false` if it is already there.
-    func stage(
+    func moveToUser(
         _ part: FilePath.Component,
         as task: Int64,
         for user: UInt32
@@ -94,19 +94,19 @@ struct TransferStore: Sendable {
 
     /// Completes the move of a verified download after a crash; returns `false` if its file is missing or has another
     /// size.
-    func finishPlacing(
+    func finishMove(
         _ task: TaskRecord,
         size: ByteCount,
         of user: UInt32
     ) throws(FileError) -> Bool {
-        if try !isStaged(task.id, user: user) {
+        if try !hasFinished(task.id, user: user) {
             // ``PartialFile`` would truncate the file to its recorded checkpoint after a reboot, but verified content is
             // durable regardless of the record.
             guard let file = task.file.flatMap({ FilePath.Component($0) }),
                 let status = try parts.status(FilePath(file)),
                 status.kind == .file, status.size == size.rawValue
             else { return false }
-            _ = try stage(file, as: task.id, for: user)
+            _ = try moveToUser(file, as: task.id, for: user)
             try directory(of: user).synchronize()
         }
         try removeFiles(of: task.part)
@@ -114,7 +114,7 @@ struct TransferStore: Sendable {
     }
 
     /// Removes the finished download of a task, if its user has not moved it away.
-    func removeStaged(_ task: Int64, user: UInt32) throws(FileError) {
+    func removeFinished(_ task: Int64, user: UInt32) throws(FileError) {
         guard let name = FilePath.Component("\(task)"),
             let directory = try openDirectory(of: user)
         else { return }
@@ -166,9 +166,9 @@ struct TransferStore: Sendable {
     /// Removes the files of deleted tasks; returns those that are gone.
     ///
     /// The next sweep removes the rest.
-    func discard(_ removed: Removed, of user: UInt32, _ logger: Logger) -> [HeldBytes.Item] {
-        var gone: [HeldBytes.Item] = []
-        func attempt(_ item: HeldBytes.Item, _ remove: () throws(FileError) -> Void) {
+    func discard(_ removed: RemovedTasks, of user: UInt32, logger: Logger) -> [DiskQuota.Item] {
+        var gone: [DiskQuota.Item] = []
+        func attempt(_ item: DiskQuota.Item, by remove: () throws(FileError) -> Void) {
             do throws(FileError) {
                 try remove()
                 gone.append(item)
@@ -177,7 +177,8 @@ struct TransferStore: Sendable {
             }
         }
         for task in removed.tasks {
-            attempt(.staged(task)) { () throws(FileError) in try removeStaged(task, user: user) }
+            attempt(.finished(task)) { () throws(FileError) in try removeFinished(task, user: user)
+            }
         }
         for part in removed.parts {
             attempt(.part(part)) { () throws(FileError) in try removeFiles(of: part) }
@@ -191,7 +192,7 @@ struct TransferStore: Sendable {
         do throws(FileError) {
             let root = try makeRoot(path)
             let mark = UInt64.random(in: 0 ... .max)
-            guard let staged = try root.directory("staged"), try !staged.entries().isEmpty,
+            guard let finished = try root.directory("staged"), try !finished.entries().isEmpty,
                 let name = FilePath.Component("staged.damaged-\(String(mark, radix: 36))")
             else { return false }
             try root.rename("staged", to: name, in: root)
@@ -230,13 +231,15 @@ struct TransferStore: Sendable {
     /// Skips files with other names, and files that cannot be removed.
     ///
     /// - Returns: The errors, at most one per user.
-    func sweepStaged(keeping tasks: Set<Int64>, upTo last: Int64) -> [FileError] {
+    func sweepFinished(keeping tasks: Set<Int64>, upTo last: Int64) -> [FileError] {
         Self.collectingErrors { collect throws(FileError) in
-            for user in try staged.entries() {
+            for user in try finished.entries() {
                 collect { () throws(FileError) in
                     var error: FileError?
                     var rest = Self.sweepLimit
-                    guard let directory = try staged.directory(unmounted: user.name) else { return }
+                    guard let directory = try finished.directory(unmounted: user.name) else {
+                        return
+                    }
                     try directory.forEachEntry { entry in
                         rest -= 1
                         if let task = Int64(entry.name.string), task <= last, !tasks.contains(task)

@@ -10,27 +10,29 @@ import SystemPackage
 /// Per batch: (1) sync the content, (2) record the tasks as verified, with the file names and events, (3) rename the
 /// files into the users' directories and sync these. The caller then records the tasks as ended. Downloads that
 /// finish while a batch waits for the disk form the next batch, so a thousand small files cost a few syncs.
-actor Finisher {
+actor DownloadCommitter {
     /// Download whose content is complete and verified.
-    struct Item: Sendable {
+    struct CompletedDownload: Sendable {
         var task: Int64
         var user: UInt32
-        /// Name of the part file, and name of its file with the complete content.
+        /// Name of the part file.
         var part: String
+        /// Name of the file with the complete content, beside the part file.
         var file: FilePath.Component
         /// Event that reports the end of the task.
         var event: SessionEvent
     }
 
-    private let store: TransferStore
+    private let files: TransferFiles
     private let journal: Journal
     private let logger: Logger
     private var waiting:
-        [(item: Item, done: CheckedContinuation<Result<Void, DaemonError>, Never>)] = []
+        [(item: CompletedDownload, done: CheckedContinuation<Result<Void, DaemonError>, Never>)] =
+            []
     private var isWorking = false
 
-    init(store: TransferStore, journal: Journal, logger: Logger) {
-        self.store = store
+    init(files: TransferFiles, journal: Journal, logger: Logger) {
+        self.files = files
         self.journal = journal
         self.logger = logger
     }
@@ -38,24 +40,24 @@ actor Finisher {
     /// Commits a download; returns once its file is durable in the user's directory.
     ///
     /// The end of the task is not recorded yet.
-    func finish(_ item: Item) async throws(DaemonError) {
+    func commit(_ item: CompletedDownload) async throws(DaemonError) {
         let result = await withCheckedContinuation { done in
             waiting.append((item, done))
             guard !isWorking else { return }
             isWorking = true
             // The only unstructured task here. It serves all waiting callers, and ends when none is left.
-            Task { await self.work() }
+            Task { await self.commitWaiting() }
         }
         try result.get()
     }
 
-    private func work() async {
+    private func commitWaiting() async {
         while !waiting.isEmpty {
             let batch = waiting
             waiting = []
             var errors: [Int64: DaemonError] = [:]
             do throws(DaemonError) {
-                errors = try await place(batch.map(\.item))
+                errors = try await commit(batch.map(\.item))
             } catch {
                 for entry in batch { errors[entry.item.task] = error }
             }
@@ -74,16 +76,18 @@ actor Finisher {
     }
 
     /// Commits a batch; returns the errors that concern single files.
-    private func place(_ items: [Item]) async throws(DaemonError) -> [Int64: DaemonError] {
-        let store = store
+    private func commit(
+        _ items: [CompletedDownload]
+    ) async throws(DaemonError) -> [Int64: DaemonError] {
+        let files = files
         try await onDisk { () throws(FileError) in
-            if items.count > 4 { return try store.parts.synchronizeFileSystem() }
+            if items.count > 4 { return try files.parts.synchronizeFileSystem() }
             for item in items {
-                try store.parts.file(reading: FilePath(item.file))?.synchronize()
+                try files.parts.file(reading: FilePath(item.file))?.synchronize()
             }
         }
-        try await journal.verified(items)
-        return await withBlockingThread { store.place(items) }
+        try await journal.recordVerified(items)
+        return await withBlockingThread { files.moveToUsers(items) }
     }
 
     private func onDisk(
@@ -97,18 +101,18 @@ actor Finisher {
     }
 }
 
-extension TransferStore {
+extension TransferFiles {
     /// Moves files into their users' directories and syncs these.
     ///
     /// One user's error does not affect other users.
     ///
     /// - Returns: Errors by task.
-    func place(_ items: [Finisher.Item]) -> [Int64: DaemonError] {
+    func moveToUsers(_ items: [DownloadCommitter.CompletedDownload]) -> [Int64: DaemonError] {
         var errors: [Int64: DaemonError] = [:]
         for (user, items) in Dictionary(grouping: items, by: \.user) {
             for item in items {
                 do throws(FileError) {
-                    _ = try stage(item.file, as: item.task, for: user)
+                    _ = try moveToUser(item.file, as: item.task, for: user)
                 } catch {
                     errors[item.task] = .file(error)
                 }

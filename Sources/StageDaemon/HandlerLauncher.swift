@@ -5,7 +5,7 @@ import SystemPackage
 
 /// Starts the handlers of sessions as the session's user, in a new process group and process session, without
 /// descriptors or variables of the daemon.
-struct Launcher: Sendable {
+struct HandlerLauncher: Sendable {
     private let socket: String
     let groups: HandlerGroups?
     private let logger: Logger
@@ -21,7 +21,7 @@ struct Launcher: Sendable {
     ///
     /// When the launch is stopped, the handler gets SIGTERM, and after 10 seconds SIGKILL together with its process
     /// group.
-    func run(_ launch: Launch) async {
+    func run(_ launch: HandlerLaunch) async {
         await launch.run { [self] in
             do {
                 let status = try await start(launch)
@@ -44,12 +44,16 @@ struct Launcher: Sendable {
         }
     }
 
-    private func start(_ launch: Launch) async throws(FileError) -> ChildProcess.Ending {
+    private func start(_ launch: HandlerLaunch) async throws(FileError) -> ChildProcess.Ending {
         let handler = launch.handler
         let (account, identity) = try await withBlockingThread { () throws(FileError) in
             (
                 Account(user: launch.user),
-                try Self.identity(launch.user, launch.rights, for: FilePath(handler.command[0]))
+                try Self.identity(
+                    launch.user,
+                    rights: launch.rights,
+                    for: FilePath(handler.command[0])
+                )
             )
         }
         let group = try await withBlockingThread { () throws(FileError) in
@@ -58,7 +62,7 @@ struct Launcher: Sendable {
         return try await UserProgram(
             path: FilePath(handler.command[0]),
             arguments: Array(handler.command.dropFirst()),
-            environment: environment(launch, account),
+            environment: environment(for: launch, account: account),
             directory: FilePath(handler.directory ?? "/"),
             user: identity,
             controlGroup: group
@@ -74,7 +78,7 @@ struct Launcher: Sendable {
     /// - Throws: ``FileError`` if the user's account no longer exists.
     static func identity(
         _ user: UInt32,
-        _ rights: SessionRights,
+        rights: SessionRights,
         for path: FilePath
     ) throws(FileError) -> UserIdentity? {
         guard user != UserIdentity.current.user else { return nil }
@@ -93,7 +97,7 @@ struct Launcher: Sendable {
         )
     }
 
-    private func environment(_ launch: Launch, _ account: Account?) -> [String: String] {
+    private func environment(for launch: HandlerLaunch, account: Account?) -> [String: String] {
         var variables = Self.variables(of: account)
         variables["XDG_RUNTIME_DIR"] = Self.runtimeDirectory(of: launch.user)?.string
         variables.merge(launch.handler.environment ?? [:]) { _, own in own }

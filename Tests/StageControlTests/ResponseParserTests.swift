@@ -2,7 +2,7 @@ import Testing
 
 @testable import StageControl
 
-struct AnswerParserTests {
+struct ResponseParserTests {
     /// A valid answer, its status and its body.
     struct Sample: Sendable, CustomTestStringConvertible {
         var bytes: String
@@ -31,7 +31,7 @@ struct AnswerParserTests {
 
     @Test(arguments: samples)
     func anAnswerIsReadInOnePiece(_ sample: Sample) throws {
-        var parser = AnswerParser()
+        var parser = ResponseParser()
         let parts = try parser.read(Array(sample.bytes.utf8))
         #expect(Self.content(parts) == (sample.status, sample.body))
         #expect(parts.last == .end)
@@ -40,8 +40,8 @@ struct AnswerParserTests {
 
     @Test(arguments: samples)
     func anAnswerIsReadByteForByte(_ sample: Sample) throws {
-        var parser = AnswerParser()
-        var parts: [AnswerParser.Part] = []
+        var parser = ResponseParser()
+        var parts: [ResponseParser.Part] = []
         for byte in sample.bytes.utf8 { parts += try parser.read([byte]) }
         #expect(Self.content(parts) == (sample.status, sample.body))
         #expect(parts.last == .end)
@@ -51,7 +51,7 @@ struct AnswerParserTests {
     func anAnswerThatIsCutAnywhereIsNotComplete(_ sample: Sample) throws {
         let bytes = Array(sample.bytes.utf8)
         for count in bytes.indices {
-            var parser = AnswerParser()
+            var parser = ResponseParser()
             let parts = try parser.read(Array(bytes[..<count]))
             #expect(!parts.contains(.end), "cut after \(count) bytes")
             #expect(!parser.isComplete, "cut after \(count) bytes")
@@ -59,7 +59,7 @@ struct AnswerParserTests {
     }
 
     @Test func aBodyWithoutALengthEndsWithTheConnection() throws {
-        var parser = AnswerParser()
+        var parser = ResponseParser()
         let parts = try parser.read(Array("HTTP/1.1 200 OK\r\n\r\nsome".utf8))
         #expect(Self.content(parts) == (200, "some"))
         #expect(parser.isComplete)
@@ -83,7 +83,7 @@ struct AnswerParserTests {
     ])
     func whatIsNoAnswerIsRefused(_ text: String) {
         #expect {
-            var parser = AnswerParser()
+            var parser = ResponseParser()
             _ = try parser.read(Array(text.utf8))
         } throws: { error in
             guard case .malformed? = error as? ControlError else { return false }
@@ -97,9 +97,9 @@ struct AnswerParserTests {
     ])
     func aHeadOrLineWithoutAnEndIsRefused(_ text: String) {
         #expect(throws: ControlError.tooLarge(limit: 65_536)) {
-            var parser = AnswerParser()
+            var parser = ResponseParser()
             _ = try parser.read(Array(text.utf8))
-            _ = try parser.read([UInt8](repeating: 0x61, count: AnswerParser.headLimit + 1))
+            _ = try parser.read([UInt8](repeating: 0x61, count: ResponseParser.headLimit + 1))
         }
     }
 
@@ -112,10 +112,10 @@ struct AnswerParserTests {
         let head = Array("HTTP/1.1 200 OK\r\n\(text)".utf8)
         let end = Array((start == nil ? "\r\n\r\n" : "\r\n").utf8)
         let counted = start.map { head.count - 17 - $0 } ?? head.count
-        let count = AnswerParser.headLimit + 1 + excess - counted - end.count
+        let count = ResponseParser.headLimit + 1 + excess - counted - end.count
         let bytes = head + [UInt8](repeating: 0x61, count: count) + end
         for cut in [0, bytes.count - 1] {
-            var parser = AnswerParser()
+            var parser = ResponseParser()
             let read = { () throws(ControlError) in
                 _ = try parser.read(Array(bytes[..<cut]))
                 _ = try parser.read(Array(bytes[cut...]))
@@ -162,7 +162,7 @@ struct AnswerParserTests {
         }
     }
 
-    private static func content(_ parts: [AnswerParser.Part]) -> (Int, String) {
+    private static func content(_ parts: [ResponseParser.Part]) -> (Int, String) {
         var status = 0
         var body: [UInt8] = []
         for part in parts {

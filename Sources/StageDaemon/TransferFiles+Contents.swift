@@ -3,9 +3,9 @@ import StageSystem
 import SystemPackage
 
 /// Sizes and copies of files.
-extension TransferStore {
+extension TransferFiles {
     /// Reports the sizes of partial downloads and upload copies by name.
-    func countParts(_ tell: (String, Int64) -> Void) {
+    func countParts(report: (String, Int64) -> Void) {
         var sizes: [String: Int64] = [:]
         for directory in [parts, snapshots] {
             // A directory that cannot be listed is not counted. Sizes are limited, so that sums do not overflow.
@@ -15,23 +15,23 @@ extension TransferStore {
                 sizes[name] = min((sizes[name] ?? 0) + min(size, 1 << 50), 1 << 50)
             }
         }
-        for (name, size) in sizes { tell(name, size) }
+        for (name, size) in sizes { report(name, size) }
     }
 
     /// Reports the sizes of a user's finished downloads that were not moved away.
     ///
     /// Looks each of `tasks` up by name, since the user can create any number of other files.
-    func countStaged(
+    func countFinished(
         _ tasks: [Int64],
         of user: UInt32,
-        _ tell: (Int64, Int64) -> Void
+        report: (Int64, Int64) -> Void
     ) {
         // A user without finished downloads has no directory; files that cannot be read are not counted.
         guard let directory = try? openDirectory(of: user) else { return }
         for task in tasks {
             guard let status = try? directory.status(FilePath("\(task)")), status.kind == .file
             else { continue }
-            tell(task, status.size)
+            report(task, status.size)
         }
     }
 
@@ -56,11 +56,11 @@ extension TransferStore {
         for (index, event) in events.enumerated() where event.kind == .completed {
             guard event.bytesReceived != nil, let task = event.task else { continue }
             do throws(FileError) {
-                guard try isStaged(task, user: user) else { continue }
+                guard try hasFinished(task, user: user) else { continue }
             } catch {
                 throw .file(error)
             }
-            events[index].location = location(of: task, user: user).string
+            events[index].location = finishedPath(of: task, user: user).string
         }
         return events
     }
