@@ -2,19 +2,18 @@ import CSystemd
 import Glibc
 import SystemPackage
 
-/// A connection to a message bus, for one thread.
+/// Non-blocking connection to a message bus, used by one thread.
 ///
-/// Nothing here waits. A bus that is not there is connected to once its socket appears, which takes
-/// no timer. A connection that was lost stays lost.
+/// If no bus is running, the connection is established once its socket appears, without a timer. A lost connection is
+/// not reopened.
 @safe final class BusConnection {
     private let bus: OpaquePointer
-    /// What was asked and is not answered, by the cookies that answers will have.
-    private var asked: [UInt64: BusCall] = [:]
+    /// Unanswered calls by their cookies.
+    private var pendingCalls: [UInt64: BusCall] = [:]
 
-    /// Begins to connect.
+    /// Starts to connect.
     ///
-    /// - Throws: the reason, if the address makes no sense or nobody may connect to it. That nobody
-    ///   listens there is no error.
+    /// - Throws: The system's error, if the address is invalid or access is denied. A missing bus is not an error.
     init(address: String) throws(Errno) {
         var bus: OpaquePointer?
         let status = unsafe stage_bus_connect(&bus, address)
@@ -24,22 +23,22 @@ import SystemPackage
     }
 
     deinit {
-        // Nothing that was asked matters any more.
+        // Discards unanswered calls.
         unsafe _ = sd_bus_close_unref(bus)
     }
 
-    /// What poll(2) has to look at.
-    var wish: pollfd {
+    /// Descriptor and events for poll(2).
+    var pollDescriptor: pollfd {
         let file = unsafe stage_bus_descriptor(bus)
         let events = unsafe stage_bus_events(bus)
         return pollfd(fd: file, events: Int16(max(events, 0)), revents: 0)
     }
 
-    /// Whether the bus is not there, and its socket is waited for.
+    /// Set while the bus is not running and the connection waits for its socket.
     var awaitsSocket: Bool { unsafe stage_bus_awaits_socket(bus) != 0 }
 
-    /// For how long there is nothing to do unless ``wish`` comes true, or `nil` for ever.
-    var patience: Duration? {
+    /// Time until the connection needs attention without an event of ``pollDescriptor``; `nil` for no limit.
+    var timeout: Duration? {
         var deadline = UInt64.max
         guard unsafe stage_bus_deadline(bus, &deadline) >= 0 else { return .zero }
         guard deadline != .max else { return nil }
@@ -49,9 +48,9 @@ import SystemPackage
         return .microseconds(Int64(clamping: deadline > microseconds ? deadline - microseconds : 0))
     }
 
-    /// Asks, and does not wait for the answer.
+    /// Sends a call without waiting for the reply.
     ///
-    /// - Throws: the reason, if the connection is lost or the system is out of memory.
+    /// - Throws: The system's error, if the connection is lost or memory is exhausted.
     func send(_ call: BusCall) throws(Errno) {
         var cookie: UInt64 = 0
         let status = unsafe stage_bus_send_call(
@@ -64,12 +63,12 @@ import SystemPackage
             &cookie
         )
         guard status >= 0 else { throw Errno(rawValue: -status) }
-        asked[cookie] = call
+        pendingCalls[cookie] = call
     }
 
-    /// Does what there is to do, and returns what was said, or `nil` if nothing is left to do now.
+    /// Processes pending messages up to the next event; returns `nil` if there is none.
     ///
-    /// - Throws: the reason, if the connection is lost.
+    /// - Throws: The system's error, if the connection is lost.
     func nextEvent() throws(Errno) -> BusEvent? {
         while true {
             var message: OpaquePointer?
@@ -86,20 +85,22 @@ import SystemPackage
 
     private func event(_ message: inout BusMessage) throws(Errno) -> BusEvent? {
         if let cookie = message.answered {
-            guard let call = asked.removeValue(forKey: cookie) else { return nil }
-            return .answered(call, Self.answer(call, &message))
+            guard let call = pendingCalls.removeValue(forKey: cookie) else { return nil }
+            return .answered(call, Self.answer(to: call, in: &message))
         }
-        if message.isSignal("org.freedesktop.DBus.Local", "Connected") { return .connected }
-        if message.isSignal("org.freedesktop.DBus.Local", "Disconnected") {
+        if message.isSignal(from: "org.freedesktop.DBus.Local", named: "Connected") {
+            return .connected
+        }
+        if message.isSignal(from: "org.freedesktop.DBus.Local", named: "Disconnected") {
             throw .connectionReset
         }
-        if message.isSignal("org.freedesktop.DBus", "NameOwnerChanged") {
+        if message.isSignal(from: "org.freedesktop.DBus", named: "NameOwnerChanged") {
             guard message.sender == "org.freedesktop.DBus", let name = message.readText(),
                 message.readText() != nil, let owner = message.readText()
             else { return nil }
             return .owner(name: name, owner: owner)
         }
-        if message.isSignal("org.freedesktop.DBus.Properties", "PropertiesChanged") {
+        if message.isSignal(from: "org.freedesktop.DBus.Properties", named: "PropertiesChanged") {
             guard let interface = message.readText(), let values = message.readProperties(),
                 let lost = message.readTexts()
             else { return nil }
@@ -114,7 +115,7 @@ import SystemPackage
         return nil
     }
 
-    private static func answer(_ call: BusCall, _ message: inout BusMessage) -> BusAnswer? {
+    private static func answer(to call: BusCall, in message: inout BusMessage) -> BusAnswer? {
         if let error = message.error { return .refusal(error) }
         switch call.purpose {
         case .rule: return nil

@@ -1,35 +1,35 @@
 import CSystemd
 
-/// A message of the bus, read from front to back.
+/// Message of the bus, read from front to back.
 ///
-/// Whoever is on the bus may have made it, so nothing about its content is taken for granted: what is
-/// not there, or of another type, is `nil`.
+/// Any process on the bus may have sent it, so its content is not trusted: missing values and values of another type
+/// are `nil`.
 @safe struct BusMessage: ~Copyable {
     private let message: OpaquePointer
 
-    /// Takes over a message.
+    /// Takes ownership of a message.
     init(adopting message: OpaquePointer) { unsafe self.message = message }
 
     deinit { unsafe _ = sd_bus_message_unref(message) }
 
-    /// Whether it is a signal of this name.
-    func isSignal(_ interface: String, _ member: String) -> Bool {
+    /// Returns whether the message is a certain signal.
+    func isSignal(from interface: String, named member: String) -> Bool {
         unsafe sd_bus_message_is_signal(message, interface, member) > 0
     }
 
-    /// The cookie of the call that it answers, `nil` for other messages.
+    /// Cookie of the call that this message replies to; `nil` for other messages.
     var answered: UInt64? {
         let cookie = unsafe stage_message_answered(message)
         return cookie == 0 ? nil : cookie
     }
 
-    /// The name of the error that it answers with.
+    /// Name of the error, if the message is an error reply.
     var error: String? { unsafe Self.text(stage_message_error(message)) }
 
-    /// The connection that sent it, which the bus vouches for.
+    /// Unique name of the sender, verified by the bus.
     var sender: String { unsafe Self.text(sd_bus_message_get_sender(message)) ?? "" }
 
-    /// The object that sent it.
+    /// Path of the sending object.
     var path: String { unsafe Self.text(sd_bus_message_get_path(message)) ?? "" }
 
     private static func text(_ text: UnsafePointer<CChar>?) -> String? {
@@ -45,7 +45,7 @@ extension BusMessage {
         return unsafe Self.text(text)
     }
 
-    /// Reads a number.
+    /// Reads an unsigned 32-bit number.
     mutating func readNumber() -> UInt32? {
         var number: UInt32 = 0
         return unsafe stage_message_read_number(message, &number) > 0 ? number : nil
@@ -53,17 +53,17 @@ extension BusMessage {
 
     /// Reads an array of strings.
     mutating func readTexts() -> [String]? {
-        guard enter(SD_BUS_TYPE_ARRAY, "s") else { return nil }
+        guard enter(SD_BUS_TYPE_ARRAY, of: "s") else { return nil }
         var texts: [String] = []
         while let text = readText() { texts.append(text) }
         return leave() ? texts : nil
     }
 
-    /// Reads properties with their values: an array of the type `a{sv}`.
+    /// Reads properties with their values, of type `a{sv}`.
     mutating func readProperties() -> [String: BusValue]? {
-        guard enter(SD_BUS_TYPE_ARRAY, "{sv}") else { return nil }
+        guard enter(SD_BUS_TYPE_ARRAY, of: "{sv}") else { return nil }
         var properties: [String: BusValue] = [:]
-        while enter(SD_BUS_TYPE_DICT_ENTRY, "sv") {
+        while enter(SD_BUS_TYPE_DICT_ENTRY, of: "sv") {
             guard let name = readText(), let value = readVariant(), leave() else { return nil }
             properties[name] = value
         }
@@ -99,7 +99,7 @@ extension BusMessage {
         }
     }
 
-    private func enter(_ kind: Int, _ contents: String) -> Bool {
+    private func enter(_ kind: Int, of contents: String) -> Bool {
         unsafe stage_message_enter(message, CChar(kind), contents) > 0
     }
 

@@ -1,14 +1,14 @@
-/// The value of a property, of the types that conditions have.
+/// Value of a property, restricted to the types that conditions use.
 enum BusValue: Hashable {
-    /// `b`.
+    /// Boolean (`b`).
     case flag(Bool)
-    /// `u`.
+    /// Unsigned 32-bit number (`u`).
     case number(UInt32)
-    /// `d`.
+    /// Floating-point number (`d`).
     case real(Double)
-    /// `s`.
+    /// String (`s`).
     case text(String)
-    /// Of a type that no condition has.
+    /// Value of any other type.
     case other
 
     /// The value, if it is a boolean.
@@ -17,19 +17,19 @@ enum BusValue: Hashable {
         return value
     }
 
-    /// The value, if it is a number.
+    /// The value, if it is an unsigned number.
     var number: UInt32? {
         guard case .number(let value) = self else { return nil }
         return value
     }
 
-    /// The value, if it is a real number.
+    /// The value, if it is a floating-point number.
     var real: Double? {
         guard case .real(let value) = self else { return nil }
         return value
     }
 
-    /// The value, if it is text.
+    /// The value, if it is a string.
     var text: String? {
         guard case .text(let value) = self else { return nil }
         return value

@@ -1,14 +1,14 @@
-/// Something to ask of the bus or of a service on it.
+/// Method call to the bus or to a service on it.
 struct BusCall: Hashable {
-    /// What the answer is for.
+    /// Purpose of a call, which determines how its reply is used.
     enum Purpose: Hashable {
-        /// A rule for signals: the answer says nothing, unless it is an error.
+        /// Adds a match rule for signals; only an error reply matters.
         case rule
-        /// Who has the name of a service.
+        /// Gets the owner of a service's name.
         case owner(WatchedService)
-        /// All properties of an object.
+        /// Gets all properties of an object.
         case properties(WatchedObject)
-        /// How far the network reaches now.
+        /// Checks the connectivity of the network now.
         case connectivity
     }
 
@@ -20,17 +20,18 @@ struct BusCall: Hashable {
     var argument: String?
 }
 
-/// What a service or the bus said.
+/// Event of the message bus.
 enum BusEvent: Hashable {
-    /// The bus knows this client from now on.
+    /// The bus has accepted this client.
     case connected
-    /// The bus is gone.
+    /// The connection to the bus is lost.
     case lost
-    /// The name of a service has another owner; an empty one stands for none.
+    /// The name of a service has a new owner, or none if `owner` is empty.
     case owner(name: String, owner: String)
     /// Properties of an object have changed.
     ///
-    /// Of some the values are told, and of those in `lost` it is told that they are others now.
+    /// Contains the new values of some properties, and in `lost` the names of those whose new values are not
+    /// included.
     case changed(
         sender: String,
         path: String,
@@ -38,50 +39,50 @@ enum BusEvent: Hashable {
         [String: BusValue],
         lost: [String]
     )
-    /// A call was answered; with nothing, if the answer makes no sense or has nothing to say.
+    /// A call has a reply; `nil` if the reply is invalid or carries no value.
     case answered(BusCall, BusAnswer?)
 }
 
-/// What is in an answer.
+/// Content of a reply.
 enum BusAnswer: Hashable {
-    /// The name of an error.
+    /// Name of the error.
     case refusal(String)
     case text(String)
     case number(UInt32)
     case properties([String: BusValue])
 }
 
-/// Follows the services that know conditions: whom to ask what, and what their answers come to.
+/// State machine that follows the services which report conditions: decides which calls to make, and collects the
+/// replies.
 ///
-/// A state machine without input and output. A signal counts only if it comes from the connection
-/// that owns the service's name: on a bus, everybody may send everybody signals. Services are called
-/// by the same connection's name, so that an answer is never another one's, and none is started: who
-/// only watches has no reason to start what it watches.
+/// Does no I/O. A signal counts only if the owner of the service's name sent it, since any process on the bus can
+/// send signals to any other. Calls are addressed to the owner's unique name, so that no other process can reply, and
+/// so that calls do not start a service that is not running.
 struct BusWatch {
-    /// The properties that are known.
+    /// Properties read so far.
     private(set) var readings: [WatchedObject: [String: BusValue]] = [:]
-    /// The connections that own the names of services, as far as known.
+    /// Unique names of the services' owners.
     private var owners: [WatchedService: String] = [:]
-    /// What was asked and is not answered, apart from rules.
-    private var open: Set<BusCall.Purpose> = []
-    /// Whether the bus knows this client.
+    /// Unanswered calls, except match rules.
+    private var pendingCalls: Set<BusCall.Purpose> = []
+    /// Set once the bus has accepted this client.
     private(set) var isConnected = false
 
     private static let bus = "org.freedesktop.DBus"
     private static let properties = "org.freedesktop.DBus.Properties"
 
-    /// Whether everything that was asked is answered.
-    var isSettled: Bool { isConnected && open.isEmpty }
+    /// Set if all calls have been answered.
+    var isSettled: Bool { isConnected && pendingCalls.isEmpty }
 
-    /// Whether a service is there.
+    /// Returns whether a service is running.
     func has(_ service: WatchedService) -> Bool { owners[service] != nil }
 
-    /// Takes in an event, and returns what is to be asked now.
+    /// Processes an event; returns the calls to make.
     mutating func handle(_ event: BusEvent) -> [BusCall] {
         switch event {
         case .connected:
             isConnected = true
-            return asked(Self.rules + WatchedService.allCases.map(Self.ownerCall))
+            return registering(Self.rules + WatchedService.allCases.map(Self.ownerCall))
         case .lost:
             self = BusWatch()
             return []
@@ -95,17 +96,17 @@ struct BusWatch {
             guard let object, owners[object.service] == sender else { return [] }
             merge(values, into: object)
             guard !object.properties.isDisjoint(with: lost) else { return [] }
-            return asked([propertiesCall(object)].compactMap(\.self))
+            return registering([propertiesCall(object)].compactMap(\.self))
         case .answered(let call, let answer):
             return handle(answer, to: call)
         }
     }
 
-    /// What to ask for a fresh look at how far the network reaches; nothing where nobody can tell, or
-    /// somebody looks already.
+    /// Returns the call that makes NetworkManager check the connectivity; none if it is not running or already
+    /// checking.
     mutating func checkConnectivity() -> [BusCall] {
-        guard let owner = owners[.network], !open.contains(.connectivity) else { return [] }
-        return asked([
+        guard let owner = owners[.network], !pendingCalls.contains(.connectivity) else { return [] }
+        return registering([
             BusCall(
                 purpose: .connectivity,
                 destination: owner,
@@ -121,34 +122,34 @@ struct BusWatch {
         case .rule:
             return []
         case .owner(let service):
-            open.remove(call.purpose)
+            pendingCalls.remove(call.purpose)
             guard case .text(let owner) = answer else { return [] }
             return setOwner(of: service, to: owner)
         case .properties(let object):
             guard owners[object.service] == call.destination else { return [] }
-            open.remove(call.purpose)
+            pendingCalls.remove(call.purpose)
             guard case .properties(let values) = answer else { return [] }
             merge(values, into: object)
             return []
         case .connectivity:
             guard owners[.network] == call.destination else { return [] }
-            open.remove(call.purpose)
+            pendingCalls.remove(call.purpose)
             guard case .number(let value) = answer else { return [] }
             merge(["Connectivity": .number(value)], into: .network)
             return []
         }
     }
 
-    /// A new owner knows nothing of what the former one said.
+    /// Changes the owner of a service, and discards what the former owner reported.
     private mutating func setOwner(of service: WatchedService, to owner: String) -> [BusCall] {
         guard owners[service] ?? "" != owner else { return [] }
         owners[service] = owner.isEmpty ? nil : owner
         for object in service.objects {
             readings[object] = nil
-            open.remove(.properties(object))
+            pendingCalls.remove(.properties(object))
         }
-        if service == .network { open.remove(.connectivity) }
-        return asked(service.objects.compactMap(propertiesCall))
+        if service == .network { pendingCalls.remove(.connectivity) }
+        return registering(service.objects.compactMap(propertiesCall))
     }
 
     private mutating func merge(_ values: [String: BusValue], into object: WatchedObject) {
@@ -156,8 +157,8 @@ struct BusWatch {
         readings[object, default: [:]].merge(known) { $1 }
     }
 
-    private mutating func asked(_ calls: [BusCall]) -> [BusCall] {
-        open.formUnion(calls.lazy.map(\.purpose).filter { $0 != .rule })
+    private mutating func registering(_ calls: [BusCall]) -> [BusCall] {
+        pendingCalls.formUnion(calls.lazy.map(\.purpose).filter { $0 != .rule })
         return calls
     }
 }
@@ -177,13 +178,13 @@ extension BusWatch {
     }
 
     private static func ownerCall(_ service: WatchedService) -> BusCall {
-        busCall(.owner(service), "GetNameOwner", service.rawValue)
+        busCall(for: .owner(service), member: "GetNameOwner", argument: service.rawValue)
     }
 
     private static func busCall(
-        _ purpose: BusCall.Purpose,
-        _ member: String,
-        _ argument: String
+        for purpose: BusCall.Purpose,
+        member: String,
+        argument: String
     ) -> BusCall {
         BusCall(
             purpose: purpose,
@@ -195,7 +196,7 @@ extension BusWatch {
         )
     }
 
-    /// The signals that matter, and no others: each one wakes the thread.
+    /// Match rules for the required signals only, since each signal wakes the thread.
     private static let rules: [BusCall] = {
         let owners = WatchedService.allCases.map { service in
             "type='signal',sender='\(bus)',path='/org/freedesktop/DBus',interface='\(bus)',"
@@ -206,6 +207,6 @@ extension BusWatch {
                 + "interface='\(properties)',member='PropertiesChanged',"
                 + "arg0='\(object.interface)'"
         }
-        return (owners + changes).map { busCall(.rule, "AddMatch", $0) }
+        return (owners + changes).map { busCall(for: .rule, member: "AddMatch", argument: $0) }
     }()
 }

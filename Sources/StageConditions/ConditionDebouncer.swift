@@ -1,23 +1,22 @@
-/// Decides when a change of conditions counts.
+/// Debouncer that decides when a change of conditions takes effect.
 ///
-/// An obstacle counts at once: no more money is spent and no more power drawn than what was under
-/// way. That an obstacle is gone counts once it has been gone for a while, since networks that come
-/// back tend to go again, and each start of a transfer costs connections and a checkpoint at its end.
-/// Changes that are neither count at once. The battery's charge has a hysteresis of its own: small
-/// changes are kept back until they add up, so a value at a threshold does not cross it to and fro.
+/// A new obstacle takes effect at once, so that transfers stop using money or power. Its end takes effect after a
+/// delay, since networks that come back tend to fail again, and each start of a transfer costs connections and a
+/// final checkpoint. Other changes take effect at once. The battery's charge has a hysteresis: small changes are
+/// accumulated, so that a value near a threshold does not oscillate.
 ///
-/// A pure value: time is an argument, measured from wherever the caller likes.
+/// Does no I/O: time is an argument, relative to any fixed point.
 struct ConditionDebouncer {
-    /// How long an obstacle has to be gone.
+    /// Time for which an obstacle must be gone.
     let delay: Duration
-    /// By how many points the battery has to change.
+    /// Minimum change of the battery's charge, in percentage points.
     let batteryStep: Int
 
-    /// What counts.
+    /// Conditions in effect.
     private(set) var current: Conditions
-    /// What was read last.
+    /// Conditions read last.
     private var latest: Conditions
-    /// Since when the obstacles that still count are gone.
+    /// Times at which obstacles ended that are still in effect.
     private var goneSince: [ConditionNeed: Duration] = [:]
 
     init(delay: Duration, batteryStep: Int, initial: Conditions = .unknown) {
@@ -27,24 +26,24 @@ struct ConditionDebouncer {
         latest = initial
     }
 
-    /// When ``advance(to:)`` has something to do, unless something else is read before.
+    /// Next time at which ``advance(to:)`` has an effect.
     var deadline: Duration? { goneSince.values.min().map { $0 + delay } }
 
-    /// Takes in what was read, and returns whether something else counts now.
+    /// Adds a reading; returns whether the conditions in effect have changed.
     mutating func take(_ conditions: Conditions, at now: Duration) -> Bool {
         latest = conditions
         return advance(to: now)
     }
 
-    /// Lets time pass, and returns whether something else counts now.
+    /// Advances the time; returns whether the conditions in effect have changed.
     mutating func advance(to now: Duration) -> Bool {
         let before = current
-        for need in ConditionNeed.allCases { settle(need, now) }
+        for need in ConditionNeed.allCases { settle(need, at: now) }
         settleBattery()
         return current != before
     }
 
-    private mutating func settle(_ need: ConditionNeed, _ now: Duration) {
+    private mutating func settle(_ need: ConditionNeed, at now: Duration) {
         if !current.isSatisfied(need), latest.isSatisfied(need) {
             let start = goneSince[need] ?? now
             goneSince[need] = start
@@ -65,7 +64,7 @@ struct ConditionDebouncer {
 }
 
 extension Conditions {
-    /// Takes over the reading that decides about a need.
+    /// Copies the reading that decides about a need.
     fileprivate mutating func copy(_ need: ConditionNeed, from other: Conditions) {
         switch need {
         case .network: connectivity = other.connectivity

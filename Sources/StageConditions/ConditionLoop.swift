@@ -3,35 +3,35 @@ import Logging
 import StageSystem
 import SystemPackage
 
-/// What the thread of a monitor does: it carries messages between the bus and ``BusWatch``, reads
-/// power supplies, and sleeps.
+/// Main loop of a monitor's thread: exchanges messages between the bus and ``BusWatch``, reads power supplies, and
+/// sleeps.
 struct ConditionLoop: ~Copyable {
     private let sources: ConditionSources
-    private let board: ConditionBoard
+    private let board: SharedConditions
     private let logger: Logger
     private let start = ContinuousClock.now
 
     private var watch = BusWatch()
     private var connection: BusConnection?
-    /// When the connection there is was begun.
+    /// Start time of the current connection.
     private var connectionStart = Duration.zero
     private var backoff = Backoff(longest: .seconds(300), stableTime: .seconds(60))
-    /// When to connect, whether there is a connection or not.
+    /// Time of the next connection attempt; `nil` for none.
     private var connectionTime: Duration? = .zero
 
-    /// The supplies, while UPower does not tell of them.
+    /// Power supplies, read while UPower reports nothing.
     private var supplies: PowerSupplies?
     private var deviceEvents: DeviceEvents?
 
     private var debouncer: ConditionDebouncer
     private var hasSettled = false
 
-    /// How many messages are taken in before anything else gets its turn.
+    /// Maximum number of messages processed per iteration.
     private static let messagesPerTurn = 64
-    /// How long a bus whose socket has appeared may take to listen to it.
+    /// Time for a bus to accept connections after its socket has appeared.
     private static let listeningTime = Duration.seconds(1)
 
-    init(sources: ConditionSources, board: ConditionBoard, logger: Logger) {
+    init(sources: ConditionSources, board: SharedConditions, logger: Logger) {
         self.sources = sources
         self.board = board
         self.logger = logger
@@ -42,7 +42,7 @@ struct ConditionLoop: ~Copyable {
         )
     }
 
-    /// Follows conditions until the board says to stop.
+    /// Runs until the board requests the end.
     mutating func run() {
         while true {
             let requests = board.takeRequests()
@@ -69,7 +69,7 @@ extension ConditionLoop {
     private mutating func connectIfDue() {
         guard let time = connectionTime, time <= now else { return }
         connectionTime = nil
-        // A bus that takes its time to answer is left to it: sd-bus knows when that is too long.
+        // A slow bus is left to the timeout of sd-bus.
         if let connection, !connection.awaitsSocket { return }
         connectionStart = now
         do throws(Errno) {
@@ -79,7 +79,7 @@ extension ConditionLoop {
         }
     }
 
-    private mutating func exchange(_ requests: ConditionBoard.Requests) {
+    private mutating func exchange(_ requests: SharedConditions.Requests) {
         guard let connection else { return }
         do throws(Errno) {
             if requests.checksConnectivity {
@@ -87,7 +87,7 @@ extension ConditionLoop {
             }
             for _ in 0..<Self.messagesPerTurn {
                 guard let event = try connection.nextEvent() else { return }
-                tell(event)
+                log(event)
                 for call in watch.handle(event) { try connection.send(call) }
             }
         } catch {
@@ -95,7 +95,7 @@ extension ConditionLoop {
         }
     }
 
-    /// Forgets what was said, and plans to connect again.
+    /// Discards the readings of the bus, and schedules a reconnection.
     private mutating func lose(_ reason: Errno) {
         logger.debug(
             "there is no message bus",
@@ -106,7 +106,7 @@ extension ConditionLoop {
         connectionTime = now + backoff.next(afterLasting: now - connectionStart)
     }
 
-    private mutating func tell(_ event: BusEvent) {
+    private mutating func log(_ event: BusEvent) {
         switch event {
         case .connected:
             connectionTime = nil
@@ -125,7 +125,8 @@ extension ConditionLoop {
 // MARK: - Power supplies
 
 extension ConditionLoop {
-    /// Reads the supplies if UPower has just gone, if the kernel told of some, or if told to.
+    /// Reads the power supplies when UPower has disappeared, when the kernel reports a change, or when a user
+    /// requests it.
     private mutating func readSupplies(again: Bool) {
         guard Conditions(readings: watch.readings).isOnBattery == nil else {
             supplies = nil
@@ -136,7 +137,7 @@ extension ConditionLoop {
             do throws(FileError) {
                 deviceEvents = try DeviceEvents()
             } catch {
-                // Then there is only what is read on demand.
+                // The supplies are then read on request only.
                 logger.debug(
                     "the kernel does not tell of devices",
                     metadata: ["error": "\(error)"]
@@ -154,7 +155,7 @@ extension ConditionLoop {
     }
 }
 
-// MARK: - Telling, and waiting
+// MARK: - Publishing and waiting
 
 extension ConditionLoop {
     private var conditions: Conditions {
@@ -171,46 +172,46 @@ extension ConditionLoop {
             board.publish(debouncer.current)
             logger.debug("conditions", metadata: debouncer.current.metadata)
         }
-        // A bus that is not there says nothing, however long it is waited for.
+        // A missing bus reports nothing, so waiting for it is pointless.
         let isAlone = connection?.awaitsSocket ?? true
-        if !hasSettled, isAlone || watch.isSettled || now >= sources.patience {
+        if !hasSettled, isAlone || watch.isSettled || now >= sources.readingTimeout {
             hasSettled = true
             board.settle()
         }
     }
 
-    /// Waits until there is something to do.
+    /// Waits for the next event or deadline.
     private mutating func sleep() {
-        let bus = connection?.wish ?? pollfd(fd: -1, events: 0, revents: 0)
+        let bus = connection?.pollDescriptor ?? pollfd(fd: -1, events: 0, revents: 0)
         let events = deviceEvents?.descriptor.rawValue ?? -1
-        var wishes = [
+        var descriptors = [
             pollfd(fd: board.signal.descriptor.rawValue, events: Int16(POLLIN), revents: 0),
             bus,
             pollfd(fd: events, events: Int16(POLLIN), revents: 0),
         ]
-        // Interrupted, or out of memory: the loop looks at everything anyway.
-        unsafe _ = poll(&wishes, nfds_t(wishes.count), timeout)
-        if wishes[0].revents != 0 { board.signal.lower() }
-        // A socket that has appeared may not be listened to yet, and nothing tells when it is.
-        if wishes[1].revents != 0, connectionTime == nil, connection?.awaitsSocket == true {
+        // After an interruption or a memory error, the loop checks everything anyway.
+        unsafe _ = poll(&descriptors, nfds_t(descriptors.count), timeout)
+        if descriptors[0].revents != 0 { board.signal.lower() }
+        // The bus may not accept connections on its new socket yet, and no event reports when it does.
+        if descriptors[1].revents != 0, connectionTime == nil, connection?.awaitsSocket == true {
             connectionTime = now + Self.listeningTime
         }
     }
 
-    /// For how many milliseconds there is nothing to do unless something happens; -1 for ever.
+    /// Timeout for poll(2) in milliseconds; -1 for none.
     private var timeout: CInt {
-        let settlingTime = hasSettled ? nil : sources.patience
+        let settlingTime = hasSettled ? nil : sources.readingTimeout
         let deadline = [connectionTime, debouncer.deadline, settlingTime].compactMap(\.self).min()
-        let waits = [deadline.map { $0 - now }, connection?.patience].compactMap(\.self)
+        let waits = [deadline.map { $0 - now }, connection?.timeout].compactMap(\.self)
         guard let wait = waits.min() else { return -1 }
-        // Rounded up: a thread that wakes too early would wait again, for no time at all.
+        // Rounded up, so that the thread does not wake just before the deadline and spin.
         let milliseconds = max(wait, .zero) / .milliseconds(1)
         return CInt(min(milliseconds.rounded(.up), 3_600_000))
     }
 }
 
 extension Conditions {
-    /// What is known, for a log.
+    /// Conditions as log metadata.
     fileprivate var metadata: Logger.Metadata {
         func word(_ value: (some CustomStringConvertible)?) -> Logger.MetadataValue {
             "\(value?.description ?? "unknown")"

@@ -1,27 +1,27 @@
 public import Logging
 public import StageSystem
 
-/// Follows what the machine says of its network and its power.
+/// Monitor of network and power conditions.
 ///
-/// Readings come from NetworkManager, UPower and the power profiles on the system bus, and from
-/// `/sys` where UPower says nothing. What of these is missing, restarts or makes no sense turns into
-/// readings that are unknown, never into an error, and counts again as soon as it is there.
+/// Reads NetworkManager, UPower and the power profiles on the system bus, and `/sys` if UPower reports nothing. A
+/// service that is missing, restarts or returns invalid values yields unknown conditions, never an error, and is used
+/// again as soon as it is available.
 ///
-/// Without NetworkManager nobody says how far the network reaches: a table of routes with no default
-/// route may belong to a machine whose servers are near, and one with it leads wherever it leads.
+/// Without NetworkManager, connectivity is unknown: the routing table does not tell it, since servers may be local to
+/// a machine without a default route, and a default route may lead nowhere.
 ///
-/// One thread does everything and sleeps until something changes: there are no timers, except while
-/// an obstacle is gone and does not count as gone yet, and while a bus refuses connections.
+/// One thread does all the work, and sleeps until an event. It uses timers only while the end of an obstacle is
+/// debounced and while a bus refuses connections.
 ///
-/// The thread ends when the monitor goes.
+/// The thread ends with the monitor.
 public final class ConditionMonitor: Sendable {
-    private let board: ConditionBoard
+    private let board: SharedConditions
 
-    /// Starts to follow, and waits for nothing: until readings come, conditions are unknown.
+    /// Starts the monitor without waiting; conditions are unknown until they are read.
     ///
     /// - Throws: ``FileError`` if the process may have no more threads or open files.
     public init(sources: ConditionSources, logger: Logger) throws(FileError) {
-        let board = try ConditionBoard(Conditions.unknown.overridden(by: sources.overrides))
+        let board = try SharedConditions(Conditions.unknown.overridden(by: sources.overrides))
         self.board = board
         try SystemThread(name: "stage-condition") {
             var loop = ConditionLoop(sources: sources, board: board, logger: logger)
@@ -31,36 +31,38 @@ public final class ConditionMonitor: Sendable {
 
     deinit { stop() }
 
-    /// What counts now.
+    /// Current conditions.
     public var current: Conditions { board.current }
 
-    /// Returns a stream of what counts: what counts now at once, then each change.
+    /// Returns a stream with the current conditions and each change.
     ///
-    /// Whoever is slow misses what was overtaken, and always gets what counts last. The stream ends
-    /// when the monitor stops.
+    /// A slow reader misses intermediate changes, but always receives the latest. The stream ends when the monitor
+    /// stops.
     public func changes() -> AsyncStream<Conditions> { board.subscribe() }
 
-    /// Waits for the first readings, and returns what counts then.
+    /// Waits for the first readings, and returns the conditions.
     ///
-    /// Services that say nothing are waited for as long as ``ConditionSources/patience`` says, so
-    /// whoever starts transfers only after this does not spend money before it is known to be spent.
+    /// Waits at most ``ConditionSources/readingTimeout`` for services that do not respond. Starting transfers only
+    /// afterwards avoids using a metered network before it is known to be one.
     public func settled() async -> Conditions {
         await withCheckedContinuation { board.awaitSettling($0) }
     }
 
-    /// Reads what the system does not tell by itself, and returns what counts then.
+    /// Reads conditions again whose changes are not reported, and returns them.
     ///
-    /// That is the battery of a machine without UPower: the kernel tells of sockets being plugged,
-    /// and not of every point of charge, nor does it tell containers anything.
+    /// This concerns the battery of a machine without UPower: the kernel reports plugging and unplugging, but not
+    /// every change of charge, and reports nothing to containers.
     public func refresh() async -> Conditions {
         await withCheckedContinuation { board.requestReading($0) }
     }
 
-    /// Asks NetworkManager to look whether the internet can be reached, as when a portal is suspected.
+    /// Asks NetworkManager to check connectivity now, for example after signs of a captive portal.
     ///
-    /// What comes of it is told as any change; without NetworkManager it is nothing.
+    /// The result is published like any change. Has no effect without NetworkManager.
     public func checkConnectivity() { board.request { $0.checksConnectivity = true } }
 
-    /// Ends the thread and all streams; conditions stay what they were.
+    /// Ends the thread and all streams.
+    ///
+    /// The conditions stay at their last values.
     public func stop() { board.request { $0.isStopping = true } }
 }

@@ -1,23 +1,23 @@
 public import SystemPackage
 
-/// Where conditions are read, and how quickly a change of them counts.
+/// Sources of conditions, and the debouncing of their changes.
 public struct ConditionSources: Hashable, Sendable {
-    /// The address of the message bus, as D-Bus writes it.
+    /// D-Bus address of the message bus.
     ///
-    /// The default is the system bus where its specification has it; whoever reads
-    /// `DBUS_SYSTEM_BUS_ADDRESS` sets this.
+    /// Defaults to the standard address of the system bus. The caller sets it if it supports
+    /// `DBUS_SYSTEM_BUS_ADDRESS`.
     public var busAddress = "unix:path=/run/dbus/system_bus_socket"
-    /// Where the kernel tells of power supplies, for machines without UPower.
+    /// Mount point of sysfs, which reports power supplies on machines without UPower.
     public var sysfs: FilePath = "/sys"
-    /// How long an obstacle has to be gone before it counts as gone.
+    /// Time for which an obstacle must be gone before its end takes effect.
     public var debounce = Duration.seconds(5)
-    /// By how many points the battery has to change before that is told.
+    /// Minimum change of the battery's charge that is published, in percentage points.
     public var batteryStep = 2
-    /// How long the first readings may take before ``ConditionMonitor/settled()`` returns anyway.
-    public var patience = Duration.seconds(2)
-    /// What configuration says: what is known here stands above what is read.
+    /// Maximum wait for the first readings in ``ConditionMonitor/settled()``.
+    public var readingTimeout = Duration.seconds(2)
+    /// Configured conditions, which override readings where they are known.
     public var overrides = Conditions.unknown
 
-    /// Creates the sources of a machine as it comes.
+    /// Creates the standard sources.
     public init() {}
 }

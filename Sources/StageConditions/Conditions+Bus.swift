@@ -1,6 +1,5 @@
 extension Conditions {
-    /// Reads conditions from the properties of services; what is missing, of another type or beyond
-    /// what its service defines is unknown.
+    /// Creates conditions from the properties of services; missing and invalid properties yield unknown conditions.
     init(readings: [WatchedObject: [String: BusValue]]) {
         let network = readings[.network] ?? [:]
         // NMConnectivityState.
@@ -11,7 +10,7 @@ extension Conditions {
         case 4: connectivity = .full
         default: connectivity = .unknown
         }
-        // NMMetered: yes, no, and the same two guessed.
+        // NMMetered: yes and guessed yes, no and guessed no.
         switch network["Metered"]?.number {
         case 1, 3: isExpensive = true
         case 2, 4: isExpensive = false
@@ -19,7 +18,7 @@ extension Conditions {
         }
         isOnBattery = readings[.power]?["OnBattery"]?.flag
         let battery = readings[.battery] ?? [:]
-        // Without a battery, UPower says that 0 % are left in it.
+        // UPower reports 0 % if there is no battery.
         if battery["IsPresent"]?.flag == true, let share = battery["Percentage"]?.real,
             (0...100).contains(share)
         {

@@ -1,43 +1,43 @@
-/// What the machine says of its network and its power.
+/// Network and power conditions of the machine.
 ///
-/// Unknown is not no: what nobody says is `nil` or ``Connectivity/unknown``, and holds nothing up.
+/// Unknown conditions are `nil` or ``Connectivity/unknown``, and never prevent a transfer.
 public struct Conditions: Hashable, Sendable {
-    /// How far the network reaches, in the words of NetworkManager's `NMConnectivityState`.
+    /// Connectivity, as in NetworkManager's `NMConnectivityState`.
     public enum Connectivity: String, Hashable, Sendable, CaseIterable {
-        /// Nobody says.
+        /// No service reports it.
         case unknown
-        /// The machine is not connected.
+        /// The machine is not connected to a network.
         case none
-        /// Somebody has to log in first.
+        /// A captive portal requires a login.
         case portal
-        /// There is a network, and the internet was not reached over it.
+        /// There is a network, but the internet cannot be reached.
         case limited
-        /// The internet was reached.
+        /// The internet can be reached.
         case full
     }
 
-    /// How far the network reaches.
+    /// Connectivity of the network.
     public var connectivity: Connectivity = .unknown
-    /// Whether the network costs money by the byte, which NetworkManager may have guessed.
+    /// `true` on a metered network, according to NetworkManager, which may guess.
     public var isExpensive: Bool?
-    /// Whether somebody asked that the network be spared.
+    /// `true` on a constrained network (low data mode).
     ///
-    /// No service of Linux tells that apart from ``isExpensive``, so only configuration says it.
+    /// No service of Linux reports it separately from ``isExpensive``, so it comes from configuration only.
     public var isConstrained: Bool?
-    /// Whether the machine runs on its battery.
+    /// `true` while the machine runs on battery power.
     public var isOnBattery: Bool?
-    /// How much is left in the battery, from 0 to 100.
+    /// Charge of the battery, from 0 to 100.
     public var batteryPercentage: Int?
-    /// Whether the user asked that power be saved.
+    /// `true` if the user has enabled the power saver.
     public var isSavingPower: Bool?
 
-    /// Creates conditions of which nothing is known.
+    /// Creates unknown conditions.
     public init() {}
 
-    /// Conditions of which nothing is known.
+    /// Unknown conditions.
     public static let unknown = Conditions()
 
-    /// The conditions with what is known in `others` in place of what is here.
+    /// Returns the conditions with known values of `others` in place of their own.
     public func overridden(by others: Conditions) -> Conditions {
         var result = self
         if others.connectivity != .unknown { result.connectivity = others.connectivity }
@@ -50,24 +50,24 @@ public struct Conditions: Hashable, Sendable {
     }
 }
 
-/// Something that a transfer may ask of the machine.
+/// Requirement of a transfer.
 public enum ConditionNeed: String, Hashable, Sendable, CaseIterable {
-    /// A network that leads somewhere.
+    /// A usable network.
     case network
-    /// A network that costs nothing by the byte.
+    /// A network that is not metered.
     case inexpensiveNetwork
-    /// A network that nobody asked to be spared.
+    /// A network that is not constrained.
     case unconstrainedNetwork
-    /// Power from the mains.
+    /// External power.
     case mainsPower
-    /// A user who did not ask that power be saved.
+    /// No power saver.
     case fullPower
 }
 
 extension Conditions {
-    /// Whether a transfer that needs this may run: it may unless somebody says the opposite.
+    /// Returns whether a requirement is met; unknown conditions meet it.
     ///
-    /// A network on which the internet was not reached is one to try: the servers wanted may be near.
+    /// A network without internet access meets ``ConditionNeed/network``, since the servers may be local.
     public func isSatisfied(_ need: ConditionNeed) -> Bool {
         switch need {
         case .network: connectivity != .none && connectivity != .portal
@@ -78,7 +78,7 @@ extension Conditions {
         }
     }
 
-    /// The needs that are not met, of those that are given, in their order.
+    /// Returns those of the requirements that are not met, in order.
     public func unmet(_ needs: [ConditionNeed]) -> [ConditionNeed] {
         needs.filter { !isSatisfied($0) }
     }

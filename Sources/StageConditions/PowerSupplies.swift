@@ -1,20 +1,20 @@
 import StageSystem
 import SystemPackage
 
-/// The power supplies of the machine, as the kernel tells of them below `class/power_supply`
+/// Power supplies of the machine, from sysfs directory `class/power_supply`
 /// (Documentation/ABI/testing/sysfs-class-power).
 struct PowerSupplies: Hashable {
-    /// One supply.
+    /// Power supply.
     struct Supply: Hashable {
-        /// `Mains`, `USB`, `Battery`, `UPS`, `Wireless`.
+        /// `Mains`, `USB`, `Battery`, `UPS` or `Wireless`.
         var type: String
-        /// Whether power comes in, of a supply that is no battery.
+        /// `true` if a supply other than a battery provides power.
         var isOnline: Bool?
-        /// `Charging`, `Discharging`, `Full`, `Not charging`, `Unknown`, of a battery.
+        /// State of a battery: `Charging`, `Discharging`, `Full`, `Not charging` or `Unknown`.
         var status: String?
-        /// From 0 to 100, of a battery.
+        /// Charge of a battery, from 0 to 100.
         var capacity: Int?
-        /// Whether it feeds a mouse or the like, and not the machine.
+        /// `true` if the supply belongs to a peripheral such as a mouse.
         var isForPeripheral = false
 
         fileprivate var isBattery: Bool { type == "Battery" || type == "UPS" }
@@ -23,13 +23,13 @@ struct PowerSupplies: Hashable {
     /// The supplies.
     var supplies: [Supply]
 
-    /// Creates the power supplies from what each one is.
+    /// Creates power supplies from their values.
     init(_ supplies: [Supply]) { self.supplies = supplies }
 
-    /// Whether the machine runs on batteries, or `nil` if the supplies do not tell.
+    /// `true` if the machine runs on batteries; `nil` if the supplies do not tell.
     ///
-    /// As systemd does, power that comes in on any way counts as mains, whatever batteries do. A
-    /// socket that nothing is plugged into tells something only of machines that have a battery.
+    /// Follows systemd: any external power counts, regardless of batteries. An unplugged socket is significant only
+    /// if the machine has a battery.
     var isOnBattery: Bool? {
         let own = supplies.filter { !$0.isForPeripheral }
         let batteries = own.filter(\.isBattery)
@@ -43,7 +43,7 @@ struct PowerSupplies: Hashable {
         return isFed ? false : nil
     }
 
-    /// How much is left in the batteries, each counted alike, or `nil` if there are none.
+    /// Average charge of the batteries; `nil` without any.
     var batteryPercentage: Int? {
         let shares = supplies.filter { $0.isBattery && !$0.isForPeripheral }
             .compactMap(\.capacity).filter { (0...100).contains($0) }
@@ -52,10 +52,10 @@ struct PowerSupplies: Hashable {
 }
 
 extension PowerSupplies {
-    /// Reads the supplies; what cannot be read is not there.
+    /// Reads the supplies, without those that cannot be read.
     init(sysfs: FilePath) {
         let place = sysfs.appending("class/power_supply")
-        // No such directory, or none that this process may see, is a machine that says nothing.
+        // A missing or hidden directory means that the machine reports nothing.
         let entries = (try? Directory.open(place).entries()) ?? []
         supplies = entries.sorted { $0.name.string < $1.name.string }
             .compactMap { Supply(place.appending($0.name)) }
@@ -65,7 +65,7 @@ extension PowerSupplies {
 extension PowerSupplies.Supply {
     fileprivate init?(_ place: FilePath) {
         func read(_ name: String) -> String? {
-            // A supply that went away meanwhile, or a driver that has no such attribute.
+            // The supply may have been removed, or its driver may lack this attribute.
             guard let file = try? File.open(readingRegular: place.appending(name)),
                 let bytes = try? file.readAll(limit: 4096)
             else { return nil }

@@ -1,32 +1,32 @@
-/// A service of the desktop that conditions are read from.
+/// Service on the bus that reports conditions.
 enum WatchedService: String, CaseIterable {
     /// NetworkManager.
     case network = "org.freedesktop.NetworkManager"
     /// UPower.
     case power = "org.freedesktop.UPower"
-    /// The power profiles, under their name since power-profiles-daemon 0.20.
+    /// Power profiles, by their name since power-profiles-daemon 0.20.
     case profiles = "org.freedesktop.UPower.PowerProfiles"
-    /// The power profiles, under their former name.
+    /// Power profiles, by their former name.
     case formerProfiles = "net.hadess.PowerProfiles"
 
-    /// The objects of the service that are read.
+    /// Objects of the service that are read.
     var objects: [WatchedObject] { WatchedObject.allCases.filter { $0.service == self } }
 }
 
-/// An object whose properties conditions are read from.
+/// Object whose properties are read.
 enum WatchedObject: CaseIterable {
     /// NetworkManager, with `Connectivity` and `Metered`.
     case network
     /// UPower, with `OnBattery`.
     case power
-    /// All batteries together, with `IsPresent` and `Percentage`.
+    /// UPower's combined battery, with `IsPresent` and `Percentage`.
     case battery
-    /// The power profiles, with `ActiveProfile`.
+    /// Power profiles, with `ActiveProfile`.
     case profiles
-    /// The power profiles under their former name.
+    /// Power profiles by their former name.
     case formerProfiles
 
-    /// The service that has the object.
+    /// Service of the object.
     var service: WatchedService {
         switch self {
         case .network: .network
@@ -36,7 +36,7 @@ enum WatchedObject: CaseIterable {
         }
     }
 
-    /// The path of the object.
+    /// Path of the object.
     var path: String {
         switch self {
         case .network: "/org/freedesktop/NetworkManager"
@@ -47,12 +47,12 @@ enum WatchedObject: CaseIterable {
         }
     }
 
-    /// The interface that has the properties.
+    /// Interface with the properties.
     var interface: String {
         self == .battery ? "org.freedesktop.UPower.Device" : service.rawValue
     }
 
-    /// The properties that are read.
+    /// Properties that are read.
     var properties: Set<String> {
         switch self {
         case .network: ["Connectivity", "Metered"]

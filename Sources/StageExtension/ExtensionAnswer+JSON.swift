@@ -1,35 +1,35 @@
 public import StageModel
 
 extension ExtensionAnswer {
-    /// Reads the answer to a message of this kind, as a host does.
+    /// Decodes an extension's answer to a message, for use by a host.
     ///
-    /// Members that the protocol does not know are ignored, and optional ones may be `null`. Whether
-    /// the extension may have what it asks for is another matter: ``ExtensionRules``.
+    /// Ignores unknown members; optional members may be `null`. ``ExtensionRules`` decide whether the extension may
+    /// have the downloads it requests.
     ///
-    /// - Throws: ``StageModel/ManifestError`` that names the first member that is wrong.
+    /// - Throws: ``StageModel/ManifestError`` that names the first invalid member.
     public init(json: [UInt8], to message: ExtensionMessage) throws(ManifestError) {
         switch message.kind {
         case .downloads, .failed:
-            self = .downloads(try Self.read(DownloadsDocument.self, json).downloads)
+            self = .downloads(try Self.read(DownloadsDocument.self, from: json).downloads)
         case .finished:
-            _ = try Self.read(NothingDocument.self, json)
+            _ = try Self.read(NothingDocument.self, from: json)
             self = .nothing
         case .challenge:
-            self = .challenge(try Self.read(ChallengeAnswerDocument.self, json).answer)
+            self = .challenge(try Self.read(ChallengeAnswerDocument.self, from: json).answer)
         }
     }
 
-    /// The most bytes of an answer: 1 MiB.
+    /// Maximum bytes of an answer: 1 MiB.
     public static let byteLimit = 1 << 20
 
     private static func read<Document: JSONReadable>(
         _ type: Document.Type,
-        _ json: [UInt8]
+        from json: [UInt8]
     ) throws(ManifestError) -> Document {
         try ManifestError.decode(type, from: json, limit: byteLimit)
     }
 
-    /// The answer as JSON: one line, members sorted by name.
+    /// Encodes the answer as JSON on one line, with members sorted by name.
     public func json() -> [UInt8] {
         let version = JSONTree.integer(Int64(ExtensionMessage.protocolVersion))
         return switch self {
@@ -46,7 +46,9 @@ extension ExtensionAnswer {
     }
 }
 
-/// The version, which an answer may leave out: it is that of the message then.
+/// Members of answers.
+///
+/// If `protocol` is missing, the message's version applies.
 private enum AnswerKey: String, CodingKey {
     case `protocol`
     case downloads
@@ -56,7 +58,7 @@ private enum AnswerKey: String, CodingKey {
 }
 
 extension JSONMembers<AnswerKey> {
-    /// The members of an answer of the protocol that is spoken here.
+    /// Returns the members of an answer after checking its protocol version.
     fileprivate static func ofAnswer(_ node: JSONNode) throws(ManifestError) -> Self {
         let members = try JSONMembers(node, keyedBy: AnswerKey.self)
         if members.has(.protocol) {
@@ -72,7 +74,7 @@ private struct DownloadsDocument: JSONReadable {
 
     init(reading node: JSONNode) throws(ManifestError) {
         let members = try JSONMembers.ofAnswer(node)
-        // How many there may be is a rule about the extension, not one of the format.
+        // The number of downloads is limited by ``ExtensionRules``, not by the format.
         downloads = try members.values(
             DownloadDocument.self,
             for: .downloads,
@@ -92,7 +94,7 @@ private struct ChallengeAnswerDocument: JSONReadable {
     init(reading node: JSONNode) throws(ManifestError) {
         let members = try JSONMembers.ofAnswer(node)
         answer =
-            switch try members.choice(Disposition.self, .disposition) {
+            switch try members.choice(Disposition.self, for: .disposition) {
             case .performDefaultHandling: .performDefaultHandling
             case .cancelAuthenticationChallenge: .cancelAuthenticationChallenge
             case .rejectProtectionSpace: .rejectProtectionSpace
@@ -105,7 +107,7 @@ private struct ChallengeAnswerDocument: JSONReadable {
     }
 }
 
-/// The member `disposition`.
+/// Values of the member `disposition`.
 private enum Disposition: String, CaseIterable {
     case performDefaultHandling
     case useCredential

@@ -1,6 +1,6 @@
 import StageModel
 
-/// A download as messages and answers write it.
+/// JSON form of a download in messages and answers.
 struct DownloadDocument: JSONReadable {
     var download: ExtensionDownload
 
@@ -58,7 +58,7 @@ struct DownloadDocument: JSONReadable {
     }
 }
 
-/// The member `headers`: an object whose members are strings.
+/// Member `headers`, an object of strings.
 private struct HeadersDocument: JSONReadable {
     var headers: [String: String] = [:]
 
@@ -70,7 +70,7 @@ private struct HeadersDocument: JSONReadable {
     }
 }
 
-/// The name of a member, which may be any.
+/// Arbitrary member name.
 struct JSONName: CodingKey {
     var stringValue: String
     var intValue: Int? { nil }
@@ -80,10 +80,10 @@ struct JSONName: CodingKey {
 }
 
 extension ExtensionDownload {
-    /// The most bytes of an identifier.
+    /// Maximum bytes of an identifier.
     static let identifierLength = 1024
 
-    /// The download as messages and answers write it.
+    /// JSON form of the download in messages and answers.
     var tree: JSONTree {
         switch self {
         case .pack(let id, let essential, let priority):
@@ -110,7 +110,7 @@ extension ExtensionDownload {
 }
 
 extension JSONTree {
-    /// An object of the members that are there.
+    /// Returns an object of those members that are not `nil`.
     static func members(_ members: (String, JSONTree?)...) -> JSONTree {
         .object(
             members.compactMap { name, value in value.map { JSONTree.Member(name, $0) } }

@@ -1,13 +1,13 @@
 public import StageModel
 
-/// What a downloader extension wants to have downloaded.
+/// Download that a downloader extension requests.
 public enum ExtensionDownload: Hashable, Sendable {
-    /// A pack of the manifest; what is `nil` is as the manifest says.
+    /// Pack of the manifest; values that are `nil` come from the manifest.
     case pack(PackID, essential: Bool?, priority: Int?)
-    /// A file of the extension's own choosing.
+    /// File at any URL.
     case url(ExtensionURLDownload)
 
-    /// What the extension calls it: the id of a pack, or the identifier it gave.
+    /// Identifier of the download: the id of the pack, or the identifier that the extension chose.
     public var identifier: String {
         switch self {
         case .pack(let id, _, _): id.text
@@ -16,24 +16,24 @@ public enum ExtensionDownload: Hashable, Sendable {
     }
 }
 
-/// A file that a downloader extension wants, which is no pack of the manifest.
+/// Download of a file that is not a pack of the manifest.
 public struct ExtensionURLDownload: Hashable, Sendable {
-    /// What the extension calls it, once in each answer.
+    /// Identifier chosen by the extension, unique within an answer.
     public var identifier: String
-    /// Where the file is: an https URL, or an http URL of this machine.
+    /// URL of the file: https, or http on this machine.
     public var url: String
-    /// The exact size of the file, in bytes.
+    /// Exact size of the file in bytes.
     public var fileSize: Int
-    /// Whether the application waits for it.
+    /// `true` if the application waits for the file.
     public var isEssential: Bool
-    /// Orders downloads: higher comes first.
+    /// Priority; higher values are downloaded first.
     public var priority: Int
-    /// The group whose container it is for.
+    /// Group whose container receives the file.
     public var applicationGroup: ApplicationGroupID
-    /// The fields of the request's head that the extension sets.
+    /// Header fields of the request.
     public var headers: [String: String]
 
-    /// Creates a download that is not essential, of the default priority and without fields.
+    /// Creates a download that is not essential, with the default priority and without header fields.
     public init(
         identifier: String,
         url: String,

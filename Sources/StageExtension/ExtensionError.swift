@@ -1,52 +1,52 @@
 public import StageModel
 public import StageSystem
 
-/// Why a downloader extension gave no answer that counts; `program` is the path of the extension.
+/// Error of running a downloader extension; `program` is its path.
 @nonexhaustive
 public indirect enum ExtensionError: Error, Equatable, Sendable {
-    /// It could not be started, or what it needs could not be made.
+    /// The extension, or its scratch folder, could not be created.
     case notStarted(program: String, FileError)
-    /// It did not end in time.
+    /// The extension exceeded its deadline.
     case deadlineExceeded(program: String, Duration, standardError: String)
-    /// It ended without success; `standardError` is the last of what it said.
+    /// The extension exited with an error; `standardError` is the end of its output.
     case ended(program: String, ChildProcess.Ending, standardError: String)
-    /// It wrote more than is read.
+    /// The extension wrote more output than permitted.
     case tooMuchOutput(program: String, limit: ByteCount)
-    /// What it wrote is no answer; the fault names the member.
+    /// The output is not a valid answer; the error names the member.
     case invalidAnswer(program: String, ManifestError)
-    /// It asks for a download that it may not ask for.
+    /// The extension requests a download that it may not have.
     case notAllowed(program: String, download: String, ExtensionRefusal)
-    /// It was killed, or not started, since nearly nothing is left of the file system that it writes to.
+    /// The extension was killed or not started, since the file system that it writes to is nearly full.
     case diskNearlyFull(program: String)
-    /// It was not started as root, since the kernel can take only this much from it.
+    /// The extension was not started as root, since the kernel supports only these restrictions.
     case notConfined(program: String, Sandbox.Restrictions)
     /// The task was cancelled.
     case cancelled(program: String)
 }
 
-/// Why a downloader extension may not have what it asks for.
+/// Reason why a requested download is refused.
 @nonexhaustive
 public indirect enum ExtensionRefusal: Error, Equatable, Sendable {
-    /// Another download of the answer has the same identifier, or is the same pack.
+    /// Another download of the answer has the same identifier or is the same pack.
     case duplicate
-    /// The manifest has no such pack.
+    /// The manifest does not contain the pack.
     case unknownPack
-    /// Only requests for an installation or an update may have essential downloads.
+    /// Only requests for an installation or an update may contain essential downloads.
     case essential(ContentRequest)
     /// The URL is neither an https URL nor an http URL of this machine.
     case insecure(url: String)
-    /// It is for another group than the application's.
+    /// The download belongs to another application group.
     case otherGroup(expected: ApplicationGroupID, found: ApplicationGroupID)
-    /// A file of so many bytes cannot be downloaded.
+    /// The file size is not positive.
     case fileSize(Int)
-    /// The name of a field of the request's head, or its value, is none, or is the host's to set.
+    /// The header field is invalid, or reserved for the host.
     case header(name: String)
-    /// The answer has more downloads than are taken.
+    /// The answer contains too many downloads.
     case tooMany(limit: Int, found: Int)
 }
 
 extension ExtensionRefusal: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// The reason, as a sentence fragment for people.
     public var description: String {
         switch self {
         case .duplicate:
@@ -70,7 +70,7 @@ extension ExtensionRefusal: CustomStringConvertible {
 }
 
 extension ExtensionError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// The reason, as a sentence fragment for people.
     public var description: String {
         switch self {
         case .notStarted(let program, let error):
@@ -98,7 +98,7 @@ extension ExtensionError: CustomStringConvertible {
         }
     }
 
-    /// The last line that the extension said, where it said something.
+    /// Returns the last line of the extension's standard error with a colon, or an empty string.
     private static func quote(_ text: String) -> String {
         guard let line = text.split(whereSeparator: \.isNewline).last else { return "" }
         return ": \(String(line).forDisplay())"

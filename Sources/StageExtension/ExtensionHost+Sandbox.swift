@@ -3,7 +3,7 @@ import StageSystem
 package import SystemPackage
 
 extension ExtensionHost {
-    /// What the program may touch for a request.
+    /// Returns the sandbox for a request.
     func sandbox(for request: ExtensionRequest, readable: [FilePath]) -> Sandbox {
         Sandbox(
             readable: Self.systemFiles + [request.manifest] + readable,
@@ -15,15 +15,16 @@ extension ExtensionHost {
         )
     }
 
-    /// The program, and its folder where that can be its own.
+    /// Returns the program's path, and its folder if the folder belongs to the program.
     package static func files(of program: Registration.Program) -> [FilePath] {
         let path = FilePath(program.path)
         let folder = (path.resolved ?? path).removingLastComponent()
         return canBeOwn(folder) ? [path, folder] : [path]
     }
 
-    /// Whether a folder can be a program's own, and no directory of the system that it was put into:
-    /// `/etc`, `/home/ada` or `/var/lib` has files that are not the application's.
+    /// Returns whether a folder can belong to a program.
+    ///
+    /// Directories of the system such as `/etc`, `/home/ada` or `/var/lib` contain files of others.
     private static func canBeOwn(_ folder: FilePath) -> Bool {
         let names = folder.components.map(\.string)
         switch names.first {
@@ -32,7 +33,7 @@ extension ExtensionHost {
         }
     }
 
-    /// The program's environment, all of it.
+    /// Returns the complete environment of the program.
     static func environment(scratch: FilePath) -> [String: String] {
         [
             "HOME": scratch.string,
@@ -42,15 +43,15 @@ extension ExtensionHost {
         ]
     }
 
-    /// Where the system's programs and libraries are.
+    /// Directories of the system's programs and libraries.
     package static let systemPrograms: [FilePath] = [
         "/bin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/sbin", "/usr",
     ]
 
-    /// What runtimes read beside them.
+    /// Further files that language runtimes read.
     ///
-    /// Of `/etc` only what no secret can be in: a host may run as root. `/proc` is added by the child
-    /// itself, which may have one of its own (`stage_hide_processes`).
+    /// Includes only those files of `/etc` that contain no secrets, since a host may run as root. The child process
+    /// adds `/proc`, possibly one of its own (`stage_hide_processes`).
     package static let systemFiles: [FilePath] = [
         "/etc/alternatives", "/etc/group", "/etc/ld.so.cache", "/etc/ld.so.conf",
         "/etc/ld.so.conf.d", "/etc/ld.so.preload", "/etc/locale.alias", "/etc/localtime",

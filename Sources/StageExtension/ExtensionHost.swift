@@ -3,20 +3,20 @@ public import StageModel
 import StageSystem
 public import SystemPackage
 
-/// Runs a downloader extension: a process for each message, in a sandbox, with a deadline.
+/// Host that runs a downloader extension: one sandboxed process per message, with a deadline.
 ///
-/// Whatever the program does, a call returns soon after the deadline, its processes are gone, and so is its
-/// scratch folder; one that takes longer than ``removalTime`` to remove is moved aside, into the folder that it
-/// is in. It may write to the group's shared folder and nowhere else, and has no
-/// network. A host that is root runs no program that the kernel cannot confine.
+/// A call returns soon after the deadline even if the program hangs. By then all its processes have ended and its
+/// scratch folder is removed. A folder that takes longer than ``removalTime`` to remove is renamed within its parent
+/// instead. The program may write to the group's shared folder only, and has no network access. A host that runs as
+/// root refuses to start a program which the kernel cannot confine.
 public struct ExtensionHost: Sendable {
-    /// The program.
+    /// The extension's program.
     public let program: Registration.Program
-    /// How long it may run for each message, and how much it may use.
+    /// Time and resource limits of each run.
     public let limits: ExtensionLimits
     private let logger: Logger
 
-    /// Creates a host of a program.
+    /// Creates a host for a program.
     public init(
         program: Registration.Program,
         limits: ExtensionLimits = ExtensionLimits(),
@@ -27,24 +27,24 @@ public struct ExtensionHost: Sendable {
         self.logger = logger
     }
 
-    /// Asks what to download.
+    /// Asks the extension what to download.
     ///
-    /// - Returns: what the extension may have of what it asked for, which is all of it.
-    /// - Throws: ``ExtensionError``. Without an answer, the policies of the manifest decide.
+    /// - Returns: The downloads, all of which are permitted.
+    /// - Throws: ``ExtensionError``. The policies of the manifest decide then.
     public func downloads(
         for request: ExtensionRequest
     ) async throws(ExtensionError) -> [ExtensionDownload] {
         try accepted(try await answer(to: .downloads(request)), for: request)
     }
 
-    /// Tells that a download has ended well.
+    /// Notifies the extension of a completed download.
     ///
     /// - Parameters:
     ///   - download: The download, as the host accepted it.
-    ///   - file: The file, which has to be in the request's scratch folder and is removed with it unless
-    ///     the extension moves it; or the directory of a staged pack, which the extension may read.
-    ///   - request: The request that the download came of.
-    /// - Throws: ``ExtensionError``, which changes nothing about the download.
+    ///   - file: The file in the request's scratch folder, which is removed afterwards unless the extension moves it;
+    ///     or the directory of a staged pack, which the extension may read.
+    ///   - request: The request that led to the download.
+    /// - Throws: ``ExtensionError``, which does not affect the download.
     public func finished(
         _ download: ExtensionDownload,
         file: FilePath,
@@ -53,18 +53,18 @@ public struct ExtensionHost: Sendable {
         _ = try await answer(to: .finished(request, download, file: file), readable: [file])
     }
 
-    /// Tells that a download has failed.
+    /// Notifies the extension of a failed download.
     ///
-    /// - Returns: what the extension wants instead, as ``downloads(for:)`` does.
+    /// - Returns: The downloads that the extension requests instead, as in ``downloads(for:)``.
     public func failed(
         _ download: ExtensionDownload,
-        _ failure: ExtensionFailure,
+        with failure: ExtensionFailure,
         for request: ExtensionRequest
     ) async throws(ExtensionError) -> [ExtensionDownload] {
         try accepted(try await answer(to: .failed(request, download, failure)), for: request)
     }
 
-    /// Asks how to answer a server that wants to know who asks.
+    /// Asks the extension how to answer an authentication challenge.
     public func answer(
         to challenge: ExtensionChallenge,
         for download: ExtensionDownload,
@@ -94,14 +94,14 @@ public struct ExtensionHost: Sendable {
         }
     }
 
-    /// Runs the program once, and makes an answer of what it wrote.
+    /// Runs the program once, and decodes its output.
     private func answer(
         to message: ExtensionMessage,
         readable: [FilePath] = []
     ) async throws(ExtensionError) -> ExtensionAnswer {
         let outcome = try await run(message, readable: readable)
         let text = String(decoding: outcome.errorTail, as: UTF8.self)
-        log(outcome, text, message)
+        log(outcome, standardError: text, of: message)
         switch outcome.ending {
         case .ended(.exited(0)): break
         case .ended(let ending):
@@ -143,7 +143,7 @@ public struct ExtensionHost: Sendable {
         )
         let killSwitch = KillSwitch()
         let result = await withTaskCancellationHandler {
-            await Self.run(sandboxed, message.json(), killSwitch)
+            await Self.run(sandboxed, input: message.json(), killSwitch: killSwitch)
         } onCancel: {
             killSwitch.pull()
         }
@@ -154,11 +154,11 @@ public struct ExtensionHost: Sendable {
         }
     }
 
-    /// Makes the scratch folder, runs the program, and removes the folder on every exit.
+    /// Creates the scratch folder, runs the program, and removes the folder on every exit.
     private static func run(
         _ program: SandboxedProgram,
-        _ input: [UInt8],
-        _ killSwitch: KillSwitch
+        input: [UInt8],
+        killSwitch: KillSwitch
     ) async -> Result<SandboxedProgram.Outcome, FileError> {
         do throws(FileError) {
             return .success(
@@ -167,7 +167,7 @@ public struct ExtensionHost: Sendable {
                     let result = Result { () throws(FileError) in
                         try program.run(input: input, killSwitch: killSwitch)
                     }
-                    try remove(scratch, killSwitch)
+                    try remove(scratch, killSwitch: killSwitch)
                     return try result.get()
                 }
             )
@@ -176,13 +176,13 @@ public struct ExtensionHost: Sendable {
         }
     }
 
-    /// The most time for the removal of a scratch folder, which a program can fill with millions of files.
+    /// Time limit for removing a scratch folder, which a program can fill with millions of files.
     public static let removalTime = Duration.seconds(2)
 
-    /// Removes a scratch folder, or moves it aside where that takes too long or the task is cancelled.
+    /// Removes a scratch folder, or renames it if removal takes too long or the task is cancelled.
     private static func remove(
         _ directory: Directory,
-        _ killSwitch: KillSwitch
+        killSwitch: KillSwitch
     ) throws(FileError) {
         guard let name = directory.path.lastComponent else { return }
         let parent = try Directory.open(directory.path.removingLastComponent())
@@ -200,8 +200,8 @@ public struct ExtensionHost: Sendable {
 
     private func log(
         _ outcome: SandboxedProgram.Outcome,
-        _ standardError: String,
-        _ message: ExtensionMessage
+        standardError: String,
+        of message: ExtensionMessage
     ) {
         var logger = logger
         logger[metadataKey: "extension.program"] = "\(program.path)"
@@ -219,7 +219,7 @@ public struct ExtensionHost: Sendable {
             "the downloader extension has ended",
             metadata: ["extension.ending": "\(outcome.ending)"]
         )
-        // The error of one that fails has it.
+        // If the extension failed, the error contains the text.
         guard case .ended(.exited(0)) = outcome.ending, !standardError.isEmpty else { return }
         logger.notice(
             "the downloader extension has printed a text",
@@ -229,6 +229,6 @@ public struct ExtensionHost: Sendable {
 }
 
 extension FilePermissions {
-    /// For what is nobody else's business.
+    /// Permissions of private directories.
     fileprivate static let ownerOnly = FilePermissions(rawValue: 0o700)
 }

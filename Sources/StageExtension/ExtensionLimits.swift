@@ -1,20 +1,20 @@
 public import StageModel
 
-/// How long a downloader extension may run for one message, and how much it may use.
+/// Time and resource limits of a downloader extension, per message.
 public struct ExtensionLimits: Hashable, Sendable {
-    /// How long it may run.
+    /// Maximum run time.
     public var deadline: Duration
-    /// The address space that each of its processes may have.
+    /// Maximum address space of each process.
     public var addressSpace: ByteCount
-    /// The largest file that it may write.
+    /// Maximum size of files that the program writes.
     public var fileSize: ByteCount
-    /// The seconds of processor time that each of its processes may have.
+    /// Maximum processor time of each process, in seconds.
     public var processorSeconds: Int
 
-    /// Creates the limits of a program that decides and moves files: 30 s, 1 GiB of address space,
-    /// of which runtimes reserve most without using it, and files of 4 GiB.
+    /// Creates limits for a program that makes decisions and moves files: 30 s, 1 GiB of address space (most of which
+    /// runtimes reserve without using), and files of 4 GiB.
     ///
-    /// A file that was downloaded for it may be larger: it is moved.
+    /// Downloaded files may be larger, since the program only moves them.
     public init(
         deadline: Duration = .seconds(30),
         addressSpace: ByteCount = .mebibytes(1 << 10),

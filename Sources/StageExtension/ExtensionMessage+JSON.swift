@@ -2,11 +2,11 @@ public import StageModel
 import SystemPackage
 
 extension ExtensionMessage {
-    /// Reads a message, as an extension does.
+    /// Decodes a message, for use by an extension.
     ///
-    /// Members that the protocol does not know are ignored, and optional ones may be `null`.
+    /// Ignores unknown members; optional members may be `null`.
     ///
-    /// - Throws: ``StageModel/ManifestError`` that names the first member that is wrong.
+    /// - Throws: ``StageModel/ManifestError`` that names the first invalid member.
     public init(json: [UInt8]) throws(ManifestError) {
         self = try ManifestError.decode(
             MessageDocument.self,
@@ -15,10 +15,10 @@ extension ExtensionMessage {
         ).message
     }
 
-    /// The most bytes of a message: packs as many as a manifest has, and what is said of each.
+    /// Maximum bytes of a message, which describes all packs of a manifest.
     private static let byteLimit = 4 * ManifestLimits.byteCount
 
-    /// The message as JSON: one line, members sorted by name.
+    /// Encodes the message as JSON on one line, with members sorted by name.
     public func json() -> [UInt8] {
         var members = request.members
         members.append(.init("protocol", .integer(Int64(Self.protocolVersion))))
@@ -40,7 +40,7 @@ extension ExtensionMessage {
     }
 }
 
-/// A message as it is written.
+/// JSON form of a message.
 private struct MessageDocument: JSONReadable {
     var message: ExtensionMessage
 
@@ -52,7 +52,7 @@ private struct MessageDocument: JSONReadable {
         let members = try JSONMembers(node, keyedBy: Key.self)
         let version = try members.number(.protocol, in: .min ... .max)
         try ManifestError.check(version: version, known: ExtensionMessage.protocolVersion)
-        let kind = try members.choice(ExtensionMessage.Kind.self, .kind)
+        let kind = try members.choice(ExtensionMessage.Kind.self, for: .kind)
         let request = try RequestDocument(reading: node, hasPacks: kind == .downloads).request
         switch kind {
         case .downloads:
@@ -118,10 +118,10 @@ extension ExtensionChallenge {
 }
 
 extension JSONMembers {
-    /// Returns one of the strings that a type knows.
+    /// Returns the value of a string enumeration.
     func choice<Choice>(
         _ type: Choice.Type,
-        _ key: Key
+        for key: Key
     ) throws(ManifestError) -> Choice
     where Choice: RawRepresentable<String> & CaseIterable {
         try text(key) { text throws(ValueError) in

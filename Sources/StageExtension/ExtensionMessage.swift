@@ -1,21 +1,21 @@
 import StageModel
 public import SystemPackage
 
-/// What a host says to a downloader extension: one JSON object on standard input, once a process.
+/// Message of a host to a downloader extension: one JSON object on standard input, one per process.
 public enum ExtensionMessage: Hashable, Sendable {
-    /// The version of the protocol that this code speaks, the member `protocol` of each message.
+    /// Protocol version of this code, sent as the member `protocol`.
     public static let protocolVersion = 1
 
     /// Asks what to download.
     case downloads(ExtensionRequest)
-    /// Tells that a download has ended well, and where the file is, or the directory of a pack.
+    /// Reports a completed download, with its file or the directory of the pack.
     case finished(ExtensionRequest, ExtensionDownload, file: FilePath)
-    /// Tells that a download has failed, and asks what to download instead.
+    /// Reports a failed download, and asks what to download instead.
     case failed(ExtensionRequest, ExtensionDownload, ExtensionFailure)
-    /// Asks how to answer a server that wants to know who asks.
+    /// Asks how to answer an authentication challenge.
     case challenge(ExtensionRequest, ExtensionDownload, ExtensionChallenge)
 
-    /// What all messages have.
+    /// Request that the message belongs to.
     public var request: ExtensionRequest {
         switch self {
         case .downloads(let request), .finished(let request, _, _), .failed(let request, _, _),
@@ -24,7 +24,7 @@ public enum ExtensionMessage: Hashable, Sendable {
         }
     }
 
-    /// The member `kind`.
+    /// Values of the member `kind`.
     enum Kind: String, CaseIterable {
         case downloads
         case finished
@@ -32,7 +32,7 @@ public enum ExtensionMessage: Hashable, Sendable {
         case challenge
     }
 
-    /// The member `kind` of this message.
+    /// Value of the member `kind`.
     var kind: Kind {
         switch self {
         case .downloads: .downloads
@@ -43,30 +43,30 @@ public enum ExtensionMessage: Hashable, Sendable {
     }
 }
 
-/// Why a download failed.
+/// Reason why a download failed.
 public struct ExtensionFailure: Hashable, Sendable {
-    /// The reason as a number, one of Apple's `BAErrorCode`.
+    /// Code of Apple's `BAErrorCode`.
     public var code: Int
-    /// The reason as a sentence fragment.
+    /// The reason, as a sentence fragment.
     public var message: String
 
-    /// Creates a failure from its code and reason.
+    /// Creates a failure from its code and message.
     public init(code: Int, message: String) {
         self.code = code
         self.message = message
     }
 }
 
-/// What a server wants to know before it hands out a file.
+/// Authentication challenge of a server.
 public struct ExtensionChallenge: Hashable, Sendable {
-    /// How it wants to know: `basic`, `digest` or `serverTrust`.
+    /// Authentication method: `basic`, `digest` or `serverTrust`.
     public var method: String
-    /// The name of the server.
+    /// Host name of the server.
     public var host: String
-    /// The part of the server that asks, in the server's words; `nil` where it names none.
+    /// Realm, in the server's words; `nil` if there is none.
     public var realm: String?
 
-    /// Creates a challenge from its parts.
+    /// Creates a challenge.
     public init(method: String, host: String, realm: String? = nil) {
         self.method = method
         self.host = host
@@ -74,27 +74,26 @@ public struct ExtensionChallenge: Hashable, Sendable {
     }
 }
 
-/// What a downloader extension says: one JSON object on standard output, before it exits with 0.
+/// Answer of a downloader extension: one JSON object on standard output, before it exits with status 0.
 public enum ExtensionAnswer: Hashable, Sendable {
-    /// What to download; the answer to ``ExtensionMessage/downloads(_:)`` and
-    /// ``ExtensionMessage/failed(_:_:_:)``.
+    /// Downloads requested in answer to ``ExtensionMessage/downloads(_:)`` or ``ExtensionMessage/failed(_:_:_:)``.
     case downloads([ExtensionDownload])
-    /// Nothing; the answer to ``ExtensionMessage/finished(_:_:file:)``.
+    /// Empty answer to ``ExtensionMessage/finished(_:_:file:)``.
     case nothing
-    /// How to answer a server.
+    /// Answer to an authentication challenge.
     case challenge(ExtensionChallengeAnswer)
 }
 
-/// How a server is answered that wants to know who asks.
+/// Answer to an authentication challenge.
 ///
-/// The names are those of Apple's `URLSession.AuthChallengeDisposition`.
+/// Named like Apple's `URLSession.AuthChallengeDisposition`.
 public enum ExtensionChallengeAnswer: Hashable, Sendable {
-    /// As if there were no extension.
+    /// Proceed as if there were no extension.
     case performDefaultHandling
-    /// With this name and password.
+    /// Use this name and password.
     case useCredential(user: String, password: String)
-    /// Not at all: the download fails.
+    /// Cancel the request, so that the download fails.
     case cancelAuthenticationChallenge
-    /// Not for this part of the server: another way may be tried.
+    /// Reject this protection space; another one may be tried.
     case rejectProtectionSpace
 }

@@ -1,7 +1,7 @@
 import StageModel
 import SystemPackage
 
-/// The members that all messages have, and the packs where a message has them.
+/// JSON form of the members common to all messages, and of the packs.
 struct RequestDocument {
     var request: ExtensionRequest
 
@@ -18,7 +18,7 @@ struct RequestDocument {
             members.has(key) ? try members.number(key, in: 0...Int.max) : nil
         }
         request = ExtensionRequest(
-            try members.choice(ContentRequest.self, .request),
+            try members.choice(ContentRequest.self, for: .request),
             application: try members.text(.application) { text throws(ValueError) in
                 try ApplicationID(text)
             },
@@ -44,7 +44,7 @@ struct RequestDocument {
     }
 }
 
-/// A pack as a message writes it.
+/// JSON form of a pack in a message.
 private struct ExtensionPackDocument: JSONReadable {
     var pack: ExtensionPack
 
@@ -80,7 +80,7 @@ private struct ExtensionPackDocument: JSONReadable {
 }
 
 extension ExtensionRequest {
-    /// The members that all messages have.
+    /// Members common to all messages.
     var members: [JSONTree.Member] {
         func number(_ value: Int?) -> JSONTree { value.map { .integer(Int64($0)) } ?? .null }
         return [
@@ -119,7 +119,7 @@ extension ExtensionPack {
         userInfo = nil
     }
 
-    /// The pack as a message writes it.
+    /// JSON form of the pack in a message.
     var tree: JSONTree {
         .members(
             ("id", .string(id.text)),
@@ -134,7 +134,7 @@ extension ExtensionPack {
         )
     }
 
-    /// What a publisher says of a pack: JSON, or else a string.
+    /// Converts a pack's user info to JSON; text that is not JSON becomes a string.
     private static func tree(ofUserInfo text: String) -> JSONTree {
         var parser = JSONParser(Array(text.utf8))
         do throws(ManifestError) {
@@ -146,7 +146,7 @@ extension ExtensionPack {
 }
 
 extension DownloadPolicy {
-    /// The policy as manifests write it.
+    /// JSON form of the policy, as in manifests.
     fileprivate var tree: JSONTree {
         switch self {
         case .essential(let events): .members(("essential", Self.tree(of: events)))

@@ -1,27 +1,27 @@
 public import StageModel
 public import SystemPackage
 
-/// What a downloader extension is asked, and everything that it may know for its answer.
+/// Request to a downloader extension, with all information for its answer.
 public struct ExtensionRequest: Hashable, Sendable {
-    /// Why content is asked for.
+    /// Reason for the request.
     public var request: ContentRequest
-    /// The application that is registered.
+    /// Registered application.
     public var application: ApplicationID
-    /// The version of the application that is installed.
+    /// Installed version of the application.
     public var applicationVersion: String
-    /// The group whose container the packs are staged in.
+    /// Group whose container the packs are staged in.
     public var applicationGroup: ApplicationGroupID
-    /// The manifest that was accepted, a file that the extension may read.
+    /// Accepted manifest, a file that the extension may read.
     public var manifest: FilePath
-    /// The group's shared folder, in which the extension may do as it likes; it has to exist.
+    /// The group's shared folder, which must exist and in which the extension may create and change files.
     public var container: FilePath
-    /// A folder of the extension's own, made for each message and removed after it.
+    /// Scratch folder, created for each message and removed afterwards.
     public var scratch: FilePath
-    /// The bytes that may still be transferred for what is not essential; `nil` for no restriction.
+    /// Remaining allowance for downloads that are not essential, in bytes; `nil` for no restriction.
     public var restrictedDownloadSizeRemaining: Int?
-    /// The bytes that may still be transferred for what is essential; `nil` for no restriction.
+    /// Remaining allowance for essential downloads, in bytes; `nil` for no restriction.
     public var restrictedEssentialDownloadSizeRemaining: Int?
-    /// The packs of the manifest, in its order.
+    /// Packs of the manifest, in its order.
     public var packs: [ExtensionPack]
 
     /// Creates a request without restrictions and packs.
@@ -47,34 +47,34 @@ public struct ExtensionRequest: Hashable, Sendable {
     }
 }
 
-/// One pack as a downloader extension sees it.
+/// Pack as described to a downloader extension.
 public struct ExtensionPack: Hashable, Sendable {
-    /// The name of the pack.
+    /// Identifier of the pack.
     public var id: PackID
-    /// The version that the manifest offers.
+    /// Version that the manifest offers.
     public var version: Int
-    /// When the pack is fetched.
+    /// Download policy of the pack.
     public var policy: DownloadPolicy
-    /// The exact size of its archive.
+    /// Exact size of the archive.
     public var downloadSize: ByteCount
-    /// The sum of the sizes of its files.
+    /// Total size of the pack's files.
     public var installedSize: ByteCount
-    /// The version that is staged; `nil` if none is.
+    /// Staged version; `nil` if there is none.
     public var stagedVersion: Int?
-    /// Whether it would be fetched now if there were no extension.
+    /// `true` if the pack would be downloaded now without an extension.
     public var isProposed: Bool
-    /// Where its archive is, absolute, in the order in which to ask.
+    /// Absolute URLs of the archive, in order of preference.
     public var urls: [String]
-    /// What the publisher says of it, as JSON text; `nil` for nothing.
+    /// User info of the publisher, as JSON text; `nil` if there is none.
     public var userInfo: String?
 
-    /// Creates what an extension sees of a pack of a manifest.
+    /// Creates the description of a pack.
     ///
     /// - Parameters:
-    ///   - pack: The pack as the manifest offers it.
-    ///   - urls: Where its archive is, absolute.
-    ///   - stagedVersion: The version that is staged.
-    ///   - isProposed: Whether it would be fetched now if there were no extension.
+    ///   - pack: The pack of the manifest.
+    ///   - urls: The absolute URLs of its archive.
+    ///   - stagedVersion: The staged version.
+    ///   - isProposed: Whether the pack would be downloaded now without an extension.
     public init(_ pack: Pack, urls: [String], stagedVersion: Int?, isProposed: Bool) {
         id = pack.id
         version = pack.version

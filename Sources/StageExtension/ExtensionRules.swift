@@ -1,18 +1,17 @@
 import StageModel
 
-/// What a downloader extension may ask for: a pure decision on its answer.
+/// Rules for the downloads that an extension may request, applied to its answer.
 ///
-/// The allow list of domains and the allowances are not decided here: they hold for all downloads,
-/// whoever asks.
+/// The allow list of domains and the download allowances are checked elsewhere, since they apply to all downloads.
 public struct ExtensionRules: Sendable {
-    /// The most downloads of one answer.
+    /// Maximum number of downloads in an answer.
     public static let downloads = 10_000
 
-    /// What the extension was asked.
+    /// The request that the answer belongs to.
     public let request: ExtensionRequest
-    /// The ids of the packs of the manifest.
+    /// Identifiers of the packs in the manifest.
     private let packs: Set<PackID>
-    /// The packs by the URLs of their archives, and the size that makes a download one of them.
+    /// Packs by archive URL and size, which identify a download as that of a pack.
     private let archives: [Archive: PackID]
 
     private struct Archive: Hashable {
@@ -32,25 +31,25 @@ public struct ExtensionRules: Sendable {
         )
     }
 
-    /// An answer that breaks a rule: which of its downloads, and which rule.
+    /// Violation of a rule by a download.
     public struct Violation: Error, Equatable, Sendable {
-        /// The identifier of the download.
+        /// Identifier of the download.
         public var download: String
-        /// Why the extension may not have it.
+        /// Reason of the refusal.
         public var refusal: ExtensionRefusal
 
-        /// Creates a violation of a rule by a download.
+        /// Creates a violation.
         public init(download: String, refusal: ExtensionRefusal) {
             self.download = download
             self.refusal = refusal
         }
     }
 
-    /// Returns the downloads that count: those asked for, with those of a pack's archive as the pack.
+    /// Returns the requested downloads, with downloads of a pack's archive converted to the pack.
     ///
-    /// A download by URL is that of a pack if one of the pack's URLs and its size are the same.
+    /// A download by URL counts as a pack's if it has the size of the pack and one of its URLs.
     ///
-    /// - Throws: ``Violation`` for the first download that breaks a rule; none of them count then.
+    /// - Throws: ``Violation`` for the first download that violates a rule; none is accepted then.
     public func accepted(
         _ downloads: [ExtensionDownload]
     ) throws(Violation) -> [ExtensionDownload] {
@@ -78,7 +77,7 @@ public struct ExtensionRules: Sendable {
         return accepted
     }
 
-    /// The download of a pack in place of one of its archive.
+    /// Converts the download of a pack's archive to the pack.
     private func counted(_ download: ExtensionDownload) -> ExtensionDownload {
         guard case .url(let file) = download,
             let id = archives[Archive(url: file.url, size: Int64(file.fileSize))]
@@ -86,7 +85,7 @@ public struct ExtensionRules: Sendable {
         return .pack(id, essential: file.isEssential, priority: file.priority)
     }
 
-    /// Why the download is refused whatever the others are, or `nil` if it is not.
+    /// Returns the reason to refuse a download, regardless of the others; `nil` if it is permitted.
     private func refusal(of download: ExtensionDownload) -> ExtensionRefusal? {
         switch download {
         case .pack(let id, let essential, _):
@@ -104,7 +103,7 @@ public struct ExtensionRules: Sendable {
         return Self.refusal(ofAny: file) ?? (file.isEssential ? refusalOfEssential : nil)
     }
 
-    /// Why a file can be downloaded for nobody, or `nil` if it can be.
+    /// Returns the reason to refuse a file in any request; `nil` if it can be downloaded.
     public static func refusal(ofAny file: ExtensionURLDownload) -> ExtensionRefusal? {
         guard ManifestTrust.isNetwork(file.url) else { return .insecure(url: file.url) }
         guard file.fileSize >= 1 else { return .fileSize(file.fileSize) }
@@ -112,12 +111,12 @@ public struct ExtensionRules: Sendable {
         return header.map { .header(name: $0.key) }
     }
 
-    /// Why nothing is essential, or `nil` where something can be.
+    /// Reason to refuse essential downloads in this request; `nil` if they are permitted.
     private var refusalOfEssential: ExtensionRefusal? {
         request.request == .periodic ? .essential(.periodic) : nil
     }
 
-    /// Whether a field is none (RFC 9110, section 5), or one that the host sets by itself.
+    /// Returns whether a header field is invalid (RFC 9110, section 5) or reserved for the host.
     private static func isForbidden(_ header: (key: String, value: String)) -> Bool {
         let isToken = header.key.utf8.allSatisfy { byte in
             switch byte {
@@ -132,7 +131,7 @@ public struct ExtensionRules: Sendable {
             || hostsOwn.contains(header.key.lowercased())
     }
 
-    /// The fields that resuming, framing and routing depend on.
+    /// Reserved header fields, on which resuming, framing and routing depend.
     private static let hostsOwn: Set<String> = [
         "accept-encoding", "connection", "content-length", "expect", "host", "if-match",
         "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "keep-alive",

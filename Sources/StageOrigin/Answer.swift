@@ -1,9 +1,9 @@
 import Hummingbird
 import StageSystem
 
-/// What a request is answered with, before it becomes bytes on a connection.
+/// Response to a request, before it is written.
 struct Answer: Sendable {
-    /// What follows the header fields.
+    /// Content of a response.
     enum Content: Sendable {
         case none
         case bytes([UInt8])
@@ -14,7 +14,7 @@ struct Answer: Sendable {
     var fields: HTTPFields
     var content: Content
 
-    /// The length of the content, which the answer to HEAD names without sending it.
+    /// Length of the content, which the response to HEAD states without the content.
     var contentLength: Int {
         switch content {
         case .none: 0
@@ -23,8 +23,8 @@ struct Answer: Sendable {
         }
     }
 
-    /// A line of text that says the status.
-    static func text(_ status: HTTPResponse.Status, _ fields: HTTPFields = [:]) -> Answer {
+    /// Returns a text response that consists of the status.
+    static func text(_ status: HTTPResponse.Status, fields: HTTPFields = [:]) -> Answer {
         var fields = fields
         fields[.contentType] = "text/plain; charset=utf-8"
         return Answer(
@@ -34,7 +34,7 @@ struct Answer: Sendable {
         )
     }
 
-    /// A page of HTML that must not run or load anything.
+    /// Returns an HTML page that may not run scripts or load resources.
     static func page(_ html: String) -> Answer {
         let fields: HTTPFields = [
             .contentType: "text/html; charset=utf-8",
@@ -44,12 +44,12 @@ struct Answer: Sendable {
         return Answer(status: .ok, fields: fields, content: .bytes(Array(html.utf8)))
     }
 
-    /// The part of a file that `selection` names.
+    /// Returns the part of a file that `selection` selects.
     static func file(
         _ file: SharedFile,
-        _ identity: FileIdentity,
-        _ selection: RangeSelection,
-        _ fields: HTTPFields
+        identity: FileIdentity,
+        selection: RangeSelection,
+        fields: HTTPFields
     ) -> Answer {
         var fields = fields
         let size = identity.size
@@ -66,7 +66,7 @@ struct Answer: Sendable {
         case .unsatisfiable:
             return text(
                 .rangeNotSatisfiable,
-                [.acceptRanges: "bytes", .contentRange: "bytes */\(size)"]
+                fields: [.acceptRanges: "bytes", .contentRange: "bytes */\(size)"]
             )
         }
     }

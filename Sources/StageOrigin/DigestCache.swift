@@ -3,25 +3,25 @@ import StageDigest
 import StageModel
 import StageSystem
 
-/// An open file that several tasks read.
+/// Open file shared by several tasks.
 final class SharedFile: Sendable {
     let file: File
 
     init(_ file: consuming File) { self.file = file }
 }
 
-/// The digests of files, computed once for each state of a file.
+/// Cache of file digests, each computed once per state of a file.
 actor DigestCache {
     private var known: [FileIdentity: Digest] = [:]
     private var waiting: [FileIdentity: [CheckedContinuation<Result<Digest, FileError>, Never>]] =
         [:]
 
-    /// How many digests are kept.
+    /// Maximum number of cached digests.
     private static let capacity = 10_000
 
-    /// Returns the digest of the file's content, and the state of the file that it belongs to.
+    /// Returns the digest of the file's content, and the identity of the file's state.
     ///
-    /// Returns `nil` for a file that does not stand still long enough to be read.
+    /// Returns `nil` if the file keeps changing.
     func digest(
         of shared: SharedFile
     ) async throws(FileError) -> (digest: Digest, identity: FileIdentity)? {
@@ -41,7 +41,7 @@ actor DigestCache {
     ) async throws(FileError) -> Digest {
         if let digest = known[identity] { return digest }
         if waiting[identity] != nil {
-            // The task that is reading the file answers all that ask meanwhile.
+            // Another task is computing this digest and resumes all that wait.
             return try await withCheckedContinuation { waiting[identity, default: []].append($0) }
                 .get()
         }
@@ -70,7 +70,7 @@ actor DigestCache {
         }
     }
 
-    /// Whether the file last changed so long ago that another change would show in its identity.
+    /// Returns whether the last change is old enough that a further change would alter the identity.
     private static func hasSettled(_ identity: FileIdentity) -> Bool {
         let now = Int64(Date().timeIntervalSince1970)
         let last = max(identity.changed, identity.modified) / 1_000_000_000

@@ -1,18 +1,18 @@
 import StageWebSocket
 import Synchronization
 
-/// Decides which requests the echo accepts, and counts its connections.
+/// Decides which requests the echo endpoint accepts, and counts its connections.
 final class EchoAdmission: Sendable {
     private let limit: Int
     private let count = Mutex(0)
 
-    /// Creates an echo of which `limit` connections may be open at once.
+    /// Creates an admission with a maximum number of open connections.
     init(limit: Int) { self.limit = limit }
 
-    /// Returns the answer to a request; one that accepts counts until ``release()``.
+    /// Returns the answer to a request; an accepted one counts until ``release()``.
     ///
-    /// A page in a browser may open WebSocket connections to any server, and says in `Origin` where it is from (RFC 6455,
-    /// section 10.2). One of another origin is refused with status 403. Programs send no `Origin`.
+    /// Web pages can open WebSocket connections to any server, and state their origin in `Origin` (RFC 6455, section
+    /// 10.2). Another origin is refused with status 403. Other programs send no `Origin`.
     func answer(to request: HTTPHead) -> ServerHandshake.Answer {
         guard Self.isOfSameOrigin(request) else {
             return ServerHandshake.refusal(403, reason: "Forbidden")
@@ -29,10 +29,10 @@ final class EchoAdmission: Sendable {
         return ServerHandshake.refusal(503, reason: "Service Unavailable", fields: [pause])
     }
 
-    /// Ends the count of a connection that was accepted.
+    /// Stops counting an accepted connection.
     func release() { count.withLock { $0 -= 1 } }
 
-    /// Whether a request has no origin, or the host and port that it is sent to.
+    /// Returns whether a request has no origin, or that of its own host and port.
     private static func isOfSameOrigin(_ request: HTTPHead) -> Bool {
         let origins = request.values(of: "Origin")
         guard !origins.isEmpty else { return true }
@@ -42,7 +42,7 @@ final class EchoAdmission: Sendable {
         for (scheme, port) in [("http://", ":80"), ("https://", ":443")]
         where origin.hasPrefix(scheme) {
             let authority = String(origin.dropFirst(scheme.count))
-            // An origin leaves out the usual port (RFC 6454, section 6.2), which a 'Host' field may have.
+            // An origin omits the default port (RFC 6454, section 6.2), but a 'Host' field may include it.
             return authority == hosts[0] || authority + port == hosts[0]
         }
         return false

@@ -5,7 +5,7 @@ import NIOPosix
 import StageModel
 import StageWebSocket
 
-/// A connection of the origin: HTTP, unless its first request is for the echo, which takes it over.
+/// Connection of the origin: HTTP, or WebSocket if the first request is for the echo endpoint.
 struct EchoChannel: ServerChildChannel {
     /// Protocol that the first request of a connection selected.
     enum Selection: Sendable {
@@ -13,7 +13,7 @@ struct EchoChannel: ServerChildChannel {
         case echo(NIOAsyncChannel<ByteBuffer, ByteBuffer>, HTTPHead)
     }
 
-    /// A connection whose first request may not have come yet.
+    /// Connection whose first request may not have arrived yet.
     struct Value: ServerChildChannelValue {
         let channel: any Channel
         let selection: EventLoopFuture<Selection>
@@ -57,7 +57,7 @@ struct EchoChannel: ServerChildChannel {
 
 /// Reads the first request of a connection, and sets up the pipeline for it.
 ///
-/// It holds no more than a head, and only of requests for the echo: the first byte that differs from those decides.
+/// Buffers at most a request head, and only while its start matches the echo endpoint's path.
 final class EchoDetector: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
@@ -91,9 +91,9 @@ final class EchoDetector: ChannelInboundHandler, RemovableChannelHandler {
         do throws(WebSocketError) {
             let new = wasEcho ? bytes : input
             guard let (head, rest) = try handshake.receive(new.span) else { return }
-            selectEcho(context, head, rest)
+            selectEcho(context, head: head, rest: rest)
         } catch {
-            // The HTTP server says what is wrong with a head.
+            // The HTTP server reports the error of an invalid head.
             selectHTTP(context)
         }
     }
@@ -106,14 +106,14 @@ final class EchoDetector: ChannelInboundHandler, RemovableChannelHandler {
     func handlerRemoved(context: ChannelHandlerContext) { end() }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        // HTTP is told by its own handlers, which are there once this one is not. A client that sends nothing more before it
-        // has asked for anything gets no answer, and nothing else would close its connection.
+        // After this handler is removed, HTTP's own handlers receive these events. Before, nothing else would close a
+        // connection whose client ends its input without a request.
         let hasEnded = !hasDecided && event as? ChannelEvent == .inputClosed
         if event is ChannelShouldQuiesceEvent || hasEnded { context.close(promise: nil) }
         context.fireUserInboundEventTriggered(event)
     }
 
-    /// Whether the request is for the echo; `nil` if too little of it has come.
+    /// `true` if the request is for the echo endpoint; `nil` if more input is needed.
     private var isForEcho: Bool? {
         let start = Self.start
         guard input.count > start.count else {
@@ -144,8 +144,8 @@ final class EchoDetector: ChannelInboundHandler, RemovableChannelHandler {
 
     private func selectEcho(
         _ context: ChannelHandlerContext,
-        _ head: HTTPHead,
-        _ rest: [UInt8]
+        head: HTTPHead,
+        rest: [UInt8]
     ) {
         hasDecided = true
         input = []

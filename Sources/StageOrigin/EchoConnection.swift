@@ -3,10 +3,10 @@ import StageModel
 import StageWebSocket
 import Synchronization
 
-/// Sends each message of a WebSocket connection back.
+/// WebSocket connection that sends each message back.
 ///
-/// At most a message of 16 MiB and its copy are in memory: nothing is read while a peer does not take what is sent to
-/// it. A connection on which nothing moves for ``idleLimit`` is closed, so a peer that is gone holds nothing for longer.
+/// Keeps at most one message of 16 MiB and its copy in memory: it does not read while the peer does not. Closes the
+/// connection after ``idleLimit`` without data, so that a peer which has disappeared does not keep it open.
 struct EchoConnection {
     typealias Inbound = NIOAsyncChannelInboundStream<ByteBuffer>
     typealias Outbound = NIOAsyncChannelOutboundWriter<ByteBuffer>
@@ -15,11 +15,11 @@ struct EchoConnection {
     let admission: EchoAdmission
 
     private static let limits = WebSocketLimits(messageSize: 16 << 20)
-    /// Time for which the last bytes of a peer are read past, so that it gets the close frame and no reset.
+    /// Time during which remaining input is discarded, so that the peer receives the close frame and not a reset.
     private static let lingering = Duration.seconds(2)
     private static let pieceSize = 1 << 16
 
-    /// Answers the request, serves the connection until it ends, and returns the record of the access.
+    /// Answers the request, serves the connection until it ends, and returns its access record.
     func run(
         over channel: NIOAsyncChannel<ByteBuffer, ByteBuffer>,
         request: HTTPHead
@@ -36,10 +36,10 @@ struct EchoConnection {
             await withTaskCancellationHandler {
                 do {
                     try await channel.executeThenClose { inbound, outbound in
-                        try await serve(inbound, outbound, answer: answer, until: deadline)
+                        try await serve(inbound, to: outbound, answer: answer, until: deadline)
                     }
                 } catch {
-                    // The connection broke, or nothing moved on it: the echo has nothing to save.
+                    // The connection broke or timed out; the echo has no state to save.
                     deadline.touch()
                 }
             } onCancel: {
@@ -57,7 +57,7 @@ struct EchoConnection {
 
     private func serve(
         _ inbound: Inbound,
-        _ outbound: Outbound,
+        to outbound: Outbound,
         answer: ServerHandshake.Answer,
         until deadline: Deadline
     ) async throws {
@@ -80,9 +80,9 @@ struct EchoConnection {
             machine.receive(bytes.span)
             while let event = machine.nextEvent() {
                 if case .message(let message) = event { try machine.send(message) }
-                try await send(machine.takeOutput(), outbound, deadline)
+                try await send(machine.takeOutput(), to: outbound, extending: deadline)
             }
-            try await send(machine.takeOutput(), outbound, deadline)
+            try await send(machine.takeOutput(), to: outbound, extending: deadline)
         }
         outbound.finish()
         deadline.shorten(to: Self.lingering)
@@ -91,8 +91,8 @@ struct EchoConnection {
 
     private func send(
         _ bytes: [UInt8],
-        _ outbound: Outbound,
-        _ deadline: Deadline
+        to outbound: Outbound,
+        extending deadline: Deadline
     ) async throws {
         var start = 0
         while start < bytes.count {
@@ -105,7 +105,7 @@ struct EchoConnection {
 }
 
 extension ServerHandshake.Answer {
-    /// Status of the answer.
+    /// Status code of the answer.
     fileprivate var status: Int {
         switch self {
         case .accept: 101
@@ -114,7 +114,7 @@ extension ServerHandshake.Answer {
     }
 }
 
-/// The moment until which bytes have to move on a connection.
+/// Deadline of a connection, extended whenever data is transferred.
 private final class Deadline: Sendable {
     private struct State {
         var limit: Duration
@@ -127,10 +127,10 @@ private final class Deadline: Sendable {
 
     init(limit: Duration) { state = Mutex(State(limit: limit)) }
 
-    /// Bytes that were sent.
+    /// Number of bytes sent.
     var sent: Int64 { state.withLock { $0.sent } }
 
-    /// Notes that bytes moved.
+    /// Extends the deadline after data was transferred.
     func touch(sent: Int = 0) {
         state.withLock { state in
             state.sent += Int64(sent)
@@ -138,7 +138,7 @@ private final class Deadline: Sendable {
         }
     }
 
-    /// Ends the connection after a time, whatever moves.
+    /// Sets a final deadline, which is not extended any more.
     func shorten(to limit: Duration) {
         state.withLock { state in
             state.limit = min(limit, state.limit)
@@ -147,12 +147,12 @@ private final class Deadline: Sendable {
         }
     }
 
-    /// Waits until nothing has moved for the limit, or the task is cancelled.
+    /// Waits until the deadline, or until the task is cancelled.
     func passes() async {
         while !Task.isCancelled {
             let (end, limit) = state.withLock { ($0.last + $0.limit, $0.limit) }
             if end <= .now { return }
-            // Woken early enough for a limit that becomes shorter.
+            // Wakes early enough to notice a shortened limit.
             let wait = min(end - .now, max(limit / 4, .milliseconds(50)))
             do { try await Task.sleep(for: wait) } catch { return }
         }

@@ -1,30 +1,30 @@
-/// An entity tag (RFC 9110 §8.8.3).
+/// Entity tag (RFC 9110 §8.8.3).
 struct EntityTag: Equatable, Sendable {
-    /// The text between the quotes.
+    /// Text between the quotes.
     var opaque: String
-    /// Whether equal tags promise less than equal bytes.
+    /// Set for a weak validator.
     var isWeak = false
 
-    /// Whether both tags are strong and the same: the bytes are equal.
+    /// Returns whether both tags are strong and equal.
     func matchesStrongly(_ other: EntityTag) -> Bool {
         !isWeak && !other.isWeak && opaque == other.opaque
     }
 
-    /// Whether the tags are the same, weak or not.
+    /// Returns whether the tags are equal, weak or strong.
     func matchesWeakly(_ other: EntityTag) -> Bool { opaque == other.opaque }
 }
 
 extension EntityTag: CustomStringConvertible {
-    /// The tag as it stands in a field.
+    /// The tag as in a header field.
     var description: String { (isWeak ? "W/" : "") + "\"\(opaque)\"" }
 }
 
-/// The value of an `If-Match` or `If-None-Match` field: any tag, or one of those listed.
+/// Value of an `If-Match` or `If-None-Match` field: any tag, or a list of tags.
 enum EntityTagCondition: Equatable, Sendable {
     case any
     case list([EntityTag])
 
-    /// Reads the value of a field; one that cannot be understood lists nothing.
+    /// Parses a field; an invalid one yields an empty list.
     init(_ field: String) {
         var rest = field.utf8[...]
         var tags: [EntityTag] = []
@@ -44,7 +44,7 @@ enum EntityTagCondition: Equatable, Sendable {
         self = .list(tags)
     }
 
-    /// Whether `predicate` holds for one of the tags; it does for any tag.
+    /// Returns whether `predicate` returns `true` for one of the tags; always `true` for any tag.
     func contains(where predicate: (EntityTag) -> Bool) -> Bool {
         switch self {
         case .any: true

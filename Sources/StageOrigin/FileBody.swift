@@ -2,24 +2,24 @@ import Hummingbird
 import StageModel
 import StageSystem
 
-/// The connection cannot go on: what was promised will not be sent.
+/// Error that closes the connection, since the announced content cannot be sent.
 struct BrokenBody: Error {}
 
-/// Part of a file on its way to a client, read from one open descriptor, a chunk at a time.
+/// Part of a file that is sent as a response body, read from one open descriptor in chunks.
 struct FileBody: Sendable {
     let shared: SharedFile
-    /// The state of the file that the header fields describe.
+    /// State of the file that the header fields describe.
     let identity: FileIdentity
     let range: Range<Int64>
     let bytesPerSecond: ByteCount?
-    /// After how many bytes the connection is closed.
+    /// Number of bytes after which the connection is closed.
     let dropAfter: ByteCount?
 
-    /// Sends the bytes and counts them in `sent`; each write waits until the client has taken most of those before.
+    /// Writes the bytes, and counts them in `sent`; each write waits for the client to receive most of the earlier
+    /// ones.
     ///
-    /// - Throws: ``BrokenBody`` if the file changed meanwhile or the body is to be dropped, so that
-    ///   the connection is closed before the length that was promised: the bytes of two states of a
-    ///   file are never mixed, nor is a file that got shorter filled up.
+    /// - Throws: ``BrokenBody`` if the file has changed or the body is to be dropped. The connection then closes
+    ///   before the announced length, so that a client never receives a mixture of two states of a file, or padding.
     @concurrent
     func write(to writer: inout any ResponseBodyWriter, sent: inout Int) async throws {
         let end = dropAfter.map { min(range.upperBound, range.lowerBound + $0.rawValue) }
@@ -42,7 +42,7 @@ struct FileBody: Sendable {
     }
 }
 
-/// Keeps a body to a number of bytes a second.
+/// Limits a body to a number of bytes per second.
 struct Pace {
     private let bytesPerSecond: Int64?
     private let start: ContinuousClock.Instant
@@ -53,12 +53,12 @@ struct Pace {
         start = .now
     }
 
-    /// How much is sent at once: 128 KiB, or less so that a slow body flows evenly.
+    /// Size of a write: 128 KiB, or less so that a slow body flows evenly.
     var chunkSize: Int {
         Int(min(128 << 10, max(1, (bytesPerSecond ?? .max) / 20)))
     }
 
-    /// Waits until the rate allows for the bytes sent so far.
+    /// Waits until the rate permits further bytes.
     mutating func wait(afterSending count: Int) async throws {
         guard let bytesPerSecond else { return }
         sent += Int64(count)

@@ -1,8 +1,8 @@
 import StageModel
 
-/// The page that lists a directory.
+/// HTML page that lists a directory.
 struct IndexPage: Sendable {
-    /// One line of the list.
+    /// Line of the list.
     struct Line: Equatable, Sendable {
         var name: String
         var isDirectory: Bool
@@ -10,11 +10,11 @@ struct IndexPage: Sendable {
         var modified: HTTPDate
     }
 
-    /// The directory's path below the served one, decoded: `/` or `/packs/`.
+    /// Decoded path of the directory below the served one: `/` or `/packs/`.
     var title: String
     var lines: [Line]
 
-    /// The page as HTML, which refers to nothing elsewhere.
+    /// The page as HTML, without external references.
     var html: String {
         let sorted = lines.sorted {
             ($1.isDirectory ? 1 : 0, $0.name) < ($0.isDirectory ? 1 : 0, $1.name)
@@ -32,7 +32,7 @@ struct IndexPage: Sendable {
         return Self.page(title: Self.escaped(title), rows: up + rows.joined())
     }
 
-    /// Makes text safe between tags and in quoted attributes.
+    /// Escapes text for use between tags and in quoted attributes.
     static func escaped(_ text: String) -> String {
         var result = ""
         for scalar in text.unicodeScalars {

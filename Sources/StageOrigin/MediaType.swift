@@ -1,7 +1,6 @@
-/// What the content of a file is called in a `Content-Type` field, by the end of its name.
+/// Media type of a file for the `Content-Type` field, derived from its name.
 enum MediaType {
-    /// Returns the media type of a file with this name, `application/octet-stream` if it has no
-    /// ending that is known.
+    /// Returns the media type for a file name; `application/octet-stream` for an unknown extension.
     static func of(fileNamed name: String) -> String {
         guard let dot = name.lastIndex(of: ".") else { return unknown }
         return known[name[name.index(after: dot)...].lowercased()] ?? unknown

@@ -4,20 +4,20 @@ public import Logging
 import StageSystem
 public import SystemPackage
 
-/// Serves a directory over HTTP, for development: validators made from content, ranges, and faults
-/// on request.
+/// HTTP server for a directory, for development: with validators computed from content, ranges, and faults on
+/// request.
 ///
-/// Files and directories whose names begin with a dot are not served, nor is anything that a
-/// symbolic link outside the directory would have to be followed for. At `/.stagepack/echo` is a WebSocket (RFC 6455)
-/// that sends each message back, with permessage-deflate where a client offers it. Pages of other origins may not use it.
+/// Does not serve files and directories whose names begin with a dot, or symbolic links that lead out of the
+/// directory. `/.stagepack/echo` is a WebSocket endpoint (RFC 6455) that sends each message back, with
+/// permessage-deflate if the client offers it; pages of other origins may not use it.
 public struct Origin: Sendable {
     private let responder: OriginResponder
     private let configuration: OriginConfiguration
     private let logger: Logger
 
-    /// Opens the directory to be served.
+    /// Opens the directory to serve.
     ///
-    /// - Throws: ``OriginError/directory(_:)`` if there is none that can be read.
+    /// - Throws: ``OriginError/directory(_:)`` if it cannot be read.
     public init(
         _ directory: FilePath,
         configuration: OriginConfiguration = OriginConfiguration(),
@@ -33,12 +33,11 @@ public struct Origin: Sendable {
         self.logger = logger
     }
 
-    /// Listens and answers until the task is cancelled, and then closes every connection.
+    /// Serves requests until the task is cancelled, then closes all connections.
     ///
-    /// To be called once. `onReady` is called when connections are accepted. Cancellation ends the
-    /// origin and is not an error.
+    /// Call it only once. Calls `onReady` once connections are accepted. Cancellation is not an error.
     ///
-    /// - Throws: ``OriginError/address(host:port:reason:)`` if the address cannot be listened on.
+    /// - Throws: ``OriginError/address(host:port:reason:)`` if the origin cannot listen on the address.
     public func run(
         onReady: @escaping @Sendable (OriginAddress) -> Void
     ) async throws(OriginError) {
@@ -74,22 +73,22 @@ public struct Origin: Sendable {
     }
 }
 
-/// Serves `directory` while `body` runs, and returns what `body` returns.
+/// Serves `directory` while `body` runs, and returns the result of `body`.
 ///
-/// When this returns, nothing listens any more and every connection is closed.
+/// On return, the origin no longer listens, and all connections are closed.
 ///
-/// - Throws: ``OriginError`` if the directory or the address cannot be used, and what `body` throws.
+/// - Throws: ``OriginError`` if the directory or the address is unusable, and errors of `body`.
 public func withOrigin<Result>(
     _ directory: FilePath,
     configuration: OriginConfiguration = OriginConfiguration(),
     logger: Logger,
-    _ body: (OriginAddress) async throws -> Result
+    body: (OriginAddress) async throws -> Result
 ) async throws -> Result {
     let origin = try Origin(directory, configuration: configuration, logger: logger)
     let (addresses, ready) = AsyncStream.makeStream(of: OriginAddress.self)
     return try await withThrowingTaskGroup(of: Void.self) { group in
         group.addTask {
-            // Whoever waits for the address must learn that there will be none.
+            // If the origin fails, this ends the wait for its address.
             defer { ready.finish() }
             try await origin.run { ready.yield($0) }
         }

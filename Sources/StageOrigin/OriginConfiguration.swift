@@ -1,50 +1,50 @@
 public import StageModel
 
-/// How an origin listens, and how it misbehaves for those who test their applications.
+/// Configuration of an origin: its address, and the faults it injects for tests of applications.
 public struct OriginConfiguration: Sendable {
-    /// The name or address to listen on; `127.0.0.1` reaches no other machine.
+    /// Host name or address to listen on; `127.0.0.1` is reachable from this machine only.
     public var host = "127.0.0.1"
-    /// The port to listen on; 0 lets the system choose one.
+    /// Port to listen on; 0 lets the system choose one.
     public var port = 0
-    /// How many bytes of a body are sent in a second on each connection; `nil` sets no limit.
+    /// Maximum rate of each body in bytes per second; `nil` for no limit.
     ///
     /// Must be positive.
     public var bytesPerSecond: ByteCount?
-    /// After how many bytes of the first body for each path the connection is closed; `nil` never.
+    /// Number of bytes after which the first body for each path is cut off; `nil` for never.
     ///
-    /// The requests after the first are answered in full, so that resuming can be tried.
+    /// Later requests are served completely, so that resuming can be tested.
     public var dropAfter: ByteCount?
-    /// Time after which a WebSocket connection of the echo is closed if nothing moves on it.
+    /// Time without data after which a WebSocket connection of the echo endpoint is closed.
     public var echoIdleLimit = Duration.seconds(60)
-    /// Number of WebSocket connections of the echo that may be open at once; others are refused with status 503.
+    /// Maximum number of open WebSocket connections of the echo endpoint; others are refused with status 503.
     public var echoConnections = 64
-    /// Called once for each request when its answer has been sent, or could not be.
+    /// Called once per request, after the response was sent or has failed.
     public var onAccess: (@Sendable (AccessRecord) -> Void)?
 
-    /// Creates the configuration of an origin that behaves, on a port that the system chooses.
+    /// Creates a configuration without faults, on a port that the system chooses.
     public init() {}
 }
 
-/// One request and what became of it.
+/// Record of a request and its response.
 public struct AccessRecord: Equatable, Sendable {
-    /// The method, as it was sent.
+    /// Method, as it was sent.
     public var method: String
-    /// The path of the request, as it was sent: safe to show only after escaping.
+    /// Path of the request, as it was sent; unsafe to display without escaping.
     public var path: String
-    /// The status of the answer.
+    /// Status code of the response.
     public var status: Int
-    /// How many bytes of the body were handed to the connection.
+    /// Number of body bytes handed to the connection.
     public var bytes: ByteCount
 }
 
-/// Where a running origin is reached.
+/// Address of a running origin.
 public struct OriginAddress: Equatable, Sendable {
-    /// The name or address that the origin listens on.
+    /// Host name or address that the origin listens on.
     public var host: String
-    /// The port that it listens on.
+    /// Port that the origin listens on.
     public var port: Int
 
-    /// The URL of the directory, with a slash at its end: `http://127.0.0.1:8080/`.
+    /// URL of the directory, with a trailing slash: `http://127.0.0.1:8080/`.
     public var baseURL: String {
         host.contains(":") ? "http://[\(host)]:\(port)/" : "http://\(host):\(port)/"
     }

@@ -1,17 +1,17 @@
 public import StageSystem
 
-/// Why a directory could not be served.
+/// Error of serving a directory.
 @nonexhaustive
 public indirect enum OriginError: Error, Equatable, Sendable {
     /// The directory cannot be opened.
     case directory(FileError)
 
-    /// The address cannot be listened on; `reason` is the system's word for why.
+    /// The origin cannot listen on the address; `reason` is the system's message.
     case address(host: String, port: Int, reason: String)
 }
 
 extension OriginError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// The reason, as a sentence fragment for people.
     public var description: String {
         switch self {
         case .directory(let error):

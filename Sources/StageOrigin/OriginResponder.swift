@@ -4,13 +4,13 @@ import StageModel
 import StageSystem
 import Synchronization
 
-/// Answers requests from a tree of files.
+/// Serves requests from a directory tree.
 final class OriginResponder: Sendable {
     private let tree: ServedTree
     private let configuration: OriginConfiguration
     private let digests = DigestCache()
     private let logger: Logger
-    /// The paths whose first body was cut off.
+    /// Paths whose first body was cut off.
     private let dropped = Mutex<Set<String>>([])
 
     init(tree: ServedTree, configuration: OriginConfiguration, logger: Logger) {
@@ -19,7 +19,7 @@ final class OriginResponder: Sendable {
         self.logger = logger
     }
 
-    /// Answers `request`; the access is reported when the answer has been sent.
+    /// Returns the response to a request; the access is reported after the response was sent.
     func respond(to request: Request) async -> Response {
         let answer: Answer
         do throws(FileError) {
@@ -36,7 +36,7 @@ final class OriginResponder: Sendable {
 
     private func answer(to request: Request) async throws(FileError) -> Answer {
         guard request.method == .get || request.method == .head else {
-            return .text(.methodNotAllowed, [.allow: "GET, HEAD"])
+            return .text(.methodNotAllowed, fields: [.allow: "GET, HEAD"])
         }
         guard let path = ServedPath(request.uri.path), let entry = try tree.entry(at: path) else {
             return .text(.notFound)
@@ -46,7 +46,7 @@ final class OriginResponder: Sendable {
             return try await answer(to: request, with: file, name: path.names.last ?? "")
         case .directory where !path.hasTrailingSlash:
             let name = path.names.last ?? ""
-            return .text(.movedPermanently, [.location: "./\(name.percentEncoded())/"])
+            return .text(.movedPermanently, fields: [.location: "./\(name.percentEncoded())/"])
         case .directory(let directory):
             return .page(try tree.index(of: directory, at: path).html)
         }
@@ -58,7 +58,7 @@ final class OriginResponder: Sendable {
         name: String
     ) async throws(FileError) -> Answer {
         guard let (digest, identity) = try await digests.digest(of: file) else {
-            return .text(.serviceUnavailable, [.retryAfter: "1"])
+            return .text(.serviceUnavailable, fields: [.retryAfter: "1"])
         }
         let validators = Validators(
             tag: EntityTag(opaque: digest.description),
@@ -77,9 +77,14 @@ final class OriginResponder: Sendable {
             return Answer(status: .notModified, fields: fields, content: .none)
         case .proceed(let honorsRange):
             fields[.contentType] = MediaType.of(fileNamed: name)
-            // A range means something for GET alone (RFC 9110 §14.2).
+            // Ranges are defined for GET only (RFC 9110 §14.2).
             let range = honorsRange && request.method == .get ? request.headers[.range] : nil
-            return .file(file, identity, RangeSelection(range, size: identity.size), fields)
+            return .file(
+                file,
+                identity: identity,
+                selection: RangeSelection(range, size: identity.size),
+                fields: fields
+            )
         }
     }
 
@@ -112,7 +117,7 @@ final class OriginResponder: Sendable {
         )
     }
 
-    /// Writes a body and counts its bytes; the client may be gone at any of them.
+    /// Closure that writes a body and counts its bytes; the client may disconnect at any time.
     private typealias BodyWriter =
         @concurrent @Sendable (inout any ResponseBodyWriter, inout Int) async throws -> Void
 

@@ -1,14 +1,14 @@
 import StageModel
 
-/// What a representation is compared by.
+/// Validators of a representation.
 struct Validators: Equatable, Sendable {
-    /// The tag of its bytes, which is strong.
+    /// Strong entity tag.
     var tag: EntityTag
-    /// When it last changed.
+    /// Time of the last change.
     var modified: HTTPDate
 }
 
-/// The conditional fields of a request to read, as they were sent (RFC 9110 §13.1).
+/// Conditional header fields of a request, as they were sent (RFC 9110 §13.1).
 struct Preconditions: Equatable, Sendable {
     var ifMatch: String?
     var ifNoneMatch: String?
@@ -16,13 +16,13 @@ struct Preconditions: Equatable, Sendable {
     var ifUnmodifiedSince: String?
     var ifRange: String?
 
-    /// What the conditions leave to be done.
+    /// Result of evaluating the conditions.
     enum Outcome: Equatable, Sendable {
-        /// The request is carried out; a `Range` field counts only where this says so.
+        /// Process the request; `honoringRange` tells whether its `Range` field applies.
         case proceed(honoringRange: Bool)
-        /// The client has the representation: 304.
+        /// The client has the current representation: 304.
         case notModified
-        /// The client asked about another representation: 412.
+        /// The client expects another representation: 412.
         case failed
     }
 
@@ -33,7 +33,7 @@ struct Preconditions: Equatable, Sendable {
         return .proceed(honoringRange: isSame(current))
     }
 
-    /// `If-Match`, and `If-Unmodified-Since` only where that is missing.
+    /// Evaluates `If-Match`, or `If-Unmodified-Since` if that is missing.
     private func isExpected(_ current: Validators) -> Bool {
         if let ifMatch {
             return EntityTagCondition(ifMatch).contains { $0.matchesStrongly(current.tag) }
@@ -42,7 +42,7 @@ struct Preconditions: Equatable, Sendable {
         return current.modified <= limit
     }
 
-    /// `If-None-Match`, and `If-Modified-Since` only where that is missing.
+    /// Evaluates `If-None-Match`, or `If-Modified-Since` if that is missing.
     private func isKnown(_ current: Validators) -> Bool {
         if let ifNoneMatch {
             return EntityTagCondition(ifNoneMatch).contains { $0.matchesWeakly(current.tag) }
@@ -51,10 +51,9 @@ struct Preconditions: Equatable, Sendable {
         return current.modified <= limit
     }
 
-    /// `If-Range`, which only the strong tag satisfies.
+    /// Evaluates `If-Range`, which only the strong tag satisfies.
     ///
-    /// A date never does: this origin sends a tag with every representation, and a file can change
-    /// twice in a second.
+    /// A date never does: this origin sends a tag with every representation, and a file can change twice in a second.
     private func isSame(_ current: Validators) -> Bool {
         guard let ifRange else { return true }
         guard case .list(let tags) = EntityTagCondition(ifRange), tags.count == 1 else {

@@ -1,15 +1,15 @@
-/// The part of a representation that a `Range` field selects (RFC 9110 §14).
+/// Part of a representation that a `Range` field selects (RFC 9110 §14).
 enum RangeSelection: Equatable, Sendable {
-    /// Everything: no range, several, or none that can be understood.
+    /// Everything: there is no range, or several, or an invalid one.
     case whole
-    /// The bytes at these offsets, of which there is at least one.
+    /// Non-empty range of byte offsets.
     case part(Range<Int64>)
-    /// A range that lies outside the representation.
+    /// Range outside the representation.
     case unsatisfiable
 
-    /// Evaluates the value of a `Range` field against a representation of `size` bytes.
+    /// Evaluates a `Range` field for a representation of `size` bytes.
     ///
-    /// More than one range is answered with the whole, as §14.2 permits.
+    /// Several ranges select the whole representation, as §14.2 permits.
     init(_ field: String?, size: Int64) {
         guard let field, let specifier = Self.specifier(in: field),
             let dash = specifier.firstIndex(of: UInt8(ascii: "-"))
@@ -33,13 +33,13 @@ enum RangeSelection: Equatable, Sendable {
 
     /// Selects the last `length` bytes.
     ///
-    /// An empty representation has no part to name, so it is sent whole.
+    /// An empty representation has no such bytes and is sent as a whole.
     private static func suffix(of length: Int64, size: Int64) -> RangeSelection {
         if length == 0 { return .unsatisfiable }
         return size == 0 ? .whole : .part(max(0, size - length)..<size)
     }
 
-    /// Returns the one range of a field in bytes, or `nil` if there are more or fewer.
+    /// Returns the single byte range of a field; `nil` if there is none or more than one.
     private static func specifier(in field: String) -> ArraySlice<UInt8>? {
         let bytes = Array(field.utf8)
         guard let equals = bytes.firstIndex(of: UInt8(ascii: "=")),
@@ -60,7 +60,7 @@ enum RangeSelection: Equatable, Sendable {
         return bytes[first...last]
     }
 
-    /// Returns the number that the digits say, `Int64.max - 1` at most, or `nil` for other text.
+    /// Parses a number, at most `Int64.max - 1`; returns `nil` for other text.
     private static func number(_ digits: ArraySlice<UInt8>) -> Int64? {
         guard !digits.isEmpty else { return nil }
         var value: Int64 = 0
@@ -68,7 +68,7 @@ enum RangeSelection: Equatable, Sendable {
             guard (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(digit) else { return nil }
             let (product, overflows) = value.multipliedReportingOverflow(by: 10)
             let (sum, exceeds) = product.addingReportingOverflow(Int64(digit - UInt8(ascii: "0")))
-            // A number beyond every size selects like the largest, but all digits are checked.
+            // Clamps numbers beyond any size, but still checks all digits.
             value = overflows || exceeds ? .max - 1 : sum
         }
         return value

@@ -1,17 +1,17 @@
 import StageModel
 import SystemPackage
 
-/// The place below the served directory that a request names.
+/// Path below the served directory that a request names.
 struct ServedPath: Equatable, Sendable {
-    /// The names on the way, decoded; empty for the served directory itself.
+    /// Decoded path components; empty for the served directory itself.
     var names: [String]
-    /// Whether the path ends with a slash, as that of a directory does.
+    /// Set if the path ends with a slash, like that of a directory.
     var hasTrailingSlash: Bool
 
-    /// Decodes the path of a request, or returns `nil` if it can name nothing that is served.
+    /// Decodes the path of a request; fails if no served file can have it.
     ///
-    /// Each name is decoded once, after the path was split, and must then be a plain one: not hidden
-    /// (which leaves out `.` and `..`), not empty, and without a slash or a null byte.
+    /// Each component is decoded once, after the path was split. It must not be empty, begin with a dot (which
+    /// excludes `.` and `..`), or contain a slash or NUL.
     init?(_ path: String) {
         guard path.utf8.first == UInt8(ascii: "/") else { return nil }
         var parts = path.utf8.dropFirst()
@@ -28,7 +28,7 @@ struct ServedPath: Equatable, Sendable {
     /// The path relative to the served directory.
     var filePath: FilePath { FilePath(names.isEmpty ? "." : names.joined(separator: "/")) }
 
-    /// Whether a file of this name is served at all.
+    /// Returns whether files of this name are served.
     static func isServed(_ name: String) -> Bool {
         !name.isEmpty && name.utf8.first != UInt8(ascii: ".")
             && !name.utf8.contains { $0 == 0 || $0 == UInt8(ascii: "/") }

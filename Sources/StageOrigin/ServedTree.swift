@@ -2,17 +2,17 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// The directory that is served, and everything below it that is not hidden.
+/// Served directory with all its files and directories that are not hidden.
 struct ServedTree: Sendable {
     let root: Directory
 
-    /// What a path stands for.
+    /// File or directory at a path.
     enum Entry: Sendable {
         case file(SharedFile)
         case directory(Directory)
     }
 
-    /// Opens what is at `path`, or returns `nil` if nothing is served there.
+    /// Opens the file or directory at `path`; returns `nil` if nothing is served there.
     func entry(at path: ServedPath) throws(FileError) -> Entry? {
         switch try root.entry(following: path.filePath) {
         case .file(let file): path.hasTrailingSlash ? nil : .file(SharedFile(file))
@@ -21,11 +21,11 @@ struct ServedTree: Sendable {
         }
     }
 
-    /// Lists the directory at `path`, without what would not be served.
+    /// Lists the directory at `path`, without entries that are not served.
     func index(of directory: Directory, at path: ServedPath) throws(FileError) -> IndexPage {
         var lines: [IndexPage.Line] = []
         for entry in try directory.entries() where ServedPath.isServed(entry.name.string) {
-            // From the root, as a request would come: a link may lead up, but not out.
+            // Resolved from the root, as a request would be: a link may lead up, but not out.
             let place =
                 path.names.isEmpty ? FilePath(entry.name) : path.filePath.appending(entry.name)
             if let line = try line(named: entry.name.string, at: place) { lines.append(line) }
@@ -60,7 +60,7 @@ struct ServedTree: Sendable {
 }
 
 extension FileIdentity {
-    /// When the content last changed, in whole seconds.
+    /// Time of the last content change, in whole seconds.
     var modifiedDate: HTTPDate {
         HTTPDate(seconds: modified / 1_000_000_000 - (modified % 1_000_000_000 < 0 ? 1 : 0))
     }

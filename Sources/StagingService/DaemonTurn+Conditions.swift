@@ -12,7 +12,7 @@ extension DaemonTurn {
         guard let conditions = order.conditions else { return [] }
         var sources = ConditionSources()
         // No person waits for a periodic run.
-        sources.patience = .seconds(15)
+        sources.readingTimeout = .seconds(15)
         let address = busAddress ?? environment["DBUS_SYSTEM_BUS_ADDRESS"]
         if let address { sources.busAddress = address }
         do throws(FileError) {

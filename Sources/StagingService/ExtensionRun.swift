@@ -187,7 +187,7 @@ struct ExtensionRun: Sendable {
                 code: failure.backgroundAssetsCode,
                 message: failure.description
             )
-            return try await host.failed(download, failure, for: request)
+            return try await host.failed(download, with: failure, for: request)
         } catch {
             throw .downloaderExtension(error)
         }

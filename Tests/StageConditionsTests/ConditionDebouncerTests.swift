@@ -4,7 +4,7 @@ import Testing
 @testable import StageConditions
 
 struct ConditionDebouncerTests {
-    /// What is read when, and what counts from then on.
+    /// Readings with their times, and the conditions in effect afterwards.
     struct Row: CustomTestStringConvertible, Sendable {
         var testDescription: String
         var steps: [(seconds: Double, read: Conditions, counts: Conditions)]

@@ -130,7 +130,7 @@ import Testing
 
     @Test func aBusThatComesLateIsFound() async throws {
         bus.kill()
-        let monitor = try monitor { $0.patience = .milliseconds(10) }
+        let monitor = try monitor { $0.readingTimeout = .milliseconds(10) }
         #expect(await monitor.settled() == .unknown)
         try bus.start()
         try bus.start(.networkManager)
@@ -141,7 +141,7 @@ import Testing
         try bus.start(.networkManager)
         try bus.freeze()
         let start = ContinuousClock.now
-        let monitor = try monitor { $0.patience = .milliseconds(10) }
+        let monitor = try monitor { $0.readingTimeout = .milliseconds(10) }
         #expect(await monitor.settled() == .unknown)
         #expect(start.duration(to: .now) < .seconds(1))
         try bus.thaw()
@@ -151,7 +151,7 @@ import Testing
     @Test func anAddressThatMakesNoSenseHarmsNothing() async throws {
         let monitor = try monitor { sources in
             sources.busAddress = "nonsense"
-            sources.patience = .milliseconds(10)
+            sources.readingTimeout = .milliseconds(10)
         }
         #expect(await monitor.settled() == .unknown)
     }
@@ -223,7 +223,7 @@ import Testing
             "BAT0",
             ["type": "Battery", "status": "Charging", "capacity": "80"]
         )
-        let monitor = try monitor { $0.patience = .milliseconds(10) }
+        let monitor = try monitor { $0.readingTimeout = .milliseconds(10) }
         var expected = Conditions()
         expected.isOnBattery = false
         expected.batteryPercentage = 80

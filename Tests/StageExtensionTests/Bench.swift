@@ -93,7 +93,7 @@ struct Bench {
         )
     }
 
-    /// What the host makes of a program's answer to the request, or its error.
+    /// Result of a request to a program that gives a certain answer.
     func outcome(_ host: ExtensionHost) async -> Result<[ExtensionDownload], ExtensionError> {
         do throws(ExtensionError) {
             return .success(try await host.downloads(for: request))
@@ -102,7 +102,7 @@ struct Bench {
         }
     }
 
-    /// What is in the test's directory after a program ran that left nothing.
+    /// Names in the test's directory after a program ran that left no files.
     func expectNothingLeft(_ location: SourceLocation = #_sourceLocation) throws {
         let names = try root.entries().map(\.name.string).sorted()
         #expect(names == ["manifest.json", "shared"], sourceLocation: location)
@@ -110,7 +110,7 @@ struct Bench {
         #expect(shared.isEmpty, sourceLocation: location)
     }
 
-    /// Whether a process that has `mark` among its arguments is there.
+    /// Returns whether a process with `mark` among its arguments exists.
     static func hasProcess(_ mark: String) throws -> Bool {
         for process in try Directory.open("/proc").entries() where Int(process.name.string) != nil {
             let path = FilePath("/proc").appending(process.name).appending("cmdline")

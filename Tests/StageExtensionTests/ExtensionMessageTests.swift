@@ -4,7 +4,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// What goes over standard input and output, as values and as text.
+/// Messages on standard input and output, as values and as text.
 @Suite(.directory) struct ExtensionMessageTests {
     private static let file: ExtensionDownload = {
         var file = ExtensionURLDownload(

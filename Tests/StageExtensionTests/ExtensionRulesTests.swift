@@ -3,7 +3,7 @@ import StageModel
 import StageTesting
 import Testing
 
-/// What an extension may ask for, as Apple documents it and as the packs of the manifest call for.
+/// Downloads that an extension may request, according to Apple's documentation and the packs of the manifest.
 @Suite(.directory) struct ExtensionRulesTests {
     private static func file(
         _ identifier: String = "news",

@@ -6,7 +6,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// What the sandbox of an extension lets through, and what it does not.
+/// Operations that the sandbox of an extension permits and denies.
 @Suite(.directory, .enabled(if: Confinement.supportedVersion > 0))
 struct ExtensionSandboxTests {
     /// Python that prints an empty answer if `body` raises an error of this number, and else ends with

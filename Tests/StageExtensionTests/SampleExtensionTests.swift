@@ -23,7 +23,7 @@ import Testing
             return isReadable ? [.swift, .python] : [.python]
         }()
 
-        /// What this process has mapped into memory; the file says nothing of its size.
+        /// Memory mappings of this process; the file reports no size.
         private static func readMaps() throws -> [UInt8] {
             let file = try File.open(reading: "/proc/self/maps")
             return try file.readAll(limit: 1 << 24)
@@ -90,14 +90,14 @@ import Testing
         #expect(
             try await host.failed(
                 Self.pack("dawn", essential: true),
-                failure,
+                with: failure,
                 for: bench.request
             ) == [Self.pack("dawn", essential: false)]
         )
         #expect(
             try await host.failed(
                 Self.pack("dawn", essential: false),
-                failure,
+                with: failure,
                 for: bench.request
             ) == []
         )

@@ -81,7 +81,7 @@ struct SystemCallTests {
     private static let noSuchCall = Errno(rawValue: ENOSYS)
     private static let noTerminal = Errno(rawValue: ENOTTY)
 
-    /// What reaches other processes.
+    /// Calls that reach other processes.
     static let processes: [Attack] = [
         Attack("limit another process", "call('prlimit64', host, 7, limits, None)", .notPermitted),
         Attack("pin another process", "call('sched_setaffinity', host, 8, code)", .notPermitted),
@@ -123,7 +123,7 @@ struct SystemCallTests {
         Attack("leave the session", "call('setsid')", .notPermitted),
     ]
 
-    /// What reaches sockets, keys and objects of the system.
+    /// Calls that reach sockets, keys and objects of the system.
     static let services: [Attack] = [
         Attack("a pair of datagrams", "call('socketpair', 1, 2, 0, code)", .permissionDenied),
         Attack("a raw pair", "call('socketpair', 1, 3, 0, code)", .permissionDenied),
@@ -152,7 +152,7 @@ struct SystemCallTests {
         Attack("queues", "call('mq_open', b'a', 0o102, 0o600, 0)", noSuchCall),
     ]
 
-    /// What gains privileges, or reaches code of the kernel that a program does not need.
+    /// Calls that gain privileges, or reach kernel code that a program does not need.
     static let kernel: [Attack] = [
         Attack("a user namespace", "call('unshare', 0x10000000)", .notPermitted),
         Attack(
@@ -377,7 +377,7 @@ private final class DatagramSocket {
 
     deinit { close(descriptor) }
 
-    /// Whether a datagram has come.
+    /// Returns whether a datagram has arrived.
     var hasReceived: Bool {
         var byte: UInt8 = 0
         return unsafe recv(descriptor, &byte, 1, CInt(MSG_DONTWAIT)) >= 0

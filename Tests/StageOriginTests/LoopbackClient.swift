@@ -6,12 +6,12 @@ import StageSystem
 ///
 /// It waits a minute at most, as tests that compute may hold up the server, on threads of its own: those of the tasks are the server's.
 final class LoopbackClient: Sendable {
-    /// What came back for one request.
+    /// Response to one request.
     struct Reply: Equatable, Sendable {
         var status = 0
         var fields: [String: String] = [:]
         var body: [UInt8] = []
-        /// Whether the body has the length that was promised.
+        /// `true` if the body has the announced length.
         var isComplete = false
     }
 

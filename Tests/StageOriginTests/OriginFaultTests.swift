@@ -155,7 +155,7 @@ struct OriginFaultTests {
     }
 }
 
-/// What an origin reported.
+/// Access records of an origin.
 private final class AccessLog: Sendable {
     private let list = Mutex<[AccessRecord]>([])
 

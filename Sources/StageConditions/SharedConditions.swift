@@ -1,15 +1,15 @@
 import StageSystem
 import Synchronization
 
-/// What the thread of a monitor and its users tell each other.
-final class ConditionBoard: Sendable {
-    /// What the users want of the thread.
+/// State shared between a monitor's thread and its users.
+final class SharedConditions: Sendable {
+    /// Requests of the users to the thread.
     struct Requests {
-        /// Whether the thread is to end.
+        /// Set to end the thread.
         var isStopping = false
-        /// Whether somebody is to look how far the network reaches.
+        /// Set to have the connectivity checked.
         var checksConnectivity = false
-        /// Who waits for conditions that are read now.
+        /// Users that wait for newly read conditions.
         var readers: [CheckedContinuation<Conditions, Never>] = []
     }
 
@@ -24,7 +24,7 @@ final class ConditionBoard: Sendable {
     }
 
     private let state: Mutex<State>
-    /// What wakes the thread.
+    /// Signal that wakes the thread.
     let signal: WakeSignal
 
     init(_ conditions: Conditions) throws(FileError) {
@@ -32,16 +32,16 @@ final class ConditionBoard: Sendable {
         state = Mutex(State(current: conditions))
     }
 
-    /// What counts now.
+    /// Current conditions, after debouncing.
     var current: Conditions { state.withLock { $0.current } }
 
-    /// Leaves a request for the thread.
+    /// Adds a request, and wakes the thread.
     func request(_ change: (inout Requests) -> Void) {
         state.withLock { change(&$0.requests) }
         signal.raise()
     }
 
-    /// Leaves a request for conditions that are read now, unless the thread has ended.
+    /// Requests newly read conditions; resumes `reader` at once if the thread has ended.
     func requestReading(_ reader: CheckedContinuation<Conditions, Never>) {
         let ended = state.withLock { state -> Conditions? in
             if state.hasEnded { return state.current }
@@ -51,7 +51,7 @@ final class ConditionBoard: Sendable {
         if let ended { reader.resume(returning: ended) } else { signal.raise() }
     }
 
-    /// Resumes once the first readings are there.
+    /// Resumes `waiter` once the first readings are complete.
     func awaitSettling(_ waiter: CheckedContinuation<Conditions, Never>) {
         let settled = state.withLock { state -> Conditions? in
             if state.isSettled || state.hasEnded { return state.current }
@@ -61,7 +61,7 @@ final class ConditionBoard: Sendable {
         if let settled { waiter.resume(returning: settled) }
     }
 
-    /// A stream of what counts, with what counts now as its first value.
+    /// Returns a stream of conditions, which starts with the current ones.
     func subscribe() -> AsyncStream<Conditions> {
         let (stream, continuation) = AsyncStream.makeStream(
             of: Conditions.self,
@@ -81,9 +81,9 @@ final class ConditionBoard: Sendable {
     }
 }
 
-/// What only the thread calls.
-extension ConditionBoard {
-    /// Takes the requests that were left.
+/// Methods for the monitor's thread.
+extension SharedConditions {
+    /// Takes all requests.
     func takeRequests() -> Requests {
         state.withLock { state in
             defer { state.requests.readers.removeAll() }
@@ -92,7 +92,7 @@ extension ConditionBoard {
         }
     }
 
-    /// Makes conditions known.
+    /// Publishes changed conditions.
     func publish(_ conditions: Conditions) {
         state.withLock { state in
             state.current = conditions
@@ -100,7 +100,7 @@ extension ConditionBoard {
         }
     }
 
-    /// Says that the first readings are there.
+    /// Marks the first readings as complete.
     func settle() {
         let (waiters, conditions) = state.withLock { state in
             defer { state.settling.removeAll() }
@@ -110,7 +110,7 @@ extension ConditionBoard {
         for waiter in waiters { waiter.resume(returning: conditions) }
     }
 
-    /// Says that nothing comes any more.
+    /// Ends all streams and waits.
     func end() {
         let (waiters, streams, conditions) = state.withLock { state in
             defer {
