@@ -46,6 +46,8 @@ public enum StagingReason: Hashable, Codable, Sendable {
     case pinned(version: Int, rolledBackFrom: Int?)
     /// It is for other versions of the application.
     case otherVersion(required: String, installed: String)
+    /// Another container that readers look in has a newer version.
+    case newerElsewhere(version: Int)
     /// It does not fit on the file system.
     case noSpace
     /// It does not fit into the container's quota.

@@ -66,6 +66,8 @@ public struct Plan: Equatable, Sendable {
         case pinned(Planner.PinnedVersion)
         /// It is for other versions of the application than the one that is installed.
         case otherVersion(required: String, installed: String)
+        /// Another container has a newer version, which readers get.
+        case newerElsewhere(version: Int)
     }
 
     /// Why a pack that ought to be staged cannot be.
@@ -119,6 +121,8 @@ public struct Planner: Sendable {
     public var manifest: Manifest
     /// What the container holds.
     public var staged: [PackID: StagedVersion]
+    /// The copies that readers may get from another container, by pack.
+    package var elsewhere: [PackID: CopyElsewhere] = [:]
     /// The staged packs that are held as they are.
     public var pinned: [PackID: PinnedVersion] = [:]
     /// Bytes of archives that are in part files already.
@@ -194,9 +198,10 @@ public struct Planner: Sendable {
         let isMissing = manifest.packs.contains { pack in
             guard case .essential(let events) = pack.policy else { return false }
             return events.contains(.firstInstallation) && staged[pack.id] == nil
+                && elsewhere[pack.id] == nil
                 && pack.isFor(applicationVersion: applicationVersion)
         }
-        return isMissing || staged.isEmpty ? .install : .update
+        return isMissing || staged.isEmpty && elsewhere.isEmpty ? .install : .update
     }
 
     /// Decides what is done with each pack.
@@ -292,6 +297,7 @@ public struct Planner: Sendable {
     }
 
     private func decision(on pack: Pack, _ selection: PackSelection) -> Plan.Decision {
+        if let decision = decisionElsewhere(on: pack, selection) { return decision }
         let state = state(of: pack)
         switch selection {
         case .packs(let ids):
@@ -327,6 +333,7 @@ public struct Planner: Sendable {
 
     /// Why the pack would be staged, or `nil` if it is there.
     private func state(of pack: Pack) -> Plan.Reason? {
+        if let copy = copyElsewhere(of: pack) { return reason(toStage: pack, beside: copy) }
         guard let present = staged[pack.id] else { return .missing }
         if present.version != pack.version { return .outdated(staged: present.version) }
         return present.contentDigest == pack.contentDigest ? nil : .contentChanged

@@ -27,6 +27,7 @@ extension Planner {
     /// Returns a planner with the same settings for what the container holds now.
     package func refreshed(from container: Container) throws(StageError) -> Planner {
         var planner = try Planner(manifest: manifest, container: container)
+        planner.elsewhere = elsewhere
         planner.quota = quota
         planner.applicationVersion = applicationVersion
         planner.budget = budget

@@ -2,6 +2,14 @@ public import StageModel
 import StageSystem
 public import SystemPackage
 
+/// The owner of a container that readers look in.
+public enum ContainerLocation: String, Hashable, Sendable, Codable, CaseIterable {
+    /// One user: it is below the user's data directory.
+    case user
+    /// The whole system: it is below ``ContainerLocations/systemGroups``.
+    case system
+}
+
 /// Where the containers of application groups are.
 public enum ContainerLocations {
     /// The directory with the containers of the whole system.
@@ -35,6 +43,9 @@ public enum ContainerLocations {
 
     /// The containers that a reader looks in, in this order: the user's, then the system's.
     ///
+    /// Where both have a pack, readers get the newest acceptable version: a pinned copy before others, then the highest
+    /// version, then the user's copy.
+    ///
     /// Without an environment it is that of this process; a privileged one has the system's only.
     public static func forReading(
         _ group: ApplicationGroupID,
@@ -42,5 +53,20 @@ public enum ContainerLocations {
     ) -> [FilePath] {
         let environment = environment ?? ProcessEnvironment.current
         return [user(group, environment: environment), system(group)].compactMap { $0 }
+    }
+
+    /// Returns whose container a path names, or is below; `nil` for a container in another place.
+    ///
+    /// Without an environment it is that of this process.
+    public static func location(
+        of path: FilePath,
+        environment: [String: String]? = nil
+    ) -> ContainerLocation? {
+        if path.starts(with: systemGroups) { return .system }
+        let environment = environment ?? ProcessEnvironment.current
+        guard let groups = userGroups(environment: environment), path.starts(with: groups) else {
+            return nil
+        }
+        return .user
     }
 }

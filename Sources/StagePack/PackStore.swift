@@ -31,7 +31,9 @@ public final class PackStore: Sendable {
         }
     }
 
-    /// Where packs are looked for, in this order; the first is where fetched packs go.
+    /// Where packs are looked for; the first is where fetched packs go.
+    ///
+    /// Where several have a pack, a pinned copy goes before others, then the highest version, then the first container.
     public let containers: [FilePath]
     let precedence: [PackID]
     let fetcher: (any PackFetcher)?
@@ -57,7 +59,7 @@ public final class PackStore: Sendable {
         var url: URL
     }
 
-    /// Creates a store that reads the containers in the order given.
+    /// Creates a store that reads containers.
     ///
     /// - Parameters:
     ///   - containers: The directories, the user's before the system's. They need not exist yet.
@@ -80,7 +82,8 @@ public final class PackStore: Sendable {
 
     /// Returns the directory of a staged pack, or `nil` if the pack is not staged.
     ///
-    /// Costs a readlink(2) where the store holds the pack already, else an open(2) and a lock more.
+    /// Costs a readlink(2) for each container where the store holds the pack already, else an open(2) and a lock more;
+    /// where several containers have the pack, also a look at its pin and its files in each.
     ///
     /// - Throws: ``PackStoreError/invalidID(_:)`` if `id` is not a pack's id;
     ///   ``PackStoreError/container(_:)`` if a container is there but cannot be read. That no container
@@ -159,48 +162,46 @@ public final class PackStore: Sendable {
 
     /// Returns the ids of the staged packs, in the order of precedence.
     public func stagedPacks() throws(PackStoreError) -> [PackID] {
-        do throws(ContainerError) {
-            return try state.withLock { state throws(ContainerError) in
-                var found: Set<PackID> = []
-                for index in containers.indices {
-                    guard let reader = try reader(index, &state) else { continue }
-                    found.formUnion(try reader.stagedPacks())
-                }
-                let named = precedence.filter(found.contains)
-                return named + found.subtracting(named).sorted()
-            }
-        } catch {
-            throw .container(error)
-        }
+        let found = try withView { (view) throws(ContainerError) in try view.stagedPacks() }
+        let named = precedence.filter(found.contains)
+        return named + found.subtracting(named).sorted()
     }
 
     private func find(_ id: PackID, _ state: inout State) throws(ContainerError) -> HeldPack? {
-        for index in containers.indices {
-            guard let reader = try reader(index, &state),
-                let generation = try reader.currentGeneration(of: id)
-            else { continue }
+        let view = try openView(&state)
+        for copy in try view.copies(of: id) {
             let known = state.held[id]?.first {
-                $0.reader == index && $0.lease.generation == generation
+                $0.reader == copy.container && $0.lease.generation == copy.generation
             }
             if let known { return known }
-            guard let lease = try reader.lease(id) else { continue }
+            // A copy that was removed since leaves the next one.
+            guard let lease = try view.readers[copy.container]?.lease(id) else { continue }
             let url = URL(filePath: lease.content.string, directoryHint: .isDirectory)
-            let held = HeldPack(reader: index, lease: lease, url: url)
+            let held = HeldPack(reader: copy.container, lease: lease, url: url)
             state.held[id, default: []].append(held)
             return held
         }
         return nil
     }
 
-    /// The open container, or `nil` as long as there is none.
-    private func reader(
-        _ index: Int,
-        _ state: inout State
-    ) throws(ContainerError) -> ContainerReader? {
-        if let reader = state.readers[index] { return reader }
-        let reader = try ContainerReader.open(containers[index])
-        state.readers[index] = reader
-        return reader
+    /// The containers that are there now: one that is missing is looked for each time.
+    private func openView(_ state: inout State) throws(ContainerError) -> ContainerView {
+        for index in containers.indices where state.readers[index] == nil {
+            state.readers[index] = try ContainerReader.open(containers[index])
+        }
+        return ContainerView(containers: containers, readers: state.readers)
+    }
+
+    /// Returns what `body` returns for the containers that are there now.
+    func withView<Value>(
+        _ body: (ContainerView) throws(ContainerError) -> Value
+    ) throws(PackStoreError) -> Value {
+        do throws(ContainerError) {
+            let view = try state.withLock { state throws(ContainerError) in try openView(&state) }
+            return try body(view)
+        } catch {
+            throw .container(error)
+        }
     }
 
     /// Runs `body`, within the deadline if there is one, and tells its failure as the store's.
@@ -240,12 +241,9 @@ public final class PackStore: Sendable {
 
     /// The open containers, with their positions.
     func readers() throws(ContainerError) -> [(position: Int, reader: ContainerReader)] {
-        try state.withLock { state throws(ContainerError) in
-            var open: [(position: Int, reader: ContainerReader)] = []
-            for index in containers.indices {
-                if let reader = try reader(index, &state) { open.append((index, reader)) }
-            }
-            return open
+        let view = try state.withLock { state throws(ContainerError) in try openView(&state) }
+        return view.readers.enumerated().compactMap { position, reader in
+            reader.map { (position, $0) }
         }
     }
 
@@ -261,23 +259,6 @@ public final class PackStore: Sendable {
     func hold(_ content: PartialContent, of id: PackID, in reader: Int) {
         state.withLock { state in
             state.heldFiles[id, default: []].append(HeldFiles(reader: reader, content: content))
-        }
-    }
-
-    /// Returns the first value that `body` has for an open container, in the order of the containers.
-    func firstInContainers<Value>(
-        _ body: (ContainerReader) throws(ContainerError) -> Value?
-    ) throws(PackStoreError) -> Value? {
-        do throws(ContainerError) {
-            return try state.withLock { state throws(ContainerError) in
-                for index in containers.indices {
-                    guard let reader = try reader(index, &state) else { continue }
-                    if let value = try body(reader) { return value }
-                }
-                return nil
-            }
-        } catch {
-            throw .container(error)
         }
     }
 

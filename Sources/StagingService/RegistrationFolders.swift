@@ -41,26 +41,46 @@ package struct RegistrationFolders {
 
     /// Reads the registration of an application by its name.
     package func registration(named text: String) throws(StagingFailure) -> Found {
-        let id: ApplicationID
+        try registration(of: try identifier(named: text))
+    }
+
+    /// Reads the identifier of an application.
+    package func identifier(named text: String) throws(StagingFailure) -> ApplicationID {
         do throws(ValueError) {
-            id = try ApplicationID(text)
+            return try ApplicationID(text)
         } catch {
             throw .invalidRequest("--app: \(error)")
         }
-        return try registration(of: id)
     }
 
     /// Reads the registration of an application.
     package func registration(of id: ApplicationID) throws(StagingFailure) -> Found {
         var paths = RegistrationLocations.files(of: id, in: folders)
         guard let path = paths.popLast() else {
-            throw .notRegistered(
-                "application '\(id)' is not registered in "
-                    + folders.map { "'\($0)'" }.joined(separator: ", ")
-            )
+            throw .notRegistered(notRegistered(id))
         }
         return Found(value: try Self.read(path, for: id), path: path, overridden: paths)
     }
+
+    /// The message that an application is not registered, with the one that may be meant, else those that are.
+    private func notRegistered(_ id: ApplicationID) -> String {
+        // A folder that cannot be read has none to name.
+        let known = (try? applications())?.map(\.text) ?? []
+        let message = "application '\(id)' is not registered"
+        guard !known.isEmpty else {
+            return "\(message), nor is any other, in "
+                + folders.map { "'\($0)'" }.joined(separator: ", ")
+        }
+        if let meant = Spelling.nearest(to: id.text, among: known) {
+            return "\(message): did you mean '\(meant)'?"
+        }
+        let shown = known.prefix(Self.shownApplications).map { "'\($0)'" }.joined(separator: ", ")
+        let others = known.count - Self.shownApplications
+        return "\(message): registered are \(shown)" + (others > 0 ? " and \(others) more" : "")
+    }
+
+    /// The number of applications that a message names.
+    private static let shownApplications = 8
 
     /// Reads a registration, which has to be the application's.
     package static func read(

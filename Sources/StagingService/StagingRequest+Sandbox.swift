@@ -10,8 +10,8 @@ import SystemPackage
 extension StagingRequest {
     /// The files that a process needs which carries the request out for the daemon; makes the container's directory.
     ///
-    /// - Returns: The container to write; to read the registrations, the root and the local manifests that the
-    ///   request names, certificates, and what name resolution takes; to execute this program, the system's, and the
+    /// - Returns: The container to write; to read the system's container, the registrations, the root and the local
+    ///   manifests that the request names, certificates, and what name resolution takes; to execute this program, the system's, and the
     ///   application's downloader extension.
     /// - Throws: ``FileError`` if the container is not known or cannot be made.
     package func sandbox() throws(FileError) -> ProcessSandbox {
@@ -23,7 +23,9 @@ extension StagingRequest {
             try geteuid() == 0
             ? Directory.make(container, exactly: .directory) : Directory.make(container)
         var sandbox = ProcessSandbox(
-            readable: ExtensionHost.systemFiles + Self.systemFiles + target.files,
+            readable: ExtensionHost.systemFiles + Self.systemFiles + target.files
+                // What the system has staged already is not staged for the user again.
+                + target.containersForReading.filter { $0 != container },
             executable: ExtensionHost.systemPrograms + (try Self.mappedPrograms()),
             writable: [container]
         )

@@ -188,7 +188,7 @@ public struct PackResult: Sendable {
         transfer = entry.transfer
         switch entry.decision {
         case .stage: outcome = .planned
-        case .leave(.upToDate): outcome = .present
+        case .leave(.upToDate), .leave(.newerElsewhere): outcome = .present
         case .leave: outcome = .left
         case .evict: outcome = .evicted
         case .refuse(let refusal):
@@ -260,6 +260,7 @@ extension Plan.Decision {
         case .leave(.otherVersion(let required, let installed)),
             .refuse(.otherVersion(let required, let installed)):
             .otherVersion(required: required, installed: installed)
+        case .leave(.newerElsewhere(let version)): .newerElsewhere(version: version)
         case .refuse(.noSpace): .noSpace
         case .refuse(.exceedsQuota): .exceedsQuota
         case .refuse(.exceedsAllowance(let allowance, _, _)):

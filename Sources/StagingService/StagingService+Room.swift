@@ -6,6 +6,20 @@ import StageSystem
 import SystemPackage
 
 extension StagingService {
+    /// The copies of packs that readers may get from another container; none if that cannot be read.
+    func copiesElsewhere(
+        of manifest: Manifest,
+        than path: FilePath
+    ) -> [PackID: Planner.CopyElsewhere] {
+        do throws(ContainerError) {
+            return try target.copiesElsewhere(of: manifest, than: path)
+        } catch {
+            // The packs are staged here then, at the price of a second copy.
+            logger.info("another container cannot be read: \(error)")
+            return [:]
+        }
+    }
+
     /// The plan for what is there, with what goes from the container where there is no room.
     func plan(
         _ planner: inout Planner,

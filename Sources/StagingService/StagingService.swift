@@ -271,6 +271,7 @@ public struct StagingService: Sendable {
             if reader == nil { reader = try ContainerReader.reading(path) }
             let record = try reader?.historyRecord(rememberedOf: planner.manifest.application)
             let history = record?.history
+            planner.elsewhere = copiesElsewhere(of: manifest.manifest, than: path)
             planner.quota = target.quota(of: path)
             planner.applicationVersion = target.installedVersion
             planner.pending = history?.pending ?? neverRecorded(history, planner)

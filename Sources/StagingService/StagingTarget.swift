@@ -71,6 +71,50 @@ extension StagingTarget {
         container ?? registration.map { container(of: $0.group) }
     }
 
+    /// The containers that a reader of the target's packs looks in: the one that is named, or the user's and the
+    /// system's of the group; none if no group is known.
+    package var containersForReading: [FilePath] {
+        if let container { return [container] }
+        return registration.map { containersForReading(of: $0.group) } ?? []
+    }
+
+    private func containersForReading(of group: ApplicationGroupID) -> [FilePath] {
+        // Root's own is the system's, whatever its environment says.
+        geteuid() == 0
+            ? [ContainerLocations.system(group)]
+            : ContainerLocations.forReading(group, environment: environment)
+    }
+
+    /// The copies of a manifest's packs in the containers that readers look in beside the one that packs are staged in.
+    func copiesElsewhere(
+        of manifest: Manifest,
+        than path: FilePath
+    ) throws(ContainerError) -> [PackID: Planner.CopyElsewhere] {
+        guard container == nil else { return [:] }
+        var paths = containersForReading
+        if registration == nil {
+            // Without a registration the group has the application's name, as in ``container(for:)``.
+            let group = try? ApplicationGroupID(manifest.application.text)
+            paths = group.map { containersForReading(of: $0) } ?? []
+        }
+        let view = try ContainerView(opening: paths.filter { $0 != path })
+        guard !view.isEmpty else { return [:] }
+        var copies: [PackID: Planner.CopyElsewhere] = [:]
+        for pack in manifest.packs {
+            guard let copy = try view.copiesWithPins(of: pack.id).first,
+                let content = copy.generation.content
+            else { continue }
+            copies[pack.id] = Planner.CopyElsewhere(
+                staged: Planner.StagedVersion(
+                    version: content.version,
+                    archiveDigest: content.archiveDigest
+                ),
+                pin: copy.pin.map(Planner.PinnedVersion.init)
+            )
+        }
+        return copies
+    }
+
     /// The container of a group: the system's for root, else the user's.
     func container(of group: ApplicationGroupID) -> FilePath {
         let user = ContainerLocations.user(group, environment: environment)

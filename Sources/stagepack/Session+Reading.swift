@@ -6,12 +6,12 @@ import StagingService
 import SystemPackage
 
 extension Session {
-    /// The containers that a pack is looked for in: the one that the options name, or the user's and
-    /// then the system's of the group.
-    private var containersForReading: [FilePath] {
-        if let container = target.container { return [container] }
-        guard let group = target.registration?.group else { return [] }
-        return ContainerLocations.forReading(group, environment: target.environment)
+    /// The containers that a pack is looked for in; `container` is that of a run, where no option names one.
+    private func store(_ container: String? = nil) throws(CommandFailure) -> PackStore {
+        var containers = target.containersForReading
+        if containers.isEmpty, let container { containers = [FilePath(container)] }
+        guard !containers.isEmpty || !target.manifests.isEmpty else { throw .noContainer }
+        return PackStore(containers: containers)
     }
 
     /// Where the pack is, or `nil` if it is not staged.
@@ -19,12 +19,9 @@ extension Session {
         of id: PackID,
         in container: String? = nil
     ) throws(CommandFailure) -> String? {
-        let containers = container.map { [FilePath($0)] } ?? containersForReading
-        guard !containers.isEmpty || !target.manifests.isEmpty else {
-            throw .usage("no container is named: pass --container DIR or --app ID")
-        }
+        let store = try store(container)
         do throws(PackStoreError) {
-            let path = try PackStore(containers: containers).localURL(for: id)?.path
+            let path = try store.localURL(for: id)?.path
             return path.map { $0.hasSuffix("/") && $0.count > 1 ? String($0.dropLast()) : $0 }
         } catch {
             throw CommandFailure(error)
@@ -36,9 +33,28 @@ extension Session {
         of file: ContentPath,
         in id: PackID
     ) throws(CommandFailure) -> String? {
+        let store = try store()
         do throws(PackStoreError) {
-            let store = PackStore(containers: containersForReading)
             return try store.localURL(for: file.text, inPack: id)?.path
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+
+    /// The report of a path below one of the containers.
+    func report(of path: String, in pack: PackID) -> PathReport {
+        PathReport(pack: pack, path: path, location: location(of: FilePath(path)))
+    }
+
+    /// Returns whose container a path names, or is below; `nil` for one in another place.
+    func location(of path: FilePath) -> ContainerLocation? {
+        ContainerLocations.location(of: path, environment: target.environment)
+    }
+
+    /// The containers that readers look in, open as far as they are there.
+    func view() throws(CommandFailure) -> ContainerView {
+        do throws(ContainerError) {
+            return try ContainerView(opening: target.containersForReading)
         } catch {
             throw CommandFailure(error)
         }

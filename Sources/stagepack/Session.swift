@@ -69,6 +69,13 @@ struct Session {
         problem = nil
     }
 
+    /// Takes a target for a command that uses no network.
+    init(_ target: StagingTarget) {
+        self.target = target
+        network = nil
+        problem = nil
+    }
+
     /// Whether the network is not to be used.
     var isOffline: Bool {
         network?.isOffline ?? false || NetworkOptions.isOffline(target.environment)
@@ -106,7 +113,7 @@ struct Session {
         for purpose: Container.Purpose = .usual
     ) throws(CommandFailure) -> Container {
         guard let path = knownContainer else {
-            throw .usage("no container is named: pass --container DIR or --app ID")
+            throw .noContainer
         }
         do throws(ContainerError) {
             guard let container = try Container.open(path, for: purpose) else {

@@ -140,7 +140,7 @@ struct ArchiveBesideIndexTests {
         // What a server sends that a killed process has not taken is sent again.
         #expect(publisher.bytesSent(of: ["a"]) <= size + kills * (1 << 20))
         try await world.succeed("verify", "levels")
-        try await world.succeed("gc", "--all")
+        try await world.succeed("gc", "--previous")
         #expect(try world.names(in: "staging") == [])
         #expect(try world.names(in: "downloads") == [])
     }

@@ -66,7 +66,7 @@ struct LimitedCommand: CustomTestStringConvertible {
         .init(
             name: "gc",
             before: [first, second],
-            command: "gc --all",
+            command: "gc --previous",
             versions: (2, 2),
             makesRoom: true,
             stages: false
@@ -231,7 +231,7 @@ struct DiskLimitTests {
             set -- $(stat -f -c '%b %f %c %d' "$D")
             mount -o remount,\(DiskLimit(resource: .files, rest: 0).options) "$D" || exit 97
             run doctor | grep -A1 'problem: '
-            run gc --all
+            run gc --previous
             ls -A "$C/generations/aurora" "$C/staging" "$C/downloads" | grep -c .
             run verify; ls "$C/locks/.spare" >/dev/null && echo spare
             """

@@ -83,7 +83,7 @@ struct FaultyDiskTests {
                 -o "lowerdir=$D/lower/container,upperdir=$D/upper,workdir=$D/work,redirect_dir=off" "$C"
             trap 'umount "$C"' EXIT
             $P prefetch "$@"
-            $P gc --all --container "$C"
+            $P gc --previous --container "$C"
             $P remove oceans --container "$C"
             ls "$C/generations" "$C/staging"; ls "$C/generations/aurora" | cut -d- -f1
             $P verify --container "$C"

@@ -153,7 +153,7 @@ struct IndexedTests {
         #expect(publisher.bytesSent < allowed, "\(publisher.bytesSent) for \(version) versions")
         try await world.succeed("fetch", "levels", "--quiet")
         #expect(try world.staged(try PackID("levels")) == trees[version % 2])
-        try await world.succeed("gc", "--all")
+        try await world.succeed("gc", "--previous")
         #expect(try world.names(in: "staging") == [])
         print(
             "seed \(seed): \(kills) kills, \(version) versions, \(publisher.bytesSent) bytes sent"

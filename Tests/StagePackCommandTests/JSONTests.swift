@@ -45,7 +45,12 @@ struct JSONTests {
             var version, offeredVersion, installedSize, downloadSize, downloaded: Int?
         }
 
-        var container: String
+        struct Container: Decodable, Equatable {
+            var path: String
+            var isPresent: Bool
+        }
+
+        var containers: [Container]
         var manifests: [Manifest]
         var packs: [Pack]
     }
@@ -99,6 +104,7 @@ struct JSONTests {
         #expect(staged.packs[1].error == missing(world, packs[2]))
 
         let status = try decode(Status.self, try await world.run("status", "--json").output)
+        #expect(status.containers == [.init(path: world.container.string, isPresent: true)])
         #expect(status.manifests.map(\.url) == [world.manifestURL])
         #expect(status.packs.map(\.id) == ["aurora", "borealis", "corona"])
         #expect(status.packs.map(\.state) == ["staged", "missing", "missing"])

@@ -108,7 +108,7 @@ struct OddFileTests {
         #expect(try await run("verify").status == 3)
         try await world.succeed("repair", "--quiet")
         try await world.succeed("verify")
-        try await world.succeed("gc", "--all")
+        try await world.succeed("gc", "--previous")
         #expect(try world.names(in: "generations/levels").count == 1)
         try await world.succeed("doctor")
     }

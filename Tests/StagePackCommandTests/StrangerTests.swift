@@ -130,7 +130,7 @@ struct StrangerTests {
             _ = try await Self.succeed(world, "verify")
             _ = try await Self.succeed(world, "doctor")
             _ = try await Self.succeed(world, "repair", "--quiet")
-            let collected = try await Self.succeed(world, "gc", "--all")
+            let collected = try await Self.succeed(world, "gc", "--previous")
             #expect(collected.hasSuffix("1 generation is being read\n"))
             _ = try await Self.succeed(world, "remove", "levels")
             _ = try await Self.succeed(world, "fetch", "levels", "--quiet")
@@ -143,7 +143,7 @@ struct StrangerTests {
         }
         #expect(forbidden == [])
         // When it is gone, so is what it kept.
-        try await world.succeed("gc", "--all")
+        try await world.succeed("gc", "--previous")
         #expect(try world.names(in: "generations/levels").count == 1)
         #expect(try world.names(in: "staging") == [])
     }

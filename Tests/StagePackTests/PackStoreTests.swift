@@ -76,18 +76,6 @@ import Testing
         withExtendedLifetime(lock) {}
     }
 
-    @Test func theFirstContainerWithAPackWins() throws {
-        let second = try SampleContainer("second")
-        let store = PackStore(containers: [container.path, second.path])
-        try second.publish(.aurora, version: 5, ["sky": "second"])
-        #expect(try text("sky", in: store.localURL(for: "aurora")) == "second")
-        try container.publish(.aurora, version: 1, ["sky": "first"])
-        #expect(try text("sky", in: store.localURL(for: "aurora")) == "first")
-        try second.publish(.levels, version: 1, [:])
-        #expect(try store.stagedPacks() == [.aurora, .levels])
-        #expect(try store.record(of: .aurora)?.version == 1)
-    }
-
     @Test(arguments: [([], "aurora"), (["levels"], "levels"), (["x", "levels"], "levels")])
     func theFirstPackWithAPathWins(precedence: [String], winner: String) throws {
         let store = PackStore(

@@ -37,6 +37,12 @@ struct SampleContainer {
         return try container.removeObsoleteGenerations(lock, keeping: 0).generations
     }
 
+    /// Changes the pack under its lock.
+    func change<Value>(_ id: PackID, _ body: (Container, PackLock) throws -> Value) throws {
+        let container = try Container.make(path)
+        _ = try body(container, try waitForLock(id, in: container))
+    }
+
     /// Keeps a manifest that offers the pack as an indexed one, and single files of its version.
     func keepSingleFiles(of id: PackID, _ files: [FilePath.Component: String]) throws {
         let container = try Container.make(path)

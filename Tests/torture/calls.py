@@ -83,7 +83,7 @@ class CommandCalls:
         yield Command("load-indexed", fresh, ["load", INDEXED, *source(1)], {}, {INDEXED: 1})
         yield Command("load-file", fresh, ["load", INDEXED, "--file", "part-1/file 9.bin", *source(1)], {}, {})
         yield Command("update-indexed", indexed, ["fetch", INDEXED, *source(2)], {INDEXED: 1}, {INDEXED: 2})
-        yield Command("gc", updated, ["gc", "--all", *here], two, two)
+        yield Command("gc", updated, ["gc", "--previous", *here], two, two)
         yield Command("rollback", updated, ["rollback", "aurora", *here], two, {**two, "aurora": 1})
         yield Command("verify", staged, ["verify", *here], one, one)
         yield Command("status", staged, ["status", *here], one, one)

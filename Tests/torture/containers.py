@@ -53,7 +53,7 @@ class ContainerScenario:
                    {"mountains": 3, "oceans": 3, INDEXED: 3}, manifest=3)
         yield step("pin --release", command("pin", "--release", "aurora"), pinned=())
         yield step("update after a pin", command("prefetch", manifest=3), {"aurora": 3})
-        yield step("gc --all", command("gc", "--all"))
+        yield step("gc --previous", command("gc", "--previous"))
         yield step("damage", lambda: self.damage(container, "mountains"), damaged={"mountains"})
         yield step("repair", command("repair", "mountains", manifest=3), damaged=())
         yield step("remove", command("remove", "oceans"), {"oceans": None})
@@ -156,8 +156,8 @@ class ContainerScenario:
                                     if pack in before.pinned | making.pinned else set())
             expect(found in [self.site.trees[pack, version] for version in allowed if version],
                    f"{pack} is not version {manifest} after the next run")
-        self.programs.succeed("gc", "--all", *here)
+        self.programs.succeed("gc", "--previous", *here)
         self.programs.succeed("verify", *here)
         for folder in ("staging", "downloads"):
             left = [name for name in os.listdir(container / folder)]
-            expect(not left, f"'{folder}' has {left} after gc --all")
+            expect(not left, f"'{folder}' has {left} after gc --previous")

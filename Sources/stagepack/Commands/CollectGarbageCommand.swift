@@ -19,14 +19,12 @@ struct CollectGarbageCommand: SourcedSubcommand {
             Where there is a quota, removes previous generations next, then packs of the policy \
             'onDemand', then those of 'prefetch', least recently loaded packs first. Never removes \
             packs that are essential, pinned or read, nor packs that no manifest offers. Ends with \
-            status 40 if the quota cannot be kept.
+            status 40 if the quota cannot be kept. Without --app and --container, this is done in the \
+            container of every application that is registered.
             """
     )
 
-    @Flag(
-        name: [.customLong("previous"), .customLong("all")],
-        help: "Remove the previous generation of each pack, too."
-    )
+    @Flag(help: "Remove the previous generation of each pack, too.")
     var previous = false
 
     @Option(
@@ -51,11 +49,13 @@ struct CollectGarbageCommand: SourcedSubcommand {
     var unregistered = false
 
     @OptionGroup(title: "Source") var source: SourceOptions
+    @OptionGroup var scope: ScopeOptions
     @Flag(help: "Print the result as JSON.") var json = false
 
     var printsJSON: Bool { json }
 
     mutating func validate() throws {
+        try scope.check(with: source)
         if unregistered, source.app != nil || !source.manifest.isEmpty {
             throw ValidationError("--unregistered excludes --app and --manifest.")
         }
@@ -65,37 +65,56 @@ struct CollectGarbageCommand: SourcedSubcommand {
     }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let session = try Session(source)
         guard !unregistered else {
-            Console.print(try await UnregisteredReport.make(session), asJSON: json)
+            let report = try await UnregisteredReport.make(try Session(source))
+            Console.print(report, asJSON: json)
             return .success
         }
-        let container = try session.existingContainer(for: .makingRoom)
-        let quota = quota ?? session.target.quota(of: container.root.path)
-        let report = try await dryRun ? plan(container, quota) : collect(container, quota)
+        let scopes = try ContainerScopes(source)
+        try scopes.checkForApplications()
+        var report = GarbageReport()
+        var failures: [CommandFailure] = []
+        for scope in scopes.scopes {
+            do throws(CommandFailure) {
+                guard let part = try await collect(scope, isOptional: scopes.isAll) else {
+                    continue
+                }
+                report.containers.append(part)
+                if let failure = scope.failure(of: part) { failures.append(failure) }
+            } catch {
+                guard scopes.isAll else { throw error }
+                failures.append(error)
+            }
+        }
         Console.print(report, asJSON: json)
-        guard let excess = report.excess else { return .success }
-        let failure = CommandFailure(
-            status: .noSpace,
-            message: "the container is \(excess) over its quota: what is left is essential, pinned "
-                + "or read, or no manifest offers it",
-            hint: "raise the quota, or remove packs"
-                + (session.hints.local("status").map { ": \($0) lists them" } ?? ""),
-            retry: .later
-        )
-        // As JSON there is one value, which says it.
-        if !json { throw failure }
-        return failure.status
+        // As JSON there is one value, which says what exceeds a quota.
+        if !json { for failure in failures { Console.report(failure, asJSON: false) } }
+        return scopes.conclude(failures.first?.status ?? .success)
+    }
+
+    /// Tidies the container of a scope up; one that is optional need not be there.
+    private func collect(
+        _ scope: ContainerScope,
+        isOptional: Bool
+    ) async throws(CommandFailure) -> GarbageReport.Part? {
+        if isOptional, let own = scope.own, try scope.view().isMissing(own) { return nil }
+        let container = try scope.session.existingContainer(for: .makingRoom)
+        let path = container.root.path
+        let quota = quota ?? scope.session.target.quota(of: path)
+        var part = try await dryRun ? plan(container, quota) : collect(container, quota)
+        part.container = path.string
+        part.location = scope.location(of: path)
+        return part
     }
 
     /// What would go.
     private func plan(
         _ container: Container,
         _ quota: ByteCount?
-    ) throws(CommandFailure) -> GarbageReport {
+    ) throws(CommandFailure) -> GarbageReport.Part {
         do throws(StageError) {
             var retention = try Retention(container.reader)
-            var report = GarbageReport()
+            var report = GarbageReport.Part()
             report.isDryRun = true
             report.add(retention.collect(includingPrevious: previous))
             if let quota { report.add(retention.evict(retention.size - quota)) }
@@ -111,8 +130,8 @@ struct CollectGarbageCommand: SourcedSubcommand {
     private func collect(
         _ container: Container,
         _ quota: ByteCount?
-    ) async throws(CommandFailure) -> GarbageReport {
-        var report = GarbageReport()
+    ) async throws(CommandFailure) -> GarbageReport.Part {
+        var report = GarbageReport.Part()
         do throws(ContainerError) {
             // What went may have made room for the locks that the rest takes.
             var removal = Removal()
@@ -201,68 +220,5 @@ struct CollectGarbageCommand: SourcedSubcommand {
             if generation?.holds(pack) != true { offered.missing.formUnion(digests) }
         }
         return offered
-    }
-}
-
-/// What `gc` prints.
-struct GarbageReport: Codable, CustomStringConvertible {
-    var generations = 0
-    var inUse = 0
-    var leftovers = 0
-    var downloads = 0
-    /// What went to keep the quota; of a dry run everything that would go.
-    var evicted: [EvictionReport]?
-    /// What the packs take, where there is a quota.
-    var size: ByteCount?
-    /// What they may take.
-    var quota: ByteCount?
-    /// Whether nothing was done.
-    var isDryRun: Bool?
-
-    mutating func add(_ removal: Removal) {
-        generations += removal.generations
-        inUse += removal.inUse
-        leftovers += removal.leftovers
-        downloads += removal.downloads
-    }
-
-    mutating func add(_ evictions: [Eviction]) {
-        guard !evictions.isEmpty else { return }
-        evicted = (evicted ?? []) + evictions.map(EvictionReport.init)
-    }
-
-    mutating func compare(_ size: ByteCount, with quota: ByteCount?) {
-        guard let quota else { return }
-        self.size = size
-        self.quota = quota
-    }
-
-    /// How much more there is than there may be; `nil` for nothing.
-    var excess: ByteCount? {
-        guard let size, let quota, size > quota else { return nil }
-        return size - quota
-    }
-
-    var description: String {
-        let evicted = evicted ?? []
-        let packs = evicted.count { !$0.isGeneration }
-        var lines = evicted.map { "\(isDryRun == true ? "would evict" : "evicted") \($0)" }
-        if isDryRun == true {
-            lines.append(
-                "would remove \(generations.quantity(of: "generation")), \(packs.quantity(of: "pack"))"
-            )
-        } else {
-            let packs = packs == 0 ? "" : "\(packs.quantity(of: "pack")), "
-            lines.append(
-                "removed \(generations.quantity(of: "generation")), \(packs)\(downloads.quantity(of: "download")), "
-                    + "\(leftovers.quantity(of: "leftover"))"
-            )
-        }
-        if inUse > 0 {
-            lines[lines.count - 1] +=
-                "; \(inUse.quantity(of: "generation is", plural: "generations are")) being read"
-        }
-        if let size, let quota { lines.append("packs take \(size) of \(quota)") }
-        return lines.joined(separator: "\n")
     }
 }

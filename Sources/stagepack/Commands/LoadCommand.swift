@@ -38,15 +38,15 @@ struct LoadCommand: SourcedSubcommand {
         let session = try Session(source, network)
         try session.checkNetworkFiles()
         if let path = try session.stagedPath(of: pack) {
-            if let file { return try printStaged(file, below: path) }
-            Console.print(PathReport(pack: pack, path: path), asJSON: output.json)
+            if let file { return try printStaged(file, below: path, session) }
+            Console.print(session.report(of: path, in: pack), asJSON: output.json)
             return .success
         }
         guard !session.isOffline else {
             guard let file, let path = try session.fetchedPath(of: file, in: pack) else {
                 throw .notStaged(pack)
             }
-            Console.print(PathReport(pack: pack, path: path), asJSON: output.json)
+            Console.print(session.report(of: path, in: pack), asJSON: output.json)
             return .success
         }
         if let file { return try await fetch(file, session) }
@@ -66,19 +66,20 @@ struct LoadCommand: SourcedSubcommand {
             if output.json, let failure { Console.reportJSON(failure) }
             return status
         }
-        Console.print(PathReport(pack: pack, path: path), asJSON: output.json)
+        Console.print(session.report(of: path, in: pack), asJSON: output.json)
         return .success
     }
 
     private func printStaged(
         _ file: ContentPath,
-        below path: String
+        below path: String,
+        _ session: Session
     ) throws(CommandFailure) -> ExitStatus {
         let place = FilePath(path).pushing(FilePath(file.text))
         guard FileStatus.exists(place) else {
             throw CommandFailure(.noSuchFile(file, .isMissing), pack: pack)
         }
-        Console.print(PathReport(pack: pack, path: place.string), asJSON: output.json)
+        Console.print(session.report(of: place.string, in: pack), asJSON: output.json)
         return .success
     }
 
@@ -98,7 +99,7 @@ struct LoadCommand: SourcedSubcommand {
         }
         switch result {
         case .success(let path):
-            Console.print(PathReport(pack: pack, path: path.string), asJSON: output.json)
+            Console.print(session.report(of: path.string, in: pack), asJSON: output.json)
             return .success
         case .failure(let failure):
             throw failure.asInterrupted(by: interruption)
@@ -118,6 +119,8 @@ struct LoadCommand: SourcedSubcommand {
 struct PathReport: Codable, CustomStringConvertible {
     var pack: PackID
     var path: String
+    /// Whose container it is in; `nil` for one in another place.
+    var location: ContainerLocation?
 
     var description: String { path }
 }

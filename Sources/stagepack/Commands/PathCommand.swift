@@ -18,7 +18,7 @@ struct PathCommand: SourcedSubcommand {
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source)
         guard let path = try session.stagedPath(of: pack) else { throw .notStaged(pack) }
-        Console.print(PathReport(pack: pack, path: path), asJSON: json)
+        Console.print(session.report(of: path, in: pack), asJSON: json)
         return .success
     }
 }

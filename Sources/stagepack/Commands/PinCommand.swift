@@ -3,6 +3,9 @@ import FoundationEssentials
 import StageContainer
 import StageEngine
 import StageModel
+import StagePack
+import StagingService
+import SystemPackage
 
 struct PinCommand: SourcedSubcommand {
     static let configuration = CommandConfiguration(
@@ -37,7 +40,9 @@ struct PinCommand: SourcedSubcommand {
     }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let container = try Session(source).existingContainer()
+        let session = try Session(source)
+        if release, let pack { try session.checkPinIsOurs(pack) }
+        let container = try session.existingContainer()
         do throws(ContainerError) {
             guard let pack else {
                 let pins = try container.reader.pins().sorted { $0.key < $1.key }
@@ -61,6 +66,27 @@ struct PinCommand: SourcedSubcommand {
         } catch {
             throw CommandFailure(error)
         }
+    }
+}
+
+extension Session {
+    /// Refuses to release a pin that only another container has: of the system's, for a user.
+    fileprivate func checkPinIsOurs(_ pack: PackID) throws(CommandFailure) {
+        let foreign: FilePath?
+        let view = try view()
+        do throws(ContainerError) {
+            let copy = try view.copiesWithPins(of: pack).first { $0.pin != nil }
+            foreign = copy.map { view.containers[$0.container] }
+        } catch {
+            throw CommandFailure(error)
+        }
+        guard let foreign, foreign != knownContainer else { return }
+        throw CommandFailure(
+            status: .containerUnusable,
+            message: "pack '\(pack)': it is pinned in '\(foreign)', which this user cannot change",
+            hint: hints.local("pin", "--release", pack.text).map { "as root, run \($0)" },
+            retry: .never
+        )
     }
 }
 

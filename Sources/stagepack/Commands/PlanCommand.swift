@@ -25,11 +25,13 @@ struct PlanCommand: SourcedSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let packs = StagingRequest.Packs.event(event?.request, essentialOnly: essential)
-        var run = try StagingRun(packs, try Session(source, network), output)
+        let session = try Session(source, network)
+        var run = try StagingRun(packs, session, output)
         run.request.isDryRun = true
         let body = { @Sendable [run] () async throws(CommandFailure) in try await run.run() }
         return try await stage(output, within: nil, body) { reports in
-            Console.print(PlanReport(plans: reports), asJSON: output.json)
+            let plans = reports.map { $0.located(by: session.target) }
+            Console.print(PlanReport(plans: plans), asJSON: output.json)
         }
     }
 }

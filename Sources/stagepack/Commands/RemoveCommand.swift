@@ -1,14 +1,18 @@
 import ArgumentParser
 import StageContainer
 import StageModel
+import StagePack
+import StagingService
+import SystemPackage
 
 struct RemoveCommand: SourcedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "remove",
         abstract: "Remove staged packs.",
         discussion: """
-            An application that has a pack open keeps reading it; the next 'gc' after the \
-            application has ended removes its files.
+            Removes this user's copy; what is left of a pack in another container is named. An \
+            application that has a pack open keeps reading it; the next 'gc' after the application \
+            has ended removes its files.
             """
     )
 
@@ -21,43 +25,163 @@ struct RemoveCommand: SourcedSubcommand {
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let container = try Session(source).existingContainer(for: .makingRoom)
+        let session = try Session(source)
+        let removal = try PackRemoval(session)
         var reports: [RemovalReport] = []
+        var failure: CommandFailure?
         for id in packs {
-            do throws(ContainerError) {
-                guard let lock = try container.attemptLock(id) else { throw .busy(id) }
-                if let pin = try container.reader.pin(of: id) {
-                    throw .pinned(id, version: pin.version)
+            do throws(CommandFailure) {
+                let report = try removal.remove(id)
+                // What another user has to remove is not done.
+                if !report.hasRemoved, let copy = report.remaining?.first {
+                    throw .notOurs(id, copy)
                 }
-                reports.append(RemovalReport(pack: id, removal: try container.remove(lock)))
+                reports.append(report)
             } catch {
-                throw CommandFailure(error)
+                failure = error
+                break
             }
         }
-        container.keepSpareLock()
-        Console.print(Listing(elements: reports), asJSON: json)
+        removal.keepSpareLocks()
+        // What was removed before another pack could not be is told in any case.
+        if failure == nil || !json, !reports.isEmpty {
+            Console.print(Listing(elements: reports), asJSON: json)
+        }
+        if let failure { throw failure }
         return .success
     }
 }
 
+/// Removes packs from the containers that readers look in, as far as this user may change them.
+private struct PackRemoval {
+    private let session: Session
+    private let view: ContainerView
+    /// The containers by position; `nil` for one that is not there.
+    private var containers: [Container?] = []
+
+    /// Opens the containers.
+    ///
+    /// - Throws: ``CommandFailure`` if none is named, or none is there.
+    init(_ session: Session) throws(CommandFailure) {
+        self.session = session
+        guard let own = session.knownContainer else { throw .noContainer }
+        view = try session.view()
+        do throws(ContainerError) {
+            guard !view.isEmpty else { throw ContainerError.missing(own) }
+            for path in view.containers {
+                containers.append(try Container.open(path, for: .makingRoom))
+            }
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+
+    /// Removes a pack from the user's container; if that does not have it, from another one that the user may change.
+    func remove(_ id: PackID) throws(CommandFailure) -> RemovalReport {
+        do throws(ContainerError) {
+            let before = try view.copies(of: id)
+            guard let (position, container) = container(for: before.map(\.container).min()) else {
+                var report = RemovalReport(pack: id)
+                report.remaining = before.map(status)
+                return report
+            }
+            guard let lock = try container.attemptLock(id) else { throw .busy(id) }
+            if let pin = try container.reader.pin(of: id) {
+                throw .pinned(id, version: pin.version)
+            }
+            var report = RemovalReport(pack: id)
+            report.add(try container.remove(lock))
+            report.location = location(position)
+            let remaining = try view.copies(of: id).filter { $0.container != position }
+            if !remaining.isEmpty { report.remaining = remaining.map(status) }
+            return report
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+
+    /// The container that a pack is removed from: that has it, or may have single files of it.
+    private func container(for staged: Int?) -> (Int, Container)? {
+        // An error of the only container says more than that it cannot be written.
+        let isNamed = session.target.container != nil
+        for position in [staged].compactMap(\.self) + view.positions {
+            guard let container = containers[position] else { continue }
+            if isNamed || container.isWritable() { return (position, container) }
+        }
+        return nil
+    }
+
+    private func location(_ position: Int) -> ContainerLocation? {
+        session.location(of: view.containers[position])
+    }
+
+    private func status(_ copy: ContainerView.Copy) -> StatusReport.CopyStatus {
+        StatusReport.CopyStatus(
+            container: view.containers[copy.container].string,
+            location: location(copy.container),
+            version: copy.version
+        )
+    }
+
+    func keepSpareLocks() {
+        for case let container? in containers where container.isWritable() {
+            container.keepSpareLock()
+        }
+    }
+}
+
+extension CommandFailure {
+    /// A pack that only a container has which this user may not change.
+    static func notOurs(_ id: PackID, _ copy: StatusReport.CopyStatus) -> CommandFailure {
+        let place = copy.location.map { "the \($0.rawValue)'s container" } ?? "another container"
+        return CommandFailure(
+            status: .containerUnusable,
+            message:
+                "pack '\(id)': only \(place) '\(copy.container)' has it, which this user cannot "
+                + "change",
+            hint: HintSource.current.local("remove", id.text).map { "as root, run \($0)" },
+            retry: .never
+        )
+    }
+}
+
 /// What `remove` prints of one pack.
-struct RemovalReport: Codable, CustomStringConvertible {
+struct RemovalReport: Encodable, CustomStringConvertible {
     var pack: PackID
-    var generationsRemoved: Int
-    var generationsInUse: Int
+    var generationsRemoved = 0
+    var generationsInUse = 0
     /// Whether single files of it were here.
     var singleFilesRemoved: Bool?
+    /// Whose container it was removed from; `nil` for one in another place.
+    var location: ContainerLocation?
+    /// Copies in other containers, which are still there; `nil` for none.
+    var remaining: [StatusReport.CopyStatus]?
 
-    init(pack: PackID, removal: Removal) {
-        self.pack = pack
+    init(pack: PackID) { self.pack = pack }
+
+    mutating func add(_ removal: Removal) {
         generationsRemoved = removal.generations
         generationsInUse = removal.inUse
         if removal.leftovers > 0 { singleFilesRemoved = true }
     }
 
+    /// Whether something of the pack was there.
+    var hasRemoved: Bool {
+        generationsRemoved > 0 || generationsInUse > 0 || singleFilesRemoved == true
+    }
+
     var description: String {
-        if generationsInUse > 0 { return "\(pack): removed once its readers have ended" }
-        let isGone = generationsRemoved > 0 || singleFilesRemoved == true
-        return isGone ? "\(pack): removed" : "\(pack): was not staged"
+        let rest = (remaining ?? []).map { copy in
+            let place = copy.location.map { "the \($0.rawValue)'s container" } ?? copy.container
+            let command = HintSource.current.local("remove", pack.text)
+            return "; \(place) still has version \(copy.version ?? 0)"
+                + (command.map { ": as root, run \($0) to remove it" } ?? "")
+        }
+        return "\(pack): \(result)" + rest.joined()
+    }
+
+    private var result: String {
+        if generationsInUse > 0 { return "removed once its readers have ended" }
+        return hasRemoved ? "removed" : "was not staged"
     }
 }

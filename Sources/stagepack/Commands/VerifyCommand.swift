@@ -2,28 +2,48 @@ import ArgumentParser
 import StageContainer
 import StageEngine
 import StageModel
+import StagePack
 import StageSystem
+import SystemPackage
 
 struct VerifyCommand: SourcedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "verify",
         abstract: "Compare every byte of staged packs with what was staged.",
-        discussion: "Ends with status 3 if anything differs, and with 2 if a pack is not staged."
+        discussion: """
+            Of an application the copy of each pack is compared that 'path' names, the user's or the \
+            system's. Without --app and --container, the packs of every application that is \
+            registered are. Ends with status 3 if anything differs, and with 2 if a pack is not staged.
+            """
     )
 
     @Argument(help: "The packs; all staged ones if none is named.", transform: PackArgument.parse)
     var packs: [PackID] = []
 
     @OptionGroup(title: "Source") var source: SourceOptions
+    @OptionGroup var scope: ScopeOptions
     @Flag(help: "Print the result as JSON.") var json = false
 
     var printsJSON: Bool { json }
 
+    mutating func validate() throws { try scope.check(with: source) }
+
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let container = try Session(source).existingContainer()
-        let reports = try await VerifyReport.make(of: packs, in: container)
+        let scopes = try ContainerScopes(source)
+        try scopes.checkForApplications()
+        var reports: [VerifyReport] = []
+        for scope in scopes.scopes {
+            let view = try scope.view()
+            if view.isEmpty, !scopes.isAll, let own = scope.own {
+                throw CommandFailure(ContainerError.missing(own))
+            }
+            reports += try await VerifyReport.make(of: packs, scope, view)
+        }
+        for id in packs where !reports.contains(where: { $0.pack == id }) { throw .notStaged(id) }
         Console.print(Listing(elements: reports), asJSON: json)
-        return reports.contains { !$0.differences.isEmpty } ? .findings : .success
+        return scopes.conclude(
+            reports.contains { !$0.differences.isEmpty } ? .findings : .success
+        )
     }
 }
 
@@ -36,14 +56,65 @@ struct VerifyReport: Codable, CustomStringConvertible {
 
     var pack: PackID
     var differences: [Difference]
+    /// The container of the copy; `nil` of 'repair', which names it for all packs.
+    var container: String?
+    /// Whose container that is; `nil` for one in another place.
+    var location: ContainerLocation?
 
     var description: String {
-        guard !differences.isEmpty else { return "\(pack): as it was staged" }
-        return differences.map { "\(pack): \($0.kind): \($0.path.forDisplay())" }
+        let name = pack.text + (location.map { " (\($0.rawValue))" } ?? "")
+        guard !differences.isEmpty else { return "\(name): as it was staged" }
+        return differences.map { "\(name): \($0.kind): \($0.path.forDisplay())" }
             .joined(separator: "\n")
     }
 
-    /// Verifies packs, all staged ones if none is named.
+    /// Verifies the copies of packs that readers get, of all staged ones if none is named; packs that are not staged
+    /// are left out.
+    static func make(
+        of packs: [PackID],
+        _ scope: ContainerScope,
+        _ view: ContainerView
+    ) async throws(CommandFailure) -> [VerifyReport] {
+        var reports: [VerifyReport] = []
+        for (id, position) in try places(of: packs, view) {
+            let path = view.containers[position]
+            guard let container = try open(path),
+                let differences = try await compare(id, in: container)
+            else { continue }
+            var report = VerifyReport(pack: id, differences: differences.map(Difference.init))
+            report.container = path.string
+            report.location = scope.location(of: path)
+            reports.append(report)
+        }
+        return reports
+    }
+
+    /// The packs that are staged, with the positions of the containers that readers get them from.
+    private static func places(
+        of packs: [PackID],
+        _ view: ContainerView
+    ) throws(CommandFailure) -> [(PackID, Int)] {
+        do throws(ContainerError) {
+            let ids = packs.isEmpty ? try view.stagedPacks().sorted() : packs
+            var places: [(PackID, Int)] = []
+            for id in ids {
+                if let copy = try view.copies(of: id).first { places.append((id, copy.container)) }
+            }
+            return places
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+
+    private static func open(_ path: FilePath) throws(CommandFailure) -> Container? {
+        do throws(ContainerError) {
+            return try Container.open(path)
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+
+    /// Verifies packs of one container, all staged ones if none is named.
     static func make(
         of packs: [PackID],
         in container: Container

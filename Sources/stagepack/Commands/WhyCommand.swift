@@ -22,16 +22,21 @@ struct WhyCommand: SourcedSubcommand {
     var pack: PackID?
 
     @OptionGroup(title: "Source") var source: SourceOptions
+    @OptionGroup var scope: ScopeOptions
     @Flag(help: "Print the result as JSON.") var json = false
 
     var printsJSON: Bool { json }
 
+    mutating func validate() throws { try scope.check(with: source) }
+
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let session = try Session(source)
+        let scopes = try ContainerScopes(source)
         var reports: [HistoryReport] = []
-        for path in try containers(session) {
-            let only = session.target.registration?.application
-            reports += try Self.reports(at: path, only, pack, session)
+        for scope in scopes.scopes {
+            let only = scope.session.target.registration?.application
+            for path in scope.containers {
+                reports += try Self.reports(at: path, only, pack, scope.session)
+            }
         }
         let transfers = await waitingTransfers()
         if let pack, reports.isEmpty, transfers.isEmpty {
@@ -43,7 +48,7 @@ struct WhyCommand: SourcedSubcommand {
             )
         }
         Console.print(WhyReport(applications: reports, transfers: transfers), asJSON: json)
-        return .success
+        return scopes.conclude(.success)
     }
 
     /// The commands that decide about packs.
@@ -69,25 +74,6 @@ struct WhyCommand: SourcedSubcommand {
         } catch {
             return []
         }
-    }
-
-    /// The container that the options name, or those of all registered applications.
-    private func containers(_ session: Session) throws(CommandFailure) -> [FilePath] {
-        if let path = session.knownContainer { return [path] }
-        let folders = RegistrationFolders(environment: session.target.environment)
-        let applications = try CommandFailure.wrapping { () throws(StagingFailure) in
-            try folders.applications()
-        }
-        var paths: [FilePath] = []
-        for id in applications {
-            do throws(CommandFailure) {
-                let path = try Session(id, source, nil).knownContainer
-                if let path, !paths.contains(path) { paths.append(path) }
-            } catch {
-                Console.report(error, asJSON: false)
-            }
-        }
-        return paths
     }
 
     private static func trust(
@@ -123,6 +109,7 @@ struct WhyCommand: SourcedSubcommand {
                 }
                 var report = HistoryReport(path, id, history)
                 report.trust = trust.first { $0.application == id }
+                report.location = session.location(of: path)
                 for index in report.packs.indices {
                     let id = report.packs[index].id
                     report.packs[index].pin = try reader.pin(of: id).map { PinStatus(id, $0) }
@@ -161,6 +148,8 @@ struct WhyReport: Encodable, CustomStringConvertible {
 /// What `why` prints of one application.
 struct HistoryReport: Codable {
     var container: String
+    /// Whose container it is; `nil` for one in another place.
+    var location: ContainerLocation?
     var application: ApplicationID
     var isRegistered: Bool
     var applicationVersion: String?
@@ -250,7 +239,8 @@ extension HistoryReport: CustomStringConvertible {
 
     private var head: String {
         let version = applicationVersion.map { " \($0)" } ?? ""
-        var lines = ["\(application)\(version) in \(container)"]
+        let location = location.map { " (\($0.rawValue))" } ?? ""
+        var lines = ["\(application)\(version) in \(container)\(location)"]
         if let lastRun {
             let event = request.map { " for '\($0.rawValue)'" } ?? " for packs by name"
             let only = isEssentialOnly ? ", essential packs only" : ""
@@ -319,7 +309,7 @@ extension StagingHistory.Rule {
 extension FailureReport {
     /// Creates the report of a failure that is remembered; a code of another version of this program has no
     /// words.
-    fileprivate init(_ problem: StagingHistory.Problem, about pack: PackID?) {
+    init(_ problem: StagingHistory.Problem, about pack: PackID?) {
         let advice = problem.advice.flatMap(StagingAdvice.init(rawValue:))
         let kind = StagingFailure.Kind(rawValue: problem.kind)
         self.init(

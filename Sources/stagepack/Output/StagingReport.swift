@@ -3,6 +3,7 @@ import StageContainer
 import StageControl
 import StageEngine
 import StageModel
+import StagePack
 import StageSystem
 import StagingService
 import SystemPackage
@@ -54,6 +55,25 @@ struct StagingReport: Codable {
         }
     }
 
+    /// Returns the report with the location of each pack that is staged, in the containers that readers look in.
+    func located(by target: StagingTarget) -> StagingReport {
+        var paths = target.containersForReading
+        if paths.isEmpty { paths = [FilePath(container)] }
+        // A container that cannot be read now has no packs to name.
+        guard let view = try? ContainerView(opening: paths) else { return self }
+        var report = self
+        for index in packs.indices {
+            let copy = try? view.copies(of: packs[index].id).first
+            report.packs[index].location = copy.flatMap { copy in
+                ContainerLocations.location(
+                    of: view.containers[copy.container],
+                    environment: target.environment
+                )
+            }
+        }
+        return report
+    }
+
     /// The failures of packs and files that should be here, and the extension's.
     var failures: [FailureReport] {
         [extensionProblem].compactMap(\.self) + packs.compactMap(\.error)
@@ -68,6 +88,8 @@ struct PackReport: Codable {
     var policy: String
     var outcome: PackOutcome
     var reason: String
+    /// Of a plan: whose container readers get the pack from now; `nil` if it is not staged, or in another place.
+    var location: ContainerLocation?
     var downloadSize: ByteCount
     var installedSize: ByteCount
     var transferred: ByteCount?
@@ -144,6 +166,7 @@ extension StagingReason {
             "\(Planner.PinnedVersion(version: version, rolledBackFrom: rolledBackFrom))"
         case .otherVersion(let required, let installed):
             "for application version '\(required)', \(installed) is installed"
+        case .newerElsewhere(let version): "version \(version) is staged in another container"
         case .noSpace: "does not fit"
         case .exceedsQuota: "does not fit into the quota"
         case .exceedsAllowance(let name): "exceeds '\(name)'"
@@ -198,15 +221,19 @@ struct PlanReport: Codable, CustomStringConvertible {
 
     var description: String {
         plans.map { plan in
+            // Without a container of the user's or the system's there is nothing to say.
+            let hasLocations = plan.packs.contains { $0.location != nil }
             let rows = plan.packs.map { pack in
-                [
-                    pack.outcome.word,
-                    pack.id.text, "\(pack.version)", pack.policy, "\(pack.downloadSize)",
-                    pack.reason + (pack.transfer.map { "; \($0.text)" } ?? ""),
-                ]
+                [pack.outcome.word, pack.id.text, "\(pack.version)", pack.policy]
+                    + (hasLocations ? [pack.location?.rawValue ?? "-"] : [])
+                    + [
+                        "\(pack.downloadSize)",
+                        pack.reason + (pack.transfer.map { "; \($0.text)" } ?? ""),
+                    ]
             }
             let table = Table(
-                head: ["", "pack", "version", "policy", "download", "why"],
+                head: ["", "pack", "version", "policy"] + (hasLocations ? ["where"] : [])
+                    + ["download", "why"],
                 rows: rows
             )
             let lines = (plan.evicted ?? []).map { "\nto make room: \($0)" }

@@ -1,0 +1,121 @@
+package import StageModel
+import StageSystem
+package import SystemPackage
+
+/// The containers that a reader looks in, and what they have together: of each pack the copy that ``CopyPrecedence``
+/// puts first, of each application the manifest that was received last.
+package struct ContainerView: Sendable {
+    /// The directories of the containers, the user's before the system's.
+    package let containers: [FilePath]
+    /// The open containers by position; `nil` for one that is not there.
+    package let readers: [ContainerReader?]
+
+    /// One container's copy of a pack.
+    package struct Copy: Sendable {
+        /// The position of the container.
+        package var container: Int
+        /// The generation that is current there.
+        package var generation: GenerationName
+        /// The pin that holds it, if there is one.
+        package var pin: Pin?
+
+        /// The publisher's version; `nil` if the name of the generation does not tell it.
+        package var version: Int? { generation.content?.version }
+
+        fileprivate var precedence: CopyPrecedence {
+            CopyPrecedence(container: container, version: version, isPinned: pin != nil)
+        }
+    }
+
+    /// Takes containers that are open.
+    package init(containers: [FilePath], readers: [ContainerReader?]) {
+        self.containers = containers
+        self.readers = readers
+    }
+
+    /// Opens the containers that are there.
+    package init(opening containers: [FilePath]) throws(ContainerError) {
+        var readers: [ContainerReader?] = []
+        for path in containers { readers.append(try ContainerReader.open(path)) }
+        self.init(containers: containers, readers: readers)
+    }
+
+    /// Whether none of the containers is there.
+    package var isEmpty: Bool { readers.allSatisfy { $0 == nil } }
+
+    /// The positions of the containers that are there.
+    package var positions: [Int] { readers.indices.filter { readers[$0] != nil } }
+
+    /// Returns the copies of a pack, the one that readers get first.
+    ///
+    /// Costs one readlink(2) for each container, and where several have the pack, a look at its pin and files in each.
+    /// A copy whose files are missing is left out if there is another one.
+    package func copies(of id: PackID) throws(ContainerError) -> [Copy] {
+        var copies: [Copy] = []
+        for (position, reader) in readers.enumerated() {
+            guard let generation = try reader?.currentGeneration(of: id) else { continue }
+            copies.append(Copy(container: position, generation: generation))
+        }
+        guard copies.count > 1 else { return copies }
+        var complete: [Copy] = []
+        for var copy in copies {
+            guard let reader = readers[copy.container], try reader.hasFiles(of: copy.generation, id)
+            else { continue }
+            copy.pin = try reader.pin(of: id)
+            complete.append(copy)
+        }
+        guard !complete.isEmpty else { return copies }
+        return complete.sorted { $0.precedence > $1.precedence }
+    }
+
+    /// Returns the copies of a pack with their pins, the one that readers get first.
+    package func copiesWithPins(of id: PackID) throws(ContainerError) -> [Copy] {
+        var copies = try copies(of: id)
+        if copies.count == 1, let reader = readers[copies[0].container] {
+            copies[0].pin = try reader.pin(of: id)
+        }
+        return copies
+    }
+
+    /// Returns the ids of the packs that are staged in any of the containers.
+    package func stagedPacks() throws(ContainerError) -> Set<PackID> {
+        var packs: Set<PackID> = []
+        for case let reader? in readers { packs.formUnion(try reader.stagedPacks()) }
+        return packs
+    }
+
+    /// Returns the manifests that were accepted, by application, with the position of their container: of several
+    /// containers' the one that was received last.
+    package func storedManifests() throws(ContainerError) -> [ApplicationID: StoredCopy] {
+        var found: [ApplicationID: StoredCopy] = [:]
+        for (position, reader) in readers.enumerated() {
+            guard let reader else { continue }
+            for application in try reader.applications() {
+                guard let record = try reader.storedManifest(for: application),
+                    record.receivedAt > found[application]?.record.receivedAt ?? .min
+                else { continue }
+                found[application] = StoredCopy(container: position, record: record)
+            }
+        }
+        return found
+    }
+
+    /// A manifest that one of the containers has.
+    package struct StoredCopy: Sendable {
+        /// The position of the container.
+        package var container: Int
+        /// The manifest.
+        package var record: StoredManifest
+    }
+}
+
+extension ContainerReader {
+    /// Whether the lease file of a generation is there, without which nobody can read it.
+    fileprivate func hasFiles(
+        of generation: GenerationName,
+        _ id: PackID
+    ) throws(ContainerError) -> Bool {
+        let name = path(of: generation, id).appending(ContainerLayout.lease)
+        return try ContainerError.wrapping { () throws(FileError) in try root.status(name) != nil }
+    }
+}

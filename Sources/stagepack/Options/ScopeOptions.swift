@@ -1,0 +1,21 @@
+import ArgumentParser
+
+/// Whether a command is for every application.
+struct ScopeOptions: ParsableArguments {
+    @Flag(
+        help:
+            "Every application that is registered, which is meant without --app and --container, too."
+    )
+    var all = false
+
+    /// Checks that no option names one application or container beside `--all`.
+    func check(with source: SourceOptions) throws {
+        guard all else { return }
+        if source.app != nil || !source.manifest.isEmpty || source.container != nil {
+            throw ValidationError("--all excludes --app, --manifest and --container.")
+        }
+        if source.root != nil || source.applicationVersion != nil {
+            throw ValidationError("--all excludes --root and --application-version.")
+        }
+    }
+}

@@ -1,0 +1,350 @@
+import FoundationEssentials
+import StageContainer
+import StageModel
+import StagePack
+import StagingService
+import SystemPackage
+
+/// What `status` prints.
+struct StatusReport: Encodable {
+    /// One part for each group of containers.
+    var parts: [Part] = []
+
+    private enum CodingKeys: String, CodingKey {
+        case containers, manifests, packs, trust
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var members = encoder.container(keyedBy: CodingKeys.self)
+        try members.encode(parts.flatMap(\.containers), forKey: .containers)
+        try members.encode(parts.flatMap(\.manifests), forKey: .manifests)
+        try members.encode(parts.flatMap(\.packs), forKey: .packs)
+        let trust = parts.flatMap(\.trust)
+        if !trust.isEmpty { try members.encode(trust, forKey: .trust) }
+    }
+
+    /// What is in the containers of one group.
+    struct Part {
+        /// The containers that were looked in.
+        var containers: [ContainerStatus] = []
+        /// The manifests that were accepted.
+        var manifests: [ManifestStatus] = []
+        /// The packs that are staged or that a manifest names.
+        var packs: [PackStatus] = []
+        /// The signed metadata of applications that are registered with a root.
+        var trust: [TrustSummary] = []
+    }
+
+    struct ContainerStatus: Encodable {
+        var path: String
+        /// Whose container it is; `nil` for one in another place.
+        var location: ContainerLocation?
+        /// Whether it is there.
+        var isPresent: Bool
+    }
+
+    struct ManifestStatus: Encodable {
+        var application: ApplicationID
+        /// The revision; `nil` of a manifest in a format of the application's own.
+        var revision: Int?
+        var url: String
+        var receivedAt: Date
+    }
+
+    /// One container's copy of a pack.
+    struct CopyStatus: Encodable {
+        var container: String
+        var location: ContainerLocation?
+        var version: Int?
+    }
+
+    struct PackStatus: Encodable {
+        /// Whether the pack is there, as the manifest that was accepted last has it.
+        enum State: String, Codable {
+            case staged
+            case outdated
+            case missing
+            /// No manifest names it any more.
+            case obsolete
+            /// It was staged for an application whose manifest is now in a format of its own, and stays until it is
+            /// removed by name.
+            case kept
+        }
+
+        var id: PackID
+        var state: State
+        /// The container with the copy that readers get; `nil` if the pack is not staged.
+        var container: String?
+        /// Whose container that is; `nil` for one in another place.
+        var location: ContainerLocation?
+        var version: Int?
+        var offeredVersion: Int?
+        var policy: String?
+        var installedSize: ByteCount?
+        var downloaded: ByteCount?
+        var downloadSize: ByteCount?
+        var stagedAt: Date?
+        var source: String?
+        /// What holds the pack at its version.
+        var pin: PinStatus?
+        /// The version that 'rollback' would bring back.
+        var previousVersion: Int?
+        /// Copies in other containers, which no reader gets; `nil` for none.
+        var unusedCopies: [CopyStatus]?
+    }
+}
+
+extension StatusReport.Part {
+    /// Whether none of the containers is there.
+    var isEmpty: Bool { !containers.contains(where: \.isPresent) }
+
+    /// Looks at the containers of a scope.
+    init(_ scope: ContainerScope) throws(CommandFailure) {
+        let view = try scope.view()
+        containers = zip(view.containers, view.readers).map { path, reader in
+            StatusReport.ContainerStatus(
+                path: path.string,
+                location: scope.location(of: path),
+                isPresent: reader != nil
+            )
+        }
+        guard !view.isEmpty else { return }
+        let manifests = try scope.manifests(view)
+        trust = try scope.trust(view, manifests)
+        do throws(ContainerError) {
+            try add(manifests, view, scope)
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+
+    private mutating func add(
+        _ records: [AcceptedRecord],
+        _ view: ContainerView,
+        _ scope: ContainerScope
+    ) throws(ContainerError) {
+        let downloaded = try scope.downloadedSizes()
+        var others = try view.stagedPacks()
+        for record in records {
+            // A manifest that cannot be read any more is told by 'doctor'.
+            guard let manifest = try? record.record.manifest() else { continue }
+            manifests.append(
+                StatusReport.ManifestStatus(
+                    application: manifest.application,
+                    revision: record.record.ownFormatOf == nil ? manifest.revision : nil,
+                    url: record.record.url,
+                    receivedAt: Date(timeIntervalSince1970: Double(record.record.receivedAt))
+                )
+            )
+            for pack in manifest.packs {
+                let copies = try view.copiesWithPins(of: pack.id)
+                let present = try copies.first.flatMap { copy throws(ContainerError) in
+                    try view.readers[copy.container]?.record(of: pack.id)
+                }
+                var status = StatusReport.PackStatus(
+                    pack,
+                    present,
+                    pack.downloads.lazy.compactMap { downloaded[$0] }.first
+                )
+                try status.add(copies, view, scope)
+                packs.append(status)
+                others.remove(pack.id)
+            }
+        }
+        try add(packs: others.subtracting(try view.offeredPacks()), view, scope)
+    }
+
+    /// Adds staged packs that no manifest names.
+    private mutating func add(
+        packs others: Set<PackID>,
+        _ view: ContainerView,
+        _ scope: ContainerScope
+    ) throws(ContainerError) {
+        var kept: Set<PackID> = []
+        for case let reader? in view.readers { kept.formUnion(try reader.keptPacks()) }
+        for id in others.sorted() {
+            let copies = try view.copiesWithPins(of: id)
+            guard let copy = copies.first,
+                let record = try view.readers[copy.container]?.record(of: id)
+            else { continue }
+            var status = StatusReport.PackStatus(record, kept.contains(id) ? .kept : .obsolete)
+            try status.add(copies, view, scope)
+            packs.append(status)
+        }
+    }
+}
+
+/// The manifest of an application that was received last, and the position of its container.
+struct AcceptedRecord {
+    var application: ApplicationID
+    var container: Int
+    var record: StoredManifest
+}
+
+extension ContainerScope {
+    /// The manifests that the options mean, in the order of their applications.
+    func manifests(_ view: ContainerView) throws(CommandFailure) -> [AcceptedRecord] {
+        let stored: [ApplicationID: ContainerView.StoredCopy]
+        do throws(ContainerError) {
+            stored = try view.storedManifests()
+        } catch {
+            throw CommandFailure(error)
+        }
+        let only = session.target.registration?.application
+        let urls = session.target.manifests
+        return stored.filter { id, copy in
+            if let only { return id == only }
+            return urls.isEmpty || urls.contains(copy.record.url)
+        }
+        .map { AcceptedRecord(application: $0, container: $1.container, record: $1.record) }
+        .sorted { $0.application < $1.application }
+    }
+
+    /// The signed metadata of the applications that are registered with a root, of the container whose manifest counts.
+    func trust(
+        _ view: ContainerView,
+        _ manifests: [AcceptedRecord]
+    ) throws(CommandFailure) -> [TrustSummary] {
+        let places = Dictionary(
+            manifests.map { ($0.application, $0.container) },
+            uniquingKeysWith: { first, _ in first }
+        )
+        var found: [TrustSummary] = []
+        for position in view.positions {
+            guard let reader = view.readers[position] else { continue }
+            for summary in try session.trustSummaries(reader) {
+                let id = summary.application
+                // Without a manifest the first container's is as good as another's.
+                let isKnown = found.contains { $0.application == id }
+                if places[id] == position || places[id] == nil && !isKnown { found.append(summary) }
+            }
+        }
+        return found
+    }
+
+    /// The sizes of what is downloaded so far in the container that this user's packs are staged in.
+    fileprivate func downloadedSizes() throws(ContainerError) -> [Digest: ByteCount] {
+        guard let own, let container = try Container.open(own) else { return [:] }
+        return try container.downloadedSizes()
+    }
+}
+
+extension ContainerView {
+    /// The packs that a manifest of any application offers.
+    fileprivate func offeredPacks() throws(ContainerError) -> Set<PackID> {
+        var packs: Set<PackID> = []
+        for copy in try storedManifests().values {
+            // One that cannot be read names no packs.
+            guard let manifest = try? copy.record.manifest() else { continue }
+            packs.formUnion(manifest.packs.map(\.id))
+        }
+        return packs
+    }
+}
+
+extension StatusReport.PackStatus {
+    init(_ pack: Pack, _ present: StagedPack?, _ downloaded: ByteCount?) {
+        id = pack.id
+        offeredVersion = pack.version
+        policy = pack.policy.name
+        downloadSize = pack.downloadSize
+        self.downloaded = downloaded
+        version = present?.version
+        installedSize = present?.installedSize ?? pack.installedSize
+        stagedAt = present.map { Date(timeIntervalSince1970: Double($0.stagedAt)) }
+        source = present?.source
+        state = present.map { $0.holds(pack) ? .staged : .outdated } ?? .missing
+    }
+
+    /// Creates the status of a staged pack that no manifest names.
+    init(_ record: StagedPack, _ state: State) {
+        id = record.id
+        self.state = state
+        version = record.version
+        installedSize = record.installedSize
+        stagedAt = Date(timeIntervalSince1970: Double(record.stagedAt))
+        source = record.source
+    }
+
+    /// Adds where the pack is staged, and what else is known of its generations.
+    fileprivate mutating func add(
+        _ copies: [ContainerView.Copy],
+        _ view: ContainerView,
+        _ scope: ContainerScope
+    ) throws(ContainerError) {
+        guard state != .missing, let copy = copies.first, let reader = view.readers[copy.container]
+        else { return }
+        let path = view.containers[copy.container]
+        container = path.string
+        location = scope.location(of: path)
+        pin = copy.pin.map { PinStatus(id, $0) }
+        previousVersion = try reader.previousGeneration(of: id)?.content?.version
+        guard copies.count > 1 else { return }
+        unusedCopies = copies.dropFirst().map { copy in
+            let path = view.containers[copy.container]
+            return StatusReport.CopyStatus(
+                container: path.string,
+                location: scope.location(of: path),
+                version: copy.version
+            )
+        }
+    }
+
+    /// The state as a person reads it, with what holds it.
+    fileprivate var text: String {
+        let pin = pin.map { ", \($0.text)" } ?? ""
+        let previous = previousVersion.map { " (version \($0) is kept)" } ?? ""
+        let unused = (unusedCopies ?? []).map { copy in
+            "; the \(copy.location?.rawValue ?? "other") copy, version \(copy.version ?? 0), is not used"
+        }
+        return stateText + pin + previous + unused.joined()
+    }
+
+    private var stateText: String {
+        switch state {
+        case .staged: "staged"
+        case .outdated: "outdated, version \(offeredVersion ?? 0) is offered"
+        case .obsolete: "staged, offered no more"
+        case .kept: "staged, kept until it is removed"
+        case .missing:
+            downloaded.map { "\($0) of \(downloadSize ?? .zero) downloaded" } ?? "not staged"
+        }
+    }
+}
+
+extension StatusReport: CustomStringConvertible {
+    /// A table of the packs of each group, under the containers and manifests they come from.
+    var description: String { parts.map(\.description).joined(separator: "\n\n") }
+}
+
+extension StatusReport.Part: CustomStringConvertible {
+    var description: String {
+        guard !isEmpty else {
+            return containers.prefix(1).map { "container \($0.path): nothing is staged yet" }
+                .joined()
+        }
+        let places = containers.filter(\.isPresent).map { container in
+            "container \(container.path)" + (container.location.map { " (\($0.rawValue))" } ?? "")
+        }
+        let heads = manifests.map { manifest in
+            "\(manifest.application), \(manifest.revision.asManifestText), from \(manifest.url)"
+        }
+        return (places + heads + trust.map(\.description) + [table.description])
+            .joined(separator: "\n")
+    }
+
+    /// The packs; that with the location is left out where an option names the container.
+    private var table: Table {
+        let hasLocations = containers.contains { $0.location != nil }
+        let rows = packs.map { pack in
+            [pack.id.text, pack.version.map(String.init) ?? "-"]
+                + (hasLocations ? [pack.location?.rawValue ?? "-"] : [])
+                + [pack.policy ?? "-", "\(pack.installedSize ?? .zero)", pack.text]
+        }
+        let location = hasLocations ? ["where"] : []
+        return Table(
+            head: ["pack", "version"] + location + ["policy", "size", "state"],
+            rows: rows
+        )
+    }
+}

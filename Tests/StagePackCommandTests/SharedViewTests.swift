@@ -1,0 +1,240 @@
+import FoundationEssentials
+import StageContainer
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// The user's and the system's container, as commands show them together.
+@Suite(
+    .server,
+    .directory,
+    .enabled("a user beside root takes root") { await Program.canMount }
+)
+struct SharedViewTests {
+    private struct Place: Decodable, Equatable {
+        var location: String?
+        var path: String
+    }
+
+    private struct Status: Decodable {
+        struct Pack: Decodable, Equatable {
+            struct Copy: Decodable, Equatable {
+                var location: String
+                var version: Int
+            }
+            var id, state: String
+            var location: String?
+            var version: Int?
+            var unusedCopies: [Copy]?
+        }
+        var packs: [Pack]
+    }
+
+    private struct Plans: Decodable {
+        struct Plan: Decodable {
+            var packs: [Pack]
+        }
+        struct Pack: Decodable, Equatable {
+            var id, outcome, reason: String
+            var location: String?
+        }
+        var plans: [Plan]
+    }
+
+    private struct Verified: Decodable, Equatable {
+        var pack, location: String
+    }
+
+    private struct Removed: Decodable, Equatable {
+        var pack, location: String
+        var generationsRemoved: Int
+        var remaining: [Status.Pack.Copy]?
+    }
+
+    private func decode<Value: Decodable>(_ ending: Program.Ending) throws -> Value {
+        try JSONDecoder().decode(Value.self, from: Data(ending.output.utf8))
+    }
+
+    /// A machine where the user has loaded version 1, and the system has staged version 2 since then.
+    private func machine() async throws -> SharedMachine {
+        var machine = try await SharedMachine()
+        try machine.publish(version: 1)
+        #expect(try await machine.user("load", "aurora").status == 0)
+        try machine.publish(version: 2)
+        #expect(try await machine.root("prefetch").status == 0)
+        return machine
+    }
+
+    @Test func everyCommandTellsOfTheNewerVersionOfTheSystem() async throws {
+        let machine = try await machine()
+        for command in ["path", "load"] {
+            let place: Place = try decode(try await machine.user(command, "aurora", "--json"))
+            #expect(place.location == "system")
+            #expect(place.path.hasPrefix("\(SharedMachine.systemContainer)/generations/aurora/2-"))
+        }
+        let status: Status = try decode(try await machine.user("status", "--json"))
+        let pack = Status.Pack(
+            id: "aurora",
+            state: "staged",
+            location: "system",
+            version: 2,
+            unusedCopies: [.init(location: "user", version: 1)]
+        )
+        #expect(status.packs == [pack])
+        let plans: Plans = try decode(try await machine.user("plan", "--json"))
+        let planned = Plans.Pack(
+            id: "aurora",
+            outcome: "present",
+            reason: "staged and up to date",
+            location: "system"
+        )
+        #expect(plans.plans.map(\.packs) == [[planned]])
+        let verified: [Verified] = try decode(try await machine.user("verify", "--json"))
+        #expect(verified == [Verified(pack: "aurora", location: "system")])
+    }
+
+    /// What `plan` says that nothing is done about is not fetched.
+    @Test(arguments: [["prefetch"], ["fetch", "aurora"]])
+    func nothingIsFetchedThatTheSystemHas(command: [String]) async throws {
+        let machine = try await machine()
+        let pack = try SamplePack.small(.aurora, version: 2)
+        machine.installed.world.server.answer(pack.path, with: .status(404))
+        let words = command + ["--app", "net.example.wallpaper"]
+        let ending = try await machine.userForAll(words)
+        #expect(ending.status == 0, "\(ending)")
+        #expect(ending.output.contains("0 staged, 1 up to date"))
+    }
+
+    @Test func whyExplainsBothContainers() async throws {
+        let machine = try await machine()
+        let why = try await machine.user("why").output
+        #expect(why.contains("in \(SharedMachine.userContainer) (user)\n"))
+        #expect(why.contains("in \(SharedMachine.systemContainer) (system)\n"))
+    }
+
+    @Test func aRemovalNamesWhatStaysInTheSystemsContainer() async throws {
+        let machine = try await machine()
+        let removed: [Removed] = try decode(try await machine.user("remove", "aurora", "--json"))
+        let expected = Removed(
+            pack: "aurora",
+            location: "user",
+            generationsRemoved: 1,
+            remaining: [.init(location: "system", version: 2)]
+        )
+        #expect(removed == [expected])
+        let status: Status = try decode(try await machine.user("status", "--json"))
+        #expect(status.packs.map(\.location) == ["system"])
+        #expect(status.packs.map(\.unusedCopies) == [nil])
+    }
+
+    @Test func aUserThatCannotRemoveThePackIsToldWhoCan() async throws {
+        var machine = try await SharedMachine()
+        try machine.publish(version: 1)
+        #expect(try await machine.root("prefetch").status == 0)
+        let ending = try await machine.user("remove", "aurora")
+        #expect(ending.status == 41)
+        #expect(
+            ending.error == """
+                stagepack: error: pack 'aurora': only the system's container '\(SharedMachine.systemContainer)' has \
+                it, which this user cannot change
+                hint: as root, run 'stagepack remove aurora --app net.example.wallpaper'
+
+                """
+        )
+        let words = try await HintedCommand.words(in: ending.error)
+        #expect(try await machine.rootForAll(words).output == "aurora: removed\n")
+        #expect(try await machine.user("remove", "aurora").output == "aurora: was not staged\n")
+    }
+
+    @Test func aPinOfTheSystemHoldsForItsUsersToo() async throws {
+        var machine = try await machine()
+        #expect(try await machine.root("pin", "aurora").status == 0)
+        try machine.publish(version: 3)
+        let plans: Plans = try decode(try await machine.user("plan", "--json"))
+        #expect(plans.plans.flatMap(\.packs).map(\.reason) == ["pinned to version 2"])
+        #expect(try await machine.user("fetch", "aurora").status == 43)
+        let release = try await machine.user("pin", "--release", "aurora")
+        #expect(release.status == 41)
+        let words = try await HintedCommand.words(in: release.error)
+        #expect(try await machine.rootForAll(words).status == 0)
+        #expect(try await machine.user("fetch", "aurora", "--quiet").status == 0)
+        let place: Place = try decode(try await machine.user("path", "aurora", "--json"))
+        #expect(place.location == "user")
+    }
+}
+
+/// Commands without an application, and one that is not registered.
+@Suite(.server, .directory, .enabled { await Program.canMount })
+struct ScopeTests {
+    /// Two registered applications of different groups, both staged, and a registration that is none.
+    private func installed() async throws -> Installed {
+        var installed = try await Installed()
+        try installed.world.publish(try .small(.aurora))
+        #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
+        let text = String(decoding: installed.registration.json(), as: UTF8.self)
+            .replacing("net.example.wallpaper", with: "net.example.other")
+            .replacing("\"net.example\"", with: "\"net.other\"")
+        try installed.write(Array(text.utf8), to: "net.example.other.json")
+        return installed
+    }
+
+    @Test(arguments: [[String](), ["--all"]])
+    func statusVerifyAndGarbageCollectionLookAtEveryApplication(all: [String]) async throws {
+        let installed = try await installed()
+        let run = { (words: String...) in
+            try await installed.world.program.run(words + all)
+        }
+        let status = try await run("status").output
+        #expect(status.contains("groups/net.example"))
+        #expect(status.contains("groups/net.other: nothing is staged yet"))
+        #expect(try await run("verify").output.hasSuffix("): as it was staged\n"))
+        #expect(try await run("verify", "aurora").status == 0)
+        #expect(try await run("verify", "corona").status == 2)
+        #expect(try await run("gc").output == "removed 0 generations, 0 downloads, 0 leftovers\n")
+        #expect(try await run("why").output.contains("net.example.wallpaper 1.0 in "))
+    }
+
+    @Test(arguments: ["status", "verify", "gc", "why"])
+    func aRegistrationThatIsNotValidIsNamedBesideTheOthers(command: String) async throws {
+        let installed = try await installed()
+        try installed.write(Array("{".utf8), to: "net.example.broken.json")
+        let ending = try await installed.run(command)
+        #expect(ending.status == 11)
+        #expect(ending.error.contains("net.example.broken.json': "))
+        #expect(ending.output != "")
+    }
+
+    @Test(arguments: ["status", "verify", "gc"])
+    func thatNoApplicationIsRegisteredIsSaid(command: String) async throws {
+        let installed = try await Installed()
+        try installed.uninstall()
+        let ending = try await installed.run(command)
+        #expect(ending.status == 64)
+        #expect(ending.error.hasPrefix("stagepack: error: no application is registered"))
+    }
+
+    @Test(arguments: ["status", "verify", "gc", "why"])
+    func everyApplicationIsNoneByName(command: String) async throws {
+        let installed = try await Installed()
+        let ending = try await installed.run(command, "--all", "--app", "net.example.wallpaper")
+        #expect(ending.status == 64)
+        #expect(ending.error.contains("--all excludes --app, --manifest and --container."))
+    }
+
+    @Test(arguments: [
+        ("net.exmaple.wallpaper", ": did you mean 'net.example.wallpaper'?"),
+        ("org.entirely.different", ": registered are 'net.example.wallpaper'"),
+    ])
+    func anApplicationThatIsNotRegisteredIsToldFromThoseThatAre(
+        id: String,
+        rest: String
+    ) async throws {
+        let installed = try await Installed()
+        let ending = try await installed.run("status", "--app", id)
+        #expect(ending.status == 11)
+        let line = ending.error.split(separator: "\n").first
+        #expect(line == "stagepack: error: application '\(id)' is not registered\(rest)")
+    }
+}
