@@ -207,7 +207,7 @@ let package = Package(
                 "StageDaemonCommand", "StageDigest", "StageEngine", "StageIndex", "StageModel",
                 "StageOrigin", "StagePack",
                 "StagePublish", "StageSigning", "StageSystem", "StageTransfer", "StageTrust",
-                "StagingService", arguments, logging, system,
+                "StagingService", arguments, logging, subprocess, system,
             ],
             swiftSettings: strict
         ),

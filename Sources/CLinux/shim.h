@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/timex.h>
 #include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -118,6 +119,14 @@ STAGE_CHECKED static inline int stage_open_found(int file) {
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     return stage_open_regular_file(path);
+}
+
+/// Tells whether the clock is kept by a time source, as adjtimex(2) says: 1 if so, else 0.
+STAGE_CHECKED static inline int stage_is_clock_synchronized(void) {
+    struct timex state = {.modes = 0};
+    int status = adjtimex(&state);
+    if (status < 0) return -1;
+    return status != TIME_ERROR && !(state.status & STA_UNSYNC);
 }
 
 /// Tells whether the kernel makes up the content of `file` (procfs, sysfs and their like): 1 if so, else 0.

@@ -1,0 +1,164 @@
+import FoundationEssentials
+import StageContainer
+import StageEngine
+import StageModel
+import StagePack
+import StageSystem
+import StagingService
+import SystemPackage
+
+extension DoctorReport {
+    /// Checks the containers of a scope, and what is staged in them; hints are those of the current source.
+    mutating func check(_ scope: ContainerScope, _ folders: RegistrationFolders) {
+        do throws(CommandFailure) {
+            let view = try scope.view()
+            guard !view.isEmpty else { return addNothingStaged(scope) }
+            let packs = try PackCheck(scope, view, folders)
+            checkContainers(scope, view, needing: packs.neededSpace)
+            check(packs)
+            checkTrust(try scope.trust(view, packs.records))
+        } catch {
+            add(error, "container")
+        }
+    }
+
+    /// Says that no container of a scope is there yet.
+    private mutating func addNothingStaged(_ scope: ContainerScope) {
+        let place = scope.own.map { " at '\($0)'" } ?? ""
+        add(
+            scope.applications.isEmpty ? .note : .problem,
+            "container",
+            "there is none\(place) yet",
+            StagingAdvice.prefetchFirst.text(after: nil, about: nil)
+        )
+    }
+
+    private mutating func checkContainers(
+        _ scope: ContainerScope,
+        _ view: ContainerView,
+        needing space: ByteCount
+    ) {
+        for position in view.positions {
+            let path = view.containers[position]
+            let location = scope.location(of: path).map { " (\($0.rawValue))" } ?? ""
+            do throws(ContainerError) {
+                guard let container = try Container.open(path) else { continue }
+                add(.good, "container", "'\(path)'\(location)")
+                // The system's is root's to look after.
+                guard path == scope.own || scope.own == nil else { continue }
+                try check(container, needing: space)
+                checkAccessTimes(of: path, scope)
+            } catch {
+                add(CommandFailure(error), "container")
+            }
+        }
+    }
+
+    private mutating func check(
+        _ container: Container,
+        needing space: ByteCount
+    ) throws(ContainerError) {
+        if !container.isWritable() {
+            add(.problem, "container", "this user cannot write it", "run it as its owner")
+        }
+        checkSpace(try container.freeSpace(), needing: space)
+        for fault in try container.reader.faults() { add(fault, in: container.root.path) }
+        for id in try container.reader.packsWithGenerations() {
+            if try container.reader.currentGeneration(of: id) != nil,
+                try container.reader.lease(id, marksUse: false) == nil
+            {
+                add(
+                    .problem,
+                    "pack '\(id)'",
+                    "its link leads nowhere",
+                    Self.run(HintSource.current.staging("fetch", id.text))
+                )
+            }
+        }
+    }
+
+    /// Says whether there is room for what is missing, and for what a run writes in any case.
+    private mutating func checkSpace(_ space: FreeSpace, needing needed: ByteCount) {
+        let free = ByteCount(space.bytes)
+        let advice = StagingAdvice.freeSpace.text(after: nil, about: nil)
+        if free < .mebibytes(64) {
+            add(.problem, "space", "\(free) free", advice)
+        } else if free < needed {
+            add(.problem, "space", "\(free) free, essential packs need \(needed)", advice)
+        } else {
+            add(.good, "space", "\(free) free")
+        }
+        if let files = space.files, files < Self.filesWanted {
+            add(
+                .problem,
+                "files",
+                "the file system has room for \(files.quantity(of: "more file"))",
+                "remove files ('df -i' counts them)"
+                    + (HintSource.current.local("gc").map { ", or run \($0)" } ?? "")
+            )
+        }
+    }
+
+    /// The files that a small pack is staged with.
+    private static let filesWanted: Int64 = 256
+
+    /// Says whether the file system keeps the times of access, by which packs are seen to be used.
+    private mutating func checkAccessTimes(of path: FilePath, _ scope: ContainerScope) {
+        guard let mount = Mount.holding(path), mount.options.contains("noatime") else { return }
+        let hasQuota = scope.session.target.quota(of: path) != nil
+        add(
+            hasQuota ? .problem : .note,
+            "access times",
+            "'\(mount.point)' is mounted with 'noatime': packs count as never loaded, which evictions and "
+                + "restrictions go by",
+            "as root, run 'mount -o remount,relatime \(CommandFailure.quoted(mount.point.string))'"
+        )
+    }
+
+    /// Adds what is wrong with a file or directory of the container.
+    private mutating func add(_ fault: ContainerFault, in container: FilePath) {
+        let name = fault.name == "." ? container : container.pushing(fault.name)
+        let path = "'\(name.string.forDisplay())'"
+        let quoted = CommandFailure.quoted(name.string)
+        let isOfPack = fault.name.starts(with: FilePath(ContainerLayout.generations))
+        let command = HintSource.current.staging(isOfPack ? "repair" : "prefetch")
+        let hint =
+            switch fault.problem {
+            case .hasMode(_, let expected): "run \"chmod \(String(expected, radix: 8)) \(quoted)\""
+            case .belongsTo(_, let expected): "run \"chown \(expected) \(quoted)\""
+            case .isMissing: Self.run(command)
+            case .isNo, .isDamaged: "remove it" + (command.map { ", then run \($0)" } ?? "")
+            }
+        add(.problem, path, fault.description, hint)
+    }
+
+    /// Says whether signed metadata is valid, and for how long.
+    private mutating func checkTrust(_ summaries: [TrustSummary]) {
+        for trust in summaries { add(trust) }
+    }
+
+    private mutating func add(_ trust: TrustSummary) {
+        let subject = "trust of \(trust.application)"
+        let application = HintSource.current.ofApplication(trust.application)
+        let renewal =
+            "check this machine's clock with 'date', or tell the publisher to renew the metadata"
+        if let problem = trust.problem {
+            add(.problem, subject, problem, Self.run(application.staging("prefetch")))
+        } else if let since = trust.staleSince {
+            add(
+                .problem,
+                subject,
+                "stale since \(InternetTime(since)): what is staged stays in use, nothing new is staged",
+                renewal
+            )
+        } else {
+            let root = trust.rootVersion.map(String.init) ?? "-"
+            let since = trust.verified.map { ", verified \(InternetTime($0))" } ?? ""
+            add(.good, subject, "root version \(root)\(since)")
+        }
+        for role in trust.roles where role.expiresSoon && trust.staleSince == nil {
+            let date = InternetTime(role.expires)
+            add(.note, subject, "the \(role.name) metadata expires soon: \(date)", renewal)
+        }
+    }
+}

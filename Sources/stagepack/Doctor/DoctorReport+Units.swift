@@ -1,0 +1,98 @@
+import Glibc
+import StageModel
+import StageSystem
+import StagingService
+import SystemPackage
+
+extension DoctorReport {
+    private static let timer = "stagepack-periodic.timer"
+    private static let service = "stagepack-periodic.service"
+    private static let socket = "stagepackd.socket"
+
+    /// Says whether systemd starts periodic runs and the daemon.
+    mutating func checkUnits(
+        _ environment: [String: String],
+        _ folders: RegistrationFolders
+    ) async {
+        guard FileStatus.exists("/run/systemd/system") else {
+            add(
+                .note,
+                "timer",
+                "systemd does not run: nothing completes, updates and clears up packs by itself",
+                "run 'stagepack prefetch --all --event periodic' four times a day"
+            )
+            return
+        }
+        let names = [Self.timer, Self.service, Self.socket]
+        guard let states = await UnitStates.ask(for: names) else {
+            add(.note, "timer", "systemd does not answer", "run 'systemctl status \(Self.timer)'")
+            return
+        }
+        check(states)
+        guard geteuid() != 0, folders.hasUserApplications else { return }
+        checkUsersTimer(await UnitStates.ask(for: [Self.timer], of: ["--user"]))
+    }
+
+    private mutating func check(_ states: UnitStates) {
+        switch states[Self.timer] {
+        case nil:
+            add(
+                .problem,
+                "timer",
+                "'\(Self.timer)' is not installed: nothing completes and updates packs by itself",
+                "install the package, or in its source run 'sudo make install install-service PREFIX=/usr'"
+            )
+        case let timer? where !timer.isActive:
+            add(
+                .problem,
+                "timer",
+                "'\(Self.timer)' does not run",
+                "as root, run 'systemctl enable --now \(Self.timer)'"
+            )
+        default: add(.good, "timer", "'\(Self.timer)' runs")
+        }
+        if let service = states[Self.service], service.result != "success" {
+            add(
+                .problem,
+                "periodic run",
+                "'\(Self.service)' failed: \(service.result)",
+                "run 'journalctl --unit \(Self.service)'"
+            )
+        }
+        guard let socket = states[Self.socket] else { return }
+        if socket.isActive {
+            add(.good, "daemon", "'\(Self.socket)' waits for clients")
+        } else {
+            add(
+                .problem,
+                "daemon",
+                "'\(Self.socket)' does not run: transfers end with the program that asked for them",
+                "as root, run 'systemctl enable --now \(Self.socket)'"
+            )
+        }
+    }
+
+    /// Says whether the applications that this user has registered are updated by themselves.
+    private mutating func checkUsersTimer(_ states: UnitStates?) {
+        guard states?[Self.timer]?.isActive != true else {
+            return add(.good, "user's timer", "'\(Self.timer)' runs")
+        }
+        add(
+            .note,
+            "user's timer",
+            "it does not run: nothing updates the packs of applications that this user has registered",
+            "run 'systemctl --user enable --now \(Self.timer)'"
+        )
+    }
+}
+
+extension RegistrationFolders {
+    /// Whether an application is registered in the folder of this user.
+    fileprivate var hasUserApplications: Bool {
+        guard let folder = folderForWriting,
+            // A folder that is not there has none.
+            let entries = try? Directory.open(folder).entries()
+        else { return false }
+        return entries.contains { $0.name.string.hasSuffix(".json") }
+    }
+}

@@ -1,0 +1,47 @@
+import StageModel
+
+/// What `doctor` prints.
+struct DoctorReport: Codable, CustomStringConvertible {
+    /// How much a check weighs.
+    enum Level: String, Codable {
+        case good = "ok"
+        case note
+        case problem
+    }
+
+    struct Check: Codable {
+        var level: Level
+        var subject: String
+        var finding: String
+        var hint: String?
+    }
+
+    private(set) var checks: [Check] = []
+
+    /// Whether something has to be done.
+    var hasProblems: Bool { checks.contains { $0.level == .problem } }
+
+    mutating func add(_ level: Level, _ subject: String, _ finding: String, _ hint: String? = nil) {
+        checks.append(Check(level: level, subject: subject, finding: finding, hint: hint))
+    }
+
+    /// Adds the finding that a failure is.
+    mutating func add(_ failure: CommandFailure, _ subject: String) {
+        add(.problem, subject, failure.message, failure.hint)
+    }
+
+    /// The hint to run a command.
+    static func run(_ command: String?) -> String? { command.map { "run \($0)" } }
+
+    /// One line for each check, its hint below, and a line with the number of problems.
+    var description: String {
+        let lines = checks.map { check in
+            let line = "\(check.level.rawValue): \(check.subject): \(check.finding)"
+            return check.hint.map { "\(line)\n  hint: \($0)" } ?? line
+        }
+        let problems = checks.count { $0.level == .problem }
+        let summary =
+            problems == 0 ? "no problems found" : "\(problems.quantity(of: "problem")) found"
+        return (lines + [summary]).joined(separator: "\n")
+    }
+}

@@ -1,0 +1,212 @@
+import FoundationEssentials
+import StageContainer
+import StageEngine
+import StageModel
+import StagingService
+import SystemPackage
+
+/// What `doctor` reads of manifests, staged packs and the records of runs in the containers of a scope.
+struct PackCheck {
+    let scope: ContainerScope
+    /// The manifests, in the order of their applications.
+    let records: [AcceptedRecord]
+    /// The packs that the first launch waits for and that are not staged, by application.
+    private(set) var missing: [ApplicationID: [Pack]] = [:]
+    /// The records of runs, with the paths of their containers.
+    private(set) var histories: [(container: FilePath, ApplicationID, StagingHistory)] = []
+    private let view: ContainerView
+
+    init(
+        _ scope: ContainerScope,
+        _ view: ContainerView,
+        _ folders: RegistrationFolders
+    ) throws(CommandFailure) {
+        self.scope = scope
+        self.view = view
+        records = try scope.manifests(view)
+        do throws(ContainerError) {
+            try readHistories()
+            try findMissing(folders)
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+
+    /// The space that the packs which are missing take at the most.
+    var neededSpace: ByteCount {
+        records.reduce(.zero) { sum, record in
+            guard let packs = missing[record.application], !packs.isEmpty,
+                // One that cannot be read has no packs that are missing.
+                let manifest = try? record.record.manifest()
+            else { return sum }
+            let planner = Planner(manifest: manifest)
+            return packs.reduce(sum) { $0 + planner.space(for: $1) }
+        }
+    }
+
+    /// The copy of a pack that readers get.
+    func copy(of id: PackID) -> ContainerView.Copy? {
+        // A container that cannot be read was told of.
+        (try? view.copies(of: id))?.first
+    }
+
+    /// The latest time that a container has recorded; `nil` for none.
+    var latestRecord: Int64? {
+        let times =
+            records.map(\.record.receivedAt) + histories.compactMap { $0.2.lastRun?.endedAt }
+        return times.max()
+    }
+
+    private mutating func readHistories() throws(ContainerError) {
+        let only = scope.session.target.registration?.application
+        for (path, reader) in zip(view.containers, view.readers) {
+            guard let reader else { continue }
+            for id in try reader.applicationsWithHistory() where only == nil || only == id {
+                guard let history = try reader.history(of: id) else { continue }
+                histories.append((path, id, history))
+            }
+        }
+    }
+
+    private mutating func findMissing(_ folders: RegistrationFolders) throws(ContainerError) {
+        for record in records {
+            guard let manifest = try? record.record.manifest() else { continue }
+            // An application that is not registered has no version to compare with.
+            let version = try? folders.registration(of: record.application).value.version
+            for pack in manifest.packs {
+                guard case .essential(let events) = pack.policy,
+                    events.contains(.firstInstallation), pack.isFor(applicationVersion: version),
+                    !isDeclined(pack.id, record.application),
+                    try view.copies(of: pack.id).isEmpty
+                else { continue }
+                missing[record.application, default: []].append(pack)
+            }
+        }
+    }
+
+    /// Whether the application's extension did not ask for the pack.
+    private func isDeclined(_ id: PackID, _ application: ApplicationID) -> Bool {
+        histories.contains { _, other, history in
+            other == application
+                && history.packs.contains { $0.id == id && $0.reason == .declined }
+        }
+    }
+}
+
+extension DoctorReport {
+    /// Says whether manifests can be read, essential packs are staged, and runs have done what they should.
+    mutating func check(_ packs: PackCheck) {
+        checkManifests(packs)
+        checkEssentialPacks(packs)
+        for (path, id, history) in packs.histories { check(history, of: id, in: path, packs) }
+        checkClock(packs.latestRecord)
+    }
+
+    private mutating func checkManifests(_ packs: PackCheck) {
+        for record in packs.records {
+            do throws(ManifestError) {
+                let manifest = try record.record.manifest()
+                let revision =
+                    record.record.ownFormatOf == nil
+                    ? "revision \(manifest.revision)" : "in its own format"
+                add(.good, "manifest", "\(manifest.application), \(revision)")
+            } catch {
+                let hint = Self.run(HintSource.current.staging("prefetch"))
+                add(.problem, "manifest", "\(record.record.url): \(error)", hint)
+            }
+        }
+        for id in packs.scope.applications
+        where !packs.records.contains(where: { $0.application == id }) {
+            let hint = Self.run(HintSource.current.ofApplication(id).staging("prefetch"))
+            add(.problem, "manifest", "\(id): none was accepted yet", hint)
+        }
+    }
+
+    private mutating func checkEssentialPacks(_ packs: PackCheck) {
+        for record in packs.records {
+            guard let missing = packs.missing[record.application] else { continue }
+            let names = missing.prefix(5).map { "'\($0.id)'" }.joined(separator: ", ")
+            let others = missing.count > 5 ? " and \(missing.count - 5) more" : ""
+            let source =
+                packs.scope.applications.isEmpty
+                ? HintSource.current : HintSource.current.ofApplication(record.application)
+            add(
+                .problem,
+                "packs of \(record.application)",
+                "\(missing.count.quantity(of: "essential pack is", plural: "essential packs are")) missing: "
+                    + names + others,
+                Self.run(source.staging("prefetch", "--essential"))
+            )
+        }
+    }
+
+    /// Says what the last run failed at, and what is still to come; of another user's container as notes.
+    private mutating func check(
+        _ history: StagingHistory,
+        of id: ApplicationID,
+        in path: FilePath,
+        _ packs: PackCheck
+    ) {
+        let isOwn = path == packs.scope.own
+        let source =
+            history.isRegistered
+            ? HintSource.current.ofApplication(id) : HintSource.current.inContainer(path)
+        HintSource.$current.withValue(source) {
+            let place = isOwn ? "" : " in '\(path)'"
+            func hint(_ text: String?) -> String? {
+                let hint = Self.pasteable(text)
+                return isOwn ? hint : hint.map { "as root: \($0)" }
+            }
+            if let problem = history.lastRun?.problem.map({ FailureReport($0, about: nil) }) {
+                add(
+                    isOwn ? .problem : .note,
+                    "last run of \(id)",
+                    problem.message + place,
+                    hint(problem.hint)
+                )
+            }
+            for entry in history.packs where !packs.isResolved(entry) {
+                guard let problem = entry.problem.map({ FailureReport($0, about: entry.id) }) else {
+                    continue
+                }
+                let runs = entry.failures.quantity(of: "run", plural: "runs in a row")
+                add(
+                    isOwn ? .problem : .note,
+                    "pack '\(entry.id)' of \(id)",
+                    "\(runs) failed\(place): \(problem.message)",
+                    hint(problem.hint)
+                )
+            }
+            if let pending = history.pending {
+                let command = Self.run(source.staging("prefetch"))
+                add(
+                    .note,
+                    "packs of \(id)",
+                    "'\(pending.rawValue)' is not complete\(place)",
+                    isOwn ? command : command.map { "as root: \($0)" }
+                )
+            }
+        }
+    }
+
+    /// Says that the clock is behind what was recorded: expired metadata would count as valid.
+    private mutating func checkClock(_ latest: Int64?) {
+        let now = Int64(Date().timeIntervalSince1970)
+        guard let latest, latest > now + 300 else { return }
+        let date = InternetTime(Date(timeIntervalSince1970: Double(latest)))
+        add(
+            .problem,
+            "clock",
+            "it is behind what a run has recorded at \(date)",
+            "as root, run 'timedatectl set-ntp true'"
+        )
+    }
+}
+
+extension PackCheck {
+    /// Whether the version that a run could not stage is there now.
+    fileprivate func isResolved(_ entry: StagingHistory.PackEntry) -> Bool {
+        guard entry.problem != nil else { return true }
+        return (copy(of: entry.id)?.version).map { $0 >= entry.version } ?? false
+    }
+}

@@ -1,0 +1,237 @@
+import FoundationEssentials
+import StageContainer
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// What breaks on a machine is found by `doctor`, with what to do about it.
+@Suite(.server, .directory, .enabled { await Program.canMount })
+struct DoctorTests {
+    private struct Report: Decodable {
+        struct Check: Decodable, Equatable {
+            var level, subject, finding: String
+            var hint: String?
+        }
+        var checks: [Check]
+
+        func problems() -> [Check] { checks.filter { $0.level == "problem" } }
+    }
+
+    /// An application that is registered and whose packs are staged.
+    private func installed() async throws -> Installed {
+        var installed = try await Installed()
+        try installed.world.publish(try .small(.aurora))
+        #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
+        return installed
+    }
+
+    private func report(
+        _ installed: Installed,
+        _ options: String...,
+        status: Int32
+    ) async throws -> Report {
+        let ending = try await installed.world.program.run(["doctor", "--json"] + options)
+        #expect(ending.status == status, "\(ending)")
+        #expect(ending.error == "")
+        let report = try JSONDecoder().decode(Report.self, from: Data(ending.output.utf8))
+        for check in report.checks {
+            #expect(["ok", "note", "problem"].contains(check.level))
+            #expect((check.hint == nil) == (check.level == "ok"), "\(check)")
+        }
+        return report
+    }
+
+    /// Runs the command of a hint.
+    private func follow(
+        _ check: Report.Check?,
+        _ installed: Installed
+    ) async throws -> Program.Ending {
+        let hint = try #require(check?.hint)
+        let words = try await HintedCommand.words(in: "hint: \(hint)")
+        return try await installed.world.program.run(words)
+    }
+
+    @Test(arguments: [[], ["--app", "net.example.wallpaper"]])
+    func aMachineWithoutFaultsHasNoProblem(options: [String]) async throws {
+        let installed = try await installed()
+        let text = try await installed.world.program.run(["doctor"] + options)
+        #expect(text.status == 0)
+        #expect(text.output.hasSuffix("\nno problems found\n"), "\(text)")
+        let report = try await report(installed, status: 0)
+        #expect(report.problems() == [])
+        let good = report.checks.filter { $0.level == "ok" }.map(\.subject)
+        for subject in ["registration of net.example.wallpaper", "container", "space", "manifest"] {
+            #expect(good.contains(subject), "\(subject)")
+        }
+    }
+
+    @Test func aRegistrationThatIsNotValidIsAProblem() async throws {
+        let installed = try await installed()
+        try installed.write(Array("{".utf8), to: "net.example.broken.json")
+        let subject = "registration of net.example.broken"
+        let problems = try await report(installed, status: 3).problems()
+        #expect(problems.map(\.subject) == [subject])
+        #expect(try await follow(problems.first, installed).status == 3)
+        let named = try await report(installed, "--app", "net.example.broken", status: 3)
+        #expect(named.problems() == problems)
+        let unknown = try await installed.run("doctor", "--app", "net.example.unknown")
+        #expect(unknown.status == 11)
+    }
+
+    @Test func aManifestThatIsAMissingFileIsAProblem() async throws {
+        var installed = try await installed()
+        installed.registration.manifestURLs = ["file:///no/such/manifest.json"]
+        try installed.install()
+        let problems = try await report(installed, status: 3).problems()
+        #expect(
+            problems.map(\.finding) == [
+                "manifestURLs: 'file:///no/such/manifest.json' is not there"
+            ]
+        )
+    }
+
+    /// After two runs that failed, as after one.
+    @Test func essentialPacksThatAreMissingAndTheLastFailureAreProblems() async throws {
+        var installed = try await Installed()
+        let pack = try SamplePack.small(.aurora)
+        try installed.world.publish(pack)
+        installed.world.server.answer(pack.path, with: .status(404))
+        for _ in 1...2 {
+            let prefetch = try await installed.run("prefetch", "--all", "--attempts", "1")
+            #expect(prefetch.status == 21)
+        }
+        let report = try await report(installed, status: 3)
+        let problems = report.problems()
+        #expect(
+            problems.map(\.subject) == [
+                "packs of net.example.wallpaper", "pack 'aurora' of net.example.wallpaper",
+            ]
+        )
+        #expect(problems.first?.finding == "1 essential pack is missing: 'aurora'")
+        #expect(problems.last?.finding.hasPrefix("2 runs in a row failed: ") == true)
+        let notes = report.checks.filter { $0.level == "note" }.map(\.finding)
+        #expect(notes.contains("'install' is not complete"))
+        try installed.world.publish(pack)
+        #expect(try await follow(problems.first, installed).status == 0)
+        #expect(try await self.report(installed, status: 0).problems() == [])
+    }
+
+    @Test func aManifestThatWasNeverAcceptedIsAProblemWithTheReason() async throws {
+        let installed = try await Installed()
+        installed.world.server.answer("/manifest.json", with: .status(404))
+        #expect(try await installed.run("prefetch", "--all", "--attempts", "1").status == 10)
+        let problems = try await report(installed, status: 3).problems()
+        #expect(
+            problems.map(\.subject) == ["manifest", "last run of net.example.wallpaper"]
+        )
+        #expect(problems.first?.finding == "net.example.wallpaper: none was accepted yet")
+        #expect(problems.last?.finding.contains("was answered with status 404") == true)
+    }
+
+    @Test func serversAreAskedOnlyOnline() async throws {
+        let installed = try await installed()
+        installed.world.server.answer("/manifest.json", with: .status(404))
+        #expect(try await report(installed, status: 0).problems() == [])
+        let online = try await report(installed, "--online", "--attempts", "1", status: 3)
+        #expect(online.problems().map(\.subject) == ["server of net.example.wallpaper"])
+        #expect(try installed.history()?.lastRun?.problem == nil)
+    }
+
+    @Test func aCertificateThatIsRefusedIsAProblemOnline() async throws {
+        var installed = try await installed()
+        let front = try await TLSFront(
+            port: installed.world.server.port,
+            below: installed.world.directory.path
+        )
+        installed.registration.manifestURLs = ["\(front.baseURL)/manifest.json"]
+        try installed.install()
+        let online = try await report(installed, "--online", "--attempts", "1", status: 3)
+        let problem = online.problems().first { $0.subject == "server of net.example.wallpaper" }
+        #expect(problem?.hint?.contains("--cacert") == true, "\(online)")
+        withExtendedLifetime(front) {}
+    }
+
+    @Test func aMountWithoutTimesOfAccessIsAProblemWhereThereIsAQuota() async throws {
+        var installed = try await installed()
+        let script = "mount -o remount,bind,noatime /var/lib || exit 99; exec \"$@\""
+        installed.world.program.wrapper =
+            installed.world.program.wrapper.dropLast()
+            + ["/bin/sh", "-c", script, "sh", try Program.path.string]
+        let checks = try await report(installed, status: 0).checks
+        #expect(checks.filter { $0.subject == "access times" }.map(\.level) == ["note"])
+        installed.registration.quota = .mebibytes(100)
+        try installed.install()
+        let problems = try await report(installed, status: 3).problems()
+        #expect(
+            problems.map(\.hint) == ["as root, run 'mount -o remount,relatime /var/lib'"]
+        )
+    }
+
+    /// A program that answers as systemctl(1) does, on a machine that systemd has started.
+    private func answer(_ states: String, for installed: inout Installed) throws {
+        let run = installed.world.directory.path.appending("run")
+        _ = try Directory.open(run).makeDirectory("systemd")
+        _ = try Directory.open(run).makeDirectory("systemd/system")
+        let folder = try installed.world.directory.makeDirectory("sbin")
+        try ProgramFile.write(
+            "#!/bin/sh\ncat <<'END'\n\(states)\nEND\n",
+            to: folder.path.appending("systemctl")
+        )
+        let script = "mount --bind \(folder.path) /usr/sbin || exit 99; exec \"$@\""
+        installed.world.program.wrapper =
+            installed.world.program.wrapper.dropLast()
+            + ["/bin/sh", "-c", script, "sh", try Program.path.string]
+    }
+
+    /// The states of units, and the problems that they are.
+    private static let states: [(String, [String])] = [
+        (unit("stagepack-periodic.timer", "active") + unit("stagepackd.socket", "active"), []),
+        (
+            unit("stagepack-periodic.timer", "inactive") + unit("stagepackd.socket", "inactive"),
+            ["timer", "daemon"]
+        ),
+        (unit("stagepack-periodic.timer", "inactive", load: "not-found"), ["timer"]),
+        (
+            unit("stagepack-periodic.timer", "active")
+                + unit("stagepack-periodic.service", "failed", result: "exit-code"),
+            ["periodic run"]
+        ),
+    ]
+
+    private static func unit(
+        _ name: String,
+        _ state: String,
+        load: String = "loaded",
+        result: String = "success"
+    ) -> String {
+        "Id=\(name)\nLoadState=\(load)\nActiveState=\(state)\nResult=\(result)\n\n"
+    }
+
+    @Test(arguments: states)
+    func unitsThatDoNotRunAreProblems(states: String, subjects: [String]) async throws {
+        var installed = try await installed()
+        try answer(states, for: &installed)
+        let report = try await report(installed, status: subjects.isEmpty ? 0 : 3)
+        #expect(report.problems().map(\.subject) == subjects)
+    }
+
+    @Test func theUserIsToldOfFailuresInTheSystemsContainerInNotes() async throws {
+        var machine = try await SharedMachine()
+        try machine.publish(version: 1)
+        #expect(try await machine.root("prefetch").status == 0)
+        let ending = try await machine.user("doctor")
+        #expect(ending.status == 0, "\(ending)")
+        let container = "ok: container: '\(SharedMachine.systemContainer)' (system)"
+        #expect(ending.output.contains(container))
+        try machine.publish(version: 2)
+        let pack = try SamplePack.small(.aurora, version: 2)
+        machine.installed.world.server.answer(pack.path, with: .status(404))
+        #expect(try await machine.root("prefetch", "--attempts", "1").status == 21)
+        let failed = try await machine.user("doctor")
+        #expect(failed.status == 0, "\(failed)")
+        let note = "note: pack 'aurora' of net.example.wallpaper: 1 run failed"
+        #expect(failed.output.contains(note))
+    }
+}
