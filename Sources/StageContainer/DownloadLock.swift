@@ -12,17 +12,27 @@ public final class DownloadLock: Sendable {
     private let downloads: Directory
     private let file: FilePath.Component
     private let lock: Mutex<FileLock?>
+    /// The paths of the lock files that this process holds.
+    fileprivate static let held = Mutex<Set<FilePath>>([])
 
     init(_ downloads: Directory, _ file: FilePath.Component, _ lock: consuming FileLock) {
         self.downloads = downloads
         self.file = file
         self.lock = Mutex(lock)
+        _ = Self.held.withLock { $0.insert(downloads.path.appending(file)) }
+    }
+
+    deinit { forget() }
+
+    private func forget() {
+        _ = Self.held.withLock { $0.remove(downloads.path.appending(file)) }
     }
 
     /// Gives up the right.
     public func end() {
         lock.withLock { lock in
             guard lock != nil else { return }
+            forget()
             // While it is locked: whoever waits for the file finds it gone, and makes another.
             // One that cannot be removed is removed by a sweep.
             _ = try? downloads.remove(file)
@@ -38,6 +48,12 @@ extension Container {
         _ name: FilePath.Component
     ) throws(ContainerError) -> DownloadLock? {
         try ContainerError.wrapping { () throws(FileError) in try attemptLock(ofDownload: name) }
+    }
+
+    /// Whether a task of this process fetches what has this name in `downloads/`.
+    public func holdsDownloadLock(_ name: FilePath.Component) -> Bool {
+        let path = downloads.path.appending("\(name.string).lock")
+        return DownloadLock.held.withLock { $0.contains(path) }
     }
 
     func attemptLock(ofDownload name: FilePath.Component) throws(FileError) -> DownloadLock? {

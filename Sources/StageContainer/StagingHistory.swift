@@ -23,7 +23,7 @@ public struct StagingHistory: Hashable, Sendable {
     public var spent = Spending()
     /// The run that ended last.
     public var lastRun: Run?
-    /// What was decided about each pack by the last run that was about it, in the order of its plan.
+    /// The last decision about each pack, by whichever run made it, in the order of the last plan.
     public var packs: [PackEntry] = []
 
     /// Creates the history of an application of which nothing is known.

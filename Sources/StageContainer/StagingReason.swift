@@ -17,6 +17,8 @@ public enum PackOutcome: String, Hashable, Codable, Sendable {
     case waiting
     /// It was staged, and went to make room, or would go: the run only planned.
     case evicted
+    /// It was staged, and was removed.
+    case removed
 }
 
 /// The reason for what a run decided or did about a pack.
@@ -66,6 +68,10 @@ public enum StagingReason: Hashable, Codable, Sendable {
     case stagedByOther
     /// The daemon waits for these conditions, by the names of the control protocol.
     case held([String])
+    /// A command or the application removed it by name.
+    case removedByName
+    /// No manifest offers it any more.
+    case offeredNoMore
 }
 
 /// The reasons for which a generation may go, in the order in which generations go.

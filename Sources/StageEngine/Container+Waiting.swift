@@ -9,6 +9,7 @@ extension Container {
     /// cancellation: a hook has a deadline, however long a lock is held.
     func lock<Lock: Sendable>(
         report: @Sendable (StagingEvent) -> Void,
+        reporting event: @autoclosure () -> StagingEvent = .waitingForOther,
         _ attempt: (Container) throws(ContainerError) -> Lock?
     ) async throws(StageError) -> Lock {
         var pause = Duration.milliseconds(10)
@@ -16,7 +17,7 @@ extension Container {
         while true {
             let lock = try StageError.wrapping { () throws(ContainerError) in try attempt(self) }
             if let lock { return lock }
-            if !isWaiting { report(.waitingForOther) }
+            if !isWaiting { report(event()) }
             isWaiting = true
             do {
                 try await Task.sleep(for: pause)
@@ -32,7 +33,10 @@ extension Container {
         _ name: FilePath.Component,
         report: @Sendable (StagingEvent) -> Void
     ) async throws(StageError) -> DownloadLock {
-        try await lock(report: report) { container throws(ContainerError) in
+        try await lock(
+            report: report,
+            reporting: holdsDownloadLock(name) ? .waitingForSharedDownload : .waitingForOther
+        ) { container throws(ContainerError) in
             try container.attemptDownloadLock(name)
         }
     }

@@ -4,6 +4,8 @@ public import StageModel
 public enum StagingEvent: Equatable, Sendable {
     /// Another process or task works on the pack; this one waits for it.
     case waitingForOther
+    /// Another task of this process fetches the archive or the bundle, which other packs use as well; this one waits for it.
+    case waitingForSharedDownload
     /// The transfer waits before it goes on.
     case waiting(reason: String, seconds: Double)
     /// It is decided in which way the content of an indexed pack comes here: in the one of the fewest bytes.

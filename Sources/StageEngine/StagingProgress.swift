@@ -50,6 +50,8 @@ public struct PackProgress: Equatable, Sendable {
         case queued
         /// Another process or task works on it.
         case waitingForOther
+        /// Another pack fetches the archive or the bundle that both use.
+        case waitingForSharedDownload
         /// The transfer waits, for the reason given.
         case waiting(reason: String, seconds: Double)
         /// Bytes are coming in.
@@ -98,6 +100,8 @@ public struct PackProgress: Equatable, Sendable {
         switch event {
         case .waitingForOther:
             phase = .waitingForOther
+        case .waitingForSharedDownload:
+            phase = .waitingForSharedDownload
         case .waiting(let reason, let seconds):
             phase = .waiting(reason: reason, seconds: seconds)
         case .chose(let choice):

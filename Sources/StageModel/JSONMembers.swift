@@ -181,9 +181,11 @@ extension JSONMembers where Key: CaseIterable {
         let known = Key.allCases.map(\.stringValue)
         for name in names where !known.contains(name) {
             let list = known.map { "'\($0)'" }.joined(separator: ", ")
+            let similar = name.mostSimilar(in: known)
+            let question = similar.map { "; did you mean '\($0)'?" } ?? ""
             throw .invalid(
                 member: ManifestError.path(node.path + [.member(name)]),
-                ValueError(expected: "a member of \(list)", found: "an unknown one")
+                ValueError(expected: "a member of \(list)", found: "an unknown one\(question)")
             )
         }
     }

@@ -142,6 +142,7 @@ extension FetchProgress {
         switch pack.phase {
         case .waiting(let reason, _): waitingFor = reason
         case .waitingForOther: waitingFor = "another process"
+        case .waitingForSharedDownload: waitingFor = "the download for another pack"
         case .queued, .receiving, .unpacking, .publishing, .ended: break
         }
     }

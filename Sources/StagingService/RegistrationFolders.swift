@@ -71,7 +71,7 @@ package struct RegistrationFolders {
             return "\(message), nor is any other, in "
                 + folders.map { "'\($0)'" }.joined(separator: ", ")
         }
-        if let meant = Spelling.nearest(to: id.text, among: known) {
+        if let meant = id.text.mostSimilar(in: known) {
             return "\(message): did you mean '\(meant)'?"
         }
         let shown = known.prefix(Self.shownApplications).map { "'\($0)'" }.joined(separator: ", ")

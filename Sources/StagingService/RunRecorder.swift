@@ -14,6 +14,8 @@ import SystemPackage
 struct RunRecorder {
     private let container: Container
     private let registration: Registration?
+    /// The application of a run without a manifest; `nil` where it is not known.
+    private var application: ApplicationID?
     private let wanted: StagingRequest.Packs
     private let logger: Logger
 
@@ -24,14 +26,22 @@ struct RunRecorder {
         logger = service.logger
     }
 
-    /// The recorder of a run that got no manifest; `nil` where there is no container to remember in.
-    init?(_ service: StagingService) {
+    /// The recorder of a run that got no manifest from a source.
+    ///
+    /// The application is the registered one, or that of the manifest that the container has stored for the source.
+    /// `nil` where there is neither, or no container to remember in.
+    init?(_ service: StagingService, withoutManifestOf source: ManifestSource) {
         let target = service.request.target
-        guard target.registration != nil, let path = target.knownContainer else {
-            return nil
-        }
+        guard let path = target.knownContainer else { return nil }
         do throws(ContainerError) {
-            self.init(service, in: try Container.make(path))
+            if let registration = target.registration {
+                self.init(service, in: try Container.make(path))
+                application = registration.application
+            } else {
+                guard let container = try Container.open(path) else { return nil }
+                self.init(service, in: container)
+                application = try container.reader.application(ofManifestFrom: source.urls)
+            }
         } catch {
             service.logger.debug("history: \(error)")
             return nil
@@ -40,13 +50,24 @@ struct RunRecorder {
 
     /// Remembers that there was no manifest.
     func record(_ failure: StagingFailure) {
-        guard let application = registration?.application else { return }
+        guard let application else { return }
+        let planner = storedPlanner(application)
         update(application) { history in
             history.lastRun = run(StagingHistory.Problem(failure))
-            if case .event(let request, _) = wanted, request != .periodic {
-                history.pending = history.pending ?? request ?? .install
-            }
+            guard case .event(let request, _) = wanted else { return }
+            let event = request ?? history.pending ?? planner?.request ?? .install
+            history.lastRun?.request = event
+            if event != .periodic { history.pending = history.pending ?? event }
         }
+    }
+
+    /// The planner for the manifest that is stored of the application; `nil` where none can be used.
+    private func storedPlanner(_ application: ApplicationID) -> Planner? {
+        // What cannot be read is as good as nothing: then an installation is pending.
+        guard let stored = try? container.reader.storedManifest(for: application),
+            let manifest = try? stored.manifest()
+        else { return nil }
+        return try? Planner(manifest: manifest, container: container)
     }
 
     /// Remembers what was decided and done with each pack.
@@ -166,10 +187,24 @@ extension PackSelection {
     fileprivate var isEvent: Bool {
         if case .event = self { true } else { false }
     }
+
+    /// Whether a run left a pack alone only because it was about others.
+    fileprivate func isAboutOthers(than pack: PackResult) -> Bool {
+        guard pack.outcome == .left else { return false }
+        return switch pack.reason {
+        case .notEssential, .onDemand, .otherEvents: true
+        default: !isEvent
+        }
+    }
 }
 
 extension StagingHistory {
-    /// Takes over what a result says of each pack; of a run for packs by name, only those.
+    /// The days for which the last decision about a pack is kept that no manifest offers any more.
+    private static let daysOfOthers: Int64 = 90
+    /// The most of such packs.
+    private static let countOfOthers = 100
+
+    /// Takes over what a result says of the packs that the run was about; each other pack keeps its last decision.
     fileprivate mutating func add(
         _ result: StagingResult,
         _ selection: PackSelection,
@@ -179,9 +214,12 @@ extension StagingHistory {
         let known = Set(result.packs.map(\.id))
         var entries: [PackEntry] = []
         for pack in result.packs {
-            if !selection.isEvent, pack.outcome == .left {
-                if let entry = before[pack.id] { entries.append(entry) }
-                continue
+            if selection.isAboutOthers(than: pack) {
+                if let entry = before[pack.id], !selection.isEvent || entry.outcome != .left {
+                    entries.append(entry)
+                    continue
+                }
+                if !selection.isEvent { continue }
             }
             var entry = PackEntry(
                 id: pack.id,
@@ -198,8 +236,25 @@ extension StagingHistory {
             }
             entries.append(entry)
         }
-        // A run for packs by name leaves the entries of the others.
-        packs = entries + (selection.isEvent ? [] : packs.filter { !known.contains($0.id) })
+        add(removed: Set(result.removed ?? []), for: .offeredNoMore, at: now)
+        var others = packs.filter { !known.contains($0.id) }
+        if selection.isEvent {
+            others.removeAll { $0.decidedAt < now - Self.daysOfOthers * 86_400 }
+            others = Array(others.prefix(Self.countOfOthers))
+        }
+        packs = entries + others
+    }
+}
+
+extension ContainerReader {
+    /// The application of the manifest that was accepted from one of these URLs; `nil` if there is none.
+    fileprivate func application(
+        ofManifestFrom urls: [String]
+    ) throws(ContainerError) -> ApplicationID? {
+        for id in try applications() {
+            if let stored = try storedManifest(for: id), urls.contains(stored.url) { return id }
+        }
+        return nil
     }
 }
 

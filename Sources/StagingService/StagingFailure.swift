@@ -43,6 +43,8 @@ public indirect enum StagingFailure: Error, Equatable, Sendable {
         case file(String)
         /// The manifest at a URL.
         case manifest(url: String)
+        /// The application's downloader extension.
+        case downloaderExtension
 
         /// The subject as people read it.
         public var description: String {
@@ -50,6 +52,7 @@ public indirect enum StagingFailure: Error, Equatable, Sendable {
             case .pack(let id): "pack '\(id)'"
             case .file(let identifier): "file '\(identifier.forDisplay())'"
             case .manifest(let url): "the manifest at '\(url.forDisplay())'"
+            case .downloaderExtension: "the downloader extension"
             }
         }
     }
@@ -138,9 +141,9 @@ extension StagingFailure: CustomStringConvertible {
         case .offline(let message): "\(message), and the network is not to be used"
         case .noManifest: "nothing says where the packs are"
         case .deadline(.manifest(let url), _, _):
-            "the time was up while waiting for \(Subject.manifest(url: url))"
+            "the deadline passed while waiting for \(Subject.manifest(url: url))"
         case .deadline(let subject, let received, let source):
-            (subject.map { "\($0): " } ?? "") + "the time was up"
+            (subject.map { "\($0): " } ?? "") + "the deadline passed"
                 + (received.map { ": \($0.count) of \($0.size) had arrived" } ?? "")
                 + (source.map { " from '\($0.forDisplay())'" } ?? "")
         }

@@ -36,7 +36,7 @@ public struct StagingRequest: Sendable {
     /// Whether a periodic run looks at network and power itself where no daemon does; a daemon's worker leaves that to it.
     package var waitsForConditions = true
     /// The instant at which the caller cancels the task, if there is one: what is interrupted after it fails with
-    /// ``StagingFailure/deadline(about:received:from:)``, but for the answer of a downloader extension.
+    /// ``StagingFailure/deadline(about:received:from:)``.
     public var deadline: ContinuousClock.Instant?
     /// The address of the message bus of NetworkManager and UPower, where no daemon answers; `nil` for the system's.
     package var busAddress: String?

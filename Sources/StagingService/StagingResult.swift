@@ -110,6 +110,9 @@ public struct StagingResult: Sendable {
 
     /// Has what was interrupted fail for the deadline, which had passed.
     mutating func nameDeadline() {
+        if extensionProblem?.kind == .interrupted {
+            extensionProblem = .deadline(about: .downloaderExtension, received: nil, from: nil)
+        }
         for index in packs.indices where packs[index].isInterrupted {
             let pack = packs[index]
             let received = pack.source.map { _ in

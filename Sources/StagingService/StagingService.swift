@@ -186,7 +186,7 @@ public struct StagingService: Sendable {
             let failure =
                 isLate && error.kind == .interrupted
                 ? .deadline(about: error.place, received: nil, from: nil) : error
-            if !request.isDryRun { RunRecorder(self)?.record(failure) }
+            if !request.isDryRun { RunRecorder(self, withoutManifestOf: source)?.record(failure) }
             throw failure
         }
     }

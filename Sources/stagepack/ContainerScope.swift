@@ -76,6 +76,11 @@ struct ContainerScopes {
         )
     }
 
+    /// Returns the pack with the most similar identifier in any of the scopes; `nil` if none is similar.
+    func pack(similarTo id: PackID) -> PackID? {
+        scopes.lazy.compactMap { $0.session.pack(similarTo: id) }.first
+    }
+
     /// Prints the registrations that cannot be used, and returns the status of the first; else `status`.
     func conclude(_ status: ExitStatus) -> ExitStatus {
         for failure in failures { Console.report(failure, asJSON: false) }

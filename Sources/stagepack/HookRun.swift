@@ -70,7 +70,7 @@ struct HookRun: Sendable {
         switch result {
         case .failure(let failure):
             let isLate = interruption == .deadline
-            let message = isLate ? "the time was up before the manifest came" : failure.message
+            let message = isLate ? "the deadline passed before the manifest came" : failure.message
             return (
                 Self.line(name, "nothing staged: \(message)"), isLate ? .unfinished : failure.status
             )
@@ -98,7 +98,7 @@ struct HookRun: Sendable {
         }
         let count = packs.count { $0.outcome == .failed }
         let missing = count == 0 ? "" : ", \(count) missing"
-        let message = isLate ? "the time was up" : failure.message
+        let message = isLate ? "the deadline passed" : failure.message
         let status = isLate ? ExitStatus.unfinished : ExitStatus(rawValue: failure.status)
         return (
             line(name, "\(here) here\(transferred)\(missing): \(message)"),

@@ -79,7 +79,22 @@ struct StagePackCommand: AsyncParsableCommand {
             Glibc.exit(await worker.run().rawValue)
         }
         endIfNotText(isHook: isHook)
-        await main(nil)
+        await run(Array(CommandLine.arguments.dropFirst()))
+    }
+
+    /// Runs the command that the arguments name.
+    private static func run(_ arguments: [String]) async {
+        do {
+            var command = try await asyncParseAsRoot(arguments)
+            if var command = command as? any AsyncParsableCommand {
+                try await command.run()
+            } else {
+                try command.run()
+            }
+        } catch {
+            if let fault = CommandLineFault(error, of: arguments) { fault.endProgram() }
+            exit(withError: error)
+        }
     }
 
     /// Ends the program where its arguments name other paths than was meant.

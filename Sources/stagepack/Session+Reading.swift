@@ -61,7 +61,39 @@ extension Session {
     }
 }
 
+extension Session {
+    /// Returns the pack of the container, or of its manifests, with the most similar identifier; `nil` if there is such a
+    /// pack, or none is similar.
+    func pack(similarTo id: PackID) -> PackID? {
+        var known: Set<PackID> = []
+        for path in target.containersForReading {
+            // A hint is not worth a failure of its own.
+            guard let reader = try? ContainerReader.open(path) else { continue }
+            known.formUnion((try? reader.stagedPacks()) ?? [])
+            for record in (try? target.stored(reader)) ?? [] {
+                known.formUnion((try? record.manifest())?.packs.map(\.id) ?? [])
+            }
+        }
+        let name = id.text.mostSimilar(in: known.map(\.text).sorted())
+        return name.flatMap { name in known.first { $0.text == name } }
+    }
+}
+
 extension CommandFailure {
+    /// Returns the failure with a question in its hint where the pack that it is about has a similar one in the
+    /// containers of the options.
+    func askingForSimilarPack(_ source: SourceOptions) -> CommandFailure {
+        guard let unknownPack, let session = try? Session(source),
+            let similar = session.pack(similarTo: unknownPack)
+        else { return self }
+        var failure = self
+        let question = "did you mean '\(similar)'?"
+        // To fetch a pack that does not exist is no advice.
+        let rest = status == .notStaged ? nil : hint
+        failure.hint = rest.map { "\(question) \($0)" } ?? question
+        return failure
+    }
+
     /// What it means that a container cannot be read.
     fileprivate init(_ error: PackStoreError) {
         if case .container(let error) = error {
@@ -82,7 +114,8 @@ extension CommandFailure {
             status: .notStaged,
             message: "pack '\(id)' is not staged",
             hint: StagingAdvice.load.text(after: nil, about: id),
-            retry: .later
+            retry: .later,
+            unknownPack: id
         )
     }
 }

@@ -80,7 +80,7 @@ struct EvictionTests {
         #expect(Set(try world.names(in: "generations")) == Set(row.staying))
         func evicted(_ text: String, _ word: String) -> [Substring] {
             text.split(separator: "\n").filter { $0.hasPrefix(word) }
-                .map { $0.dropFirst(word.count) }
+                .map { $0.dropFirst(word.count).replacing(#/\(\d+ seconds? ago|\(now/#, with: "(") }
         }
         #expect(evicted(dry.output, "would evict ") == evicted(ending.output, "evicted "))
         #expect(evicted(dry.output, "would evict ").count == min(5 - row.count, 4))

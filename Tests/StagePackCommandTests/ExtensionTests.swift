@@ -174,7 +174,7 @@ struct ExtensionTests {
         let ending = try await installed.run("prefetch", "--all", "--hook", "--deadline", "3")
         #expect(ContinuousClock.now - start < .seconds(25))
         #expect(ending.status == 0)
-        #expect(ending.output.contains("the time was up"))
+        #expect(ending.output.contains("the deadline passed"))
     }
 
     @Test func restrictionsHoldForWhatAnExtensionAsksFor() async throws {
@@ -303,7 +303,7 @@ struct ExtensionTests {
         let hook = try await installed.run("prefetch", "--all", "--hook", "--deadline", "10")
         #expect(hook.status == 0)
         #expect(try installed.staged() == ["title": 1])
-        // It was asked again and again until the time was up.
+        // It was asked again and again until the deadline.
         #expect(server.requests(for: "/endless/1").count == 1)
     }
 

@@ -68,9 +68,9 @@ struct HookTests {
     /// An origin that is not as it should be, and what the one line says then.
     private static let origins: [(name: String, line: String, status: Int32)] = [
         ("absent", "nothing staged: ", 10),
-        ("silent", "nothing staged: the time was up before the manifest came", 75),
+        ("silent", "nothing staged: the deadline passed before the manifest came", 75),
         ("rubbish", "nothing staged: ", 11),
-        ("stalled pack", "0 here, 1 missing: the time was up", 75),
+        ("stalled pack", "0 here, 1 missing: the deadline passed", 75),
         ("refused pack", "0 here, 1 missing: pack 'essential': ", 21),
         ("offline", "nothing staged: the manifest is not here, and ", 75),
     ]
@@ -226,7 +226,7 @@ struct HookTests {
         _ = try await installed.run("prefetch", "--all", "--hook", "--attempts", "1")
         let why = try await installed.run("why")
         let text = installed.world.masked(why.output)
-            .replacing(#/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/#, with: "TIME")
+            .replacing(#/\d{4}-\d\d-\d\d \d\d:\d\d \([^)]+\)/#, with: "TIME")
             .replacing(installed.container.string, with: "CONTAINER")
             .replacing("DIRECTORY/var-lib/stagepack/groups/net.example", with: "CONTAINER")
             .replacing("DIRECTORY/data/stagepack/groups/net.example", with: "CONTAINER")
@@ -236,7 +236,7 @@ struct HookTests {
                 net.example.wallpaper 1.0 in CONTAINER
                   last run: TIME for 'install', essential packs only
                   not complete: 'install'; 'stagepack prefetch --all --event periodic' goes on with it
-                essential, version 1: failed, not staged yet
+                essential, version 1: failed, it is missing
                   decided: TIME, policy 'essential' at 'install', essential packs only
                   tried: 2 runs in a row, pack 'essential': \
                 'SERVER/packs/essential-1.tar.zst' was answered with status 403

@@ -44,7 +44,7 @@ struct InterruptionTests {
             command.split(separator: " ").map(String.init) + ["--quiet", "--deadline", "4"]
         var (world, pack, ending) = try await begin(arguments)
         let error = """
-            stagepack: error: pack 'aurora': the time was up: 2.1 MB of 8.4 MB had arrived from \
+            stagepack: error: pack 'aurora': the deadline passed: 2.1 MB of 8.4 MB had arrived from \
             'SERVER/packs/aurora-1.tar.zst'
             hint: run the same command again: it goes on where this one ended
 
@@ -52,7 +52,7 @@ struct InterruptionTests {
         #expect(ending.status == 75 && ending.output == "")
         #expect(world.masked(ending.error) == error)
         let why = try await world.succeed("why", "aurora")
-        #expect(why.contains("tried: 1 run, pack 'aurora': the time was up: 2.1 MB of 8.4 MB"))
+        #expect(why.contains("tried: 1 run, pack 'aurora': the deadline passed: 2.1 MB of 8.4 MB"))
         #expect(!why.contains("interrupted"))
         try await expectContinuation(&world, pack)
         let later = try await world.succeed("why", "aurora")
@@ -76,7 +76,7 @@ struct InterruptionTests {
         world.server.answer("/manifest.json", with: Answer(content: [1]).stalled(after: 0))
         let ending = try await world.run("prefetch", "--deadline", "0.5")
         let error = """
-            stagepack: error: the time was up while waiting for the manifest at \
+            stagepack: error: the deadline passed while waiting for the manifest at \
             '\(world.manifestURL)'
             hint: run the same command again: it goes on where this one ended
 
@@ -100,7 +100,7 @@ struct InterruptionTests {
         #expect(installed.world.server.requests.count == 1)
         // Of the one that was not asked about nothing is remembered.
         let why = try await installed.run("why", "--app", "net.example.zebra")
-        #expect(!why.output.contains("the time was up"), "\(why)")
+        #expect(!why.output.contains("the deadline passed"), "\(why)")
     }
 
     @Test func aDeadlineIsRememberedWhereNoManifestCame() async throws {
@@ -119,6 +119,8 @@ struct InterruptionTests {
         )
         #expect(ending.status == 75)
         let why = try await installed.run("why", "--app", installed.registration.application.text)
-        #expect(why.output.contains("problem: the time was up while waiting for the manifest at"))
+        #expect(
+            why.output.contains("problem: the deadline passed while waiting for the manifest at")
+        )
     }
 }

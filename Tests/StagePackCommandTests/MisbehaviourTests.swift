@@ -32,7 +32,7 @@ struct MisbehaviourTests {
         try await Self.turnstile.pass {
             let world = try await MisbehaviourWorld(row)
             let run = try await world.run(["--deadline", "5"])
-            try world.expect(.fails(.late, "the time was up"), of: run, row)
+            try world.expect(.fails(.late, "the deadline passed"), of: run, row)
             #expect(run.duration < .seconds(30), "\(run)")
         }
     }

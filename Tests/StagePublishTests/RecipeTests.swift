@@ -107,7 +107,7 @@ import Testing
             ValueError(
                 expected: "a member of 'assetPackID', 'downloadPolicy', 'fileSelectors', "
                     + "'platforms', 'language', 'sourceRoot', 'userInfo'",
-                found: "an unknown one"
+                found: "an unknown one; did you mean 'assetPackID'?"
             )
         )
         #expect(fault(recipe(#"{"file": "a"}"#, more: #", "assetPackId": "x""#)) == expected)

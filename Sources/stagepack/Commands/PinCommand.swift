@@ -111,7 +111,7 @@ struct PinStatus: Codable, CustomStringConvertible {
         "\(Planner.PinnedVersion(version: version, rolledBackFrom: rolledBackFrom))"
     }
 
-    var description: String { "\(pack): \(text), since \(InternetTime(since))" }
+    var description: String { "\(pack): \(text), since \(InternetTime(since).text)" }
 }
 
 /// What `pin --release` prints.

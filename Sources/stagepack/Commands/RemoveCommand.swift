@@ -1,4 +1,6 @@
 import ArgumentParser
+import FoundationEssentials
+import Logging
 import StageContainer
 import StageModel
 import StagePack
@@ -26,7 +28,7 @@ struct RemoveCommand: SourcedSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source)
-        let removal = try PackRemoval(session)
+        var removal = try PackRemoval(session)
         var reports: [RemovalReport] = []
         var failure: CommandFailure?
         for id in packs {
@@ -43,6 +45,7 @@ struct RemoveCommand: SourcedSubcommand {
             }
         }
         removal.keepSpareLocks()
+        removal.remember()
         // What was removed before another pack could not be is told in any case.
         if failure == nil || !json, !reports.isEmpty {
             Console.print(Listing(elements: reports), asJSON: json)
@@ -58,6 +61,8 @@ private struct PackRemoval {
     private let view: ContainerView
     /// The containers by position; `nil` for one that is not there.
     private var containers: [Container?] = []
+    /// The packs that were removed, by the position of their container.
+    private var removed: [Int: Set<PackID>] = [:]
 
     /// Opens the containers.
     ///
@@ -77,7 +82,7 @@ private struct PackRemoval {
     }
 
     /// Removes a pack from the user's container; if that does not have it, from another one that the user may change.
-    func remove(_ id: PackID) throws(CommandFailure) -> RemovalReport {
+    mutating func remove(_ id: PackID) throws(CommandFailure) -> RemovalReport {
         do throws(ContainerError) {
             let before = try view.copies(of: id)
             guard let (position, container) = container(for: before.map(\.container).min()) else {
@@ -91,6 +96,9 @@ private struct PackRemoval {
             }
             var report = RemovalReport(pack: id)
             report.add(try container.remove(lock))
+            if report.generationsRemoved > 0 || report.generationsInUse > 0 {
+                removed[position, default: []].insert(id)
+            }
             report.location = location(position)
             let remaining = try view.copies(of: id).filter { $0.container != position }
             if !remaining.isEmpty { report.remaining = remaining.map(status) }
@@ -121,6 +129,18 @@ private struct PackRemoval {
             location: location(copy.container),
             version: copy.version
         )
+    }
+
+    /// Records the removals in the histories that `why` reads; a failure to do so changes nothing else.
+    func remember() {
+        for (position, packs) in removed {
+            do throws(ContainerError) {
+                try containers[position]?
+                    .remember(removed: packs, at: Int64(Date().timeIntervalSince1970))
+            } catch {
+                Log.logger.warning("The removal is not remembered", metadata: ["error": "\(error)"])
+            }
+        }
     }
 
     func keepSpareLocks() {

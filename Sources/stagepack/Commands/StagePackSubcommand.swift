@@ -19,6 +19,8 @@ extension StagePackSubcommand {
             let source = (self as? any SourcedSubcommand).map { HintSource($0.source) }
             status = try await (source ?? HintSource()).apply(perform)
         } catch {
+            let source = (self as? any SourcedSubcommand)?.source
+            let error = source.map(error.askingForSimilarPack) ?? error
             Console.report(error, asJSON: printsJSON)
             status = error.status
         }
@@ -90,7 +92,7 @@ extension CommandFailure {
         guard status == .interrupted, interruption == .deadline else { return self }
         var failure = self
         failure.status = .unfinished
-        failure.message = "the time was up" + (place.map { " while waiting for \($0)" } ?? "")
+        failure.message = "the deadline passed" + (place.map { " while waiting for \($0)" } ?? "")
         return failure
     }
 }

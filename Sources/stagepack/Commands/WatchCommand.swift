@@ -52,7 +52,7 @@ extension SessionEvent {
     /// The event for a person, on one line.
     fileprivate var line: String {
         let task = task.map { " \($0)" } ?? ""
-        return "\(InternetTime(time))\(task)  \(text)"
+        return "\(InternetTime(time).localTime)\(task)  \(text)"
     }
 
     private var text: String {

@@ -44,10 +44,16 @@ struct WhyCommand: SourcedSubcommand {
                 status: .unknownPack,
                 message: "nothing was decided about pack '\(pack)' yet",
                 hint: Self.nextStep,
-                retry: .never
+                retry: .never,
+                unknownPack: pack
             )
         }
-        Console.print(WhyReport(applications: reports, transfers: transfers), asJSON: json)
+        var report = WhyReport(applications: reports, transfers: transfers, pack: pack)
+        report.similarPack = pack.flatMap(scopes.pack(similarTo:))
+        Console.print(report, asJSON: json)
+        if !json, reports.isEmpty, transfers.isEmpty {
+            Console.note("no run has decided anything yet\nhint: \(Self.nextStep)")
+        }
         return scopes.conclude(.success)
     }
 
@@ -105,7 +111,8 @@ struct WhyCommand: SourcedSubcommand {
                 guard var history = try reader.history(of: id) else { continue }
                 if let pack {
                     history.packs.removeAll { $0.id != pack }
-                    if history.packs.isEmpty { continue }
+                    // What failed before the manifest was there is the reason for each pack of it.
+                    if history.packs.isEmpty, history.lastRun?.problem == nil { continue }
                 }
                 var report = HistoryReport(path, id, history)
                 report.trust = trust.first { $0.application == id }
@@ -137,191 +144,22 @@ struct WhyReport: Encodable, CustomStringConvertible {
     var applications: [HistoryReport]
     /// The daemon's transfers that wait.
     var transfers: [TaskReport]
+    /// The only pack that is asked for.
+    var pack: PackID?
+    /// A pack of the container with a similar identifier, in case that one is misspelt.
+    var similarPack: PackID?
+
+    private enum CodingKeys: String, CodingKey { case applications, transfers }
 
     var description: String {
         let waiting = transfers.isEmpty ? [] : ["Transfers that wait:"]
-        return (applications.map(\.description) + waiting + transfers.map(\.description))
+        return (applications.map(text) + waiting + transfers.map(\.description))
             .joined(separator: "\n")
     }
-}
 
-/// What `why` prints of one application.
-struct HistoryReport: Codable {
-    var container: String
-    /// Whose container it is; `nil` for one in another place.
-    var location: ContainerLocation?
-    var application: ApplicationID
-    var isRegistered: Bool
-    var applicationVersion: String?
-    var lastRun: Date?
-    var request: ContentRequest?
-    var isEssentialOnly: Bool
-    /// Why the last run had no manifest, or not the server's, or no answer of the extension.
-    var problem: FailureReport?
-    /// The event of which packs are still missing: the next periodic run completes it.
-    var pending: ContentRequest?
-    /// When the application was seen to have loaded a pack; restrictions bind until then.
-    var firstLoaded: Date?
-    var packs: [Entry]
-    /// The signed metadata that the manifest is verified with; `nil` without a root.
-    var trust: TrustSummary?
-
-    struct Entry: Codable {
-        var id: PackID
-        var version: Int
-        var decided: Date
-        var outcome: String
-        var rule: String
-        var reason: String
-        var source: String?
-        /// How many runs in a row could not stage it.
-        var failures: Int
-        var problem: FailureReport?
-        /// What holds the pack now.
-        var pin: PinStatus?
-    }
-
-    /// Creates the report; its hints name the application, or the container of one that is not registered.
-    init(_ path: FilePath, _ id: ApplicationID, _ history: StagingHistory) {
-        let source = Self.source(id, path, history.isRegistered)
-        self = HintSource.$current.withValue(source) { HistoryReport(inSource: path, id, history) }
-    }
-
-    private static func source(
-        _ id: ApplicationID,
-        _ container: FilePath,
-        _ isRegistered: Bool
-    ) -> HintSource {
-        isRegistered
-            ? HintSource.current.ofApplication(id)
-            : HintSource(application: nil, container: container)
-    }
-
-    private init(inSource path: FilePath, _ id: ApplicationID, _ history: StagingHistory) {
-        container = path.string
-        application = id
-        isRegistered = history.isRegistered
-        applicationVersion = history.applicationVersion
-        lastRun = history.lastRun.map { Self.date($0.endedAt) }
-        request = history.lastRun?.request
-        isEssentialOnly = history.lastRun?.isEssentialOnly ?? false
-        problem = history.lastRun?.problem.map { FailureReport($0, about: nil) }
-        pending = history.pending
-        firstLoaded = history.firstLoadedAt.map(Self.date)
-        packs = history.packs.map { entry in
-            Entry(
-                id: entry.id,
-                version: entry.version,
-                decided: Self.date(entry.decidedAt),
-                outcome: entry.outcome.rawValue,
-                rule: entry.rule.text,
-                reason: entry.reason.text(for: entry.outcome),
-                source: entry.source,
-                failures: entry.failures,
-                problem: entry.problem.map { FailureReport($0, about: entry.id) }
-            )
-        }
-    }
-
-    private static func date(_ seconds: Int64) -> Date {
-        Date(timeIntervalSince1970: Double(seconds))
-    }
-}
-
-extension HistoryReport: CustomStringConvertible {
-    /// A paragraph for the application, then one for each pack.
-    var description: String {
-        let source = Self.source(application, FilePath(container), isRegistered)
-        return HintSource.$current.withValue(source) {
-            ([head] + packs.map(\.description)).joined(separator: "\n")
-        }
-    }
-
-    private var head: String {
-        let version = applicationVersion.map { " \($0)" } ?? ""
-        let location = location.map { " (\($0.rawValue))" } ?? ""
-        var lines = ["\(application)\(version) in \(container)\(location)"]
-        if let lastRun {
-            let event = request.map { " for '\($0.rawValue)'" } ?? " for packs by name"
-            let only = isEssentialOnly ? ", essential packs only" : ""
-            lines.append("  last run: \(InternetTime(lastRun))\(event)\(only)")
-        }
-        if let problem {
-            lines.append("  problem: \(problem.message)")
-            if let hint = problem.hint { lines.append("  to do: \(hint)") }
-        }
-        if let pending {
-            let next =
-                isRegistered
-                ? "'stagepack prefetch --all --event periodic'"
-                : HintSource.current.staging("prefetch")
-            let hint = next.map { "; \($0) goes on with it" } ?? ""
-            lines.append("  not complete: '\(pending.rawValue)'\(hint)")
-        }
-        if let trust {
-            lines += trust.description.split(separator: "\n").map { "  \($0)" }
-        }
-        return lines.joined(separator: "\n")
-    }
-}
-
-extension HistoryReport.Entry: CustomStringConvertible {
-    /// What was decided, when and by what, and what is to be done about it.
-    var description: String {
-        var lines = [
-            "\(id), version \(version): \(outcome), \(reason)",
-            "  decided: \(InternetTime(decided)), \(rule)",
-        ]
-        if let source { lines.append("  from: \(source)") }
-        if let pin {
-            lines.append("  held: \(pin.text), since \(InternetTime(pin.since))")
-            if let release = HintSource.current.local("pin", "--release", id.text) {
-                lines.append("  to do: \(release) lets it be updated")
-            }
-        }
-        if let problem {
-            let runs = failures.quantity(of: "run", plural: "runs in a row")
-            lines.append("  tried: \(runs), \(problem.message)")
-            lines.append("  again: \(again(problem))")
-            if let hint = problem.hint { lines.append("  to do: \(hint)") }
-        }
-        return lines.joined(separator: "\n")
-    }
-
-    private func again(_ problem: FailureReport) -> String {
-        problem.retry == .never ? "not without a change" : "in the next run"
-    }
-}
-
-extension StagingHistory.Rule {
-    /// The rule for a person, as a fragment.
-    fileprivate var text: String {
-        switch self {
-        case .policy(let name, let event, let isEssentialOnly):
-            "policy '\(name)' at '\(event.rawValue)'"
-                + (isEssentialOnly ? ", essential packs only" : "")
-        case .name: "asked for by name"
-        case .repair: "asked for by 'repair'"
-        }
-    }
-}
-
-extension FailureReport {
-    /// Creates the report of a failure that is remembered; a code of another version of this program has no
-    /// words.
-    init(_ problem: StagingHistory.Problem, about pack: PackID?) {
-        let advice = problem.advice.flatMap(StagingAdvice.init(rawValue:))
-        let kind = StagingFailure.Kind(rawValue: problem.kind)
-        self.init(
-            CommandFailure(
-                status: kind.map { ExitStatus($0) } ?? .unfinished,
-                message: problem.message,
-                hint: advice?.text(
-                    after: problem.retryAfter.map { .seconds($0) },
-                    about: pack
-                ),
-                retry: RetryAdvice(rawValue: problem.retry) ?? .later
-            )
-        )
+    private func text(of application: HistoryReport) -> String {
+        guard let pack, application.packs.isEmpty else { return application.description }
+        let question = similarPack.map { "; did you mean '\($0)'?" } ?? ""
+        return "\(application)\n\(pack): nothing was decided yet\(question)"
     }
 }

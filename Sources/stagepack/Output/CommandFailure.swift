@@ -15,6 +15,8 @@ struct CommandFailure: Error, Equatable {
     var retry: RetryAdvice
     /// The server that was waited for, if that is not in the message: a fragment.
     var place: String?
+    /// The pack of the command line that is not staged or not offered; its identifier may be misspelt.
+    var unknownPack: PackID?
 }
 
 extension CommandFailure {

@@ -21,7 +21,8 @@ extension CommandFailure {
             message: failure.description,
             hint: failure.advice?.text(after: failure.retryAfter, about: failure.pack),
             retry: failure.retry,
-            place: failure.place?.description
+            place: failure.place?.description,
+            unknownPack: failure.unknownPack
         )
     }
 

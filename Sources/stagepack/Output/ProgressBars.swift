@@ -30,6 +30,7 @@ struct ProgressBars {
         switch pack.phase {
         case .queued: "queued"
         case .waitingForOther: "another process is staging it; waiting"
+        case .waitingForSharedDownload: "waiting for the download it shares with another pack"
         case .waiting(let reason, let seconds): "waiting \(Int(seconds)) s: \(reason)"
         case .receiving: "\(pack.received) of \(pack.downloadSize)"
         case .unpacking: "unpacking \(pack.unpacked) of \(pack.installedSize)"

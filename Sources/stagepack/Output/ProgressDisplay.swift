@@ -128,6 +128,8 @@ private final class ProgressDisplay: Sendable {
     private static func line(for event: StagingEvent, _ id: PackID) -> String? {
         switch event {
         case .waitingForOther: "\(id): another process is staging it; waiting"
+        case .waitingForSharedDownload:
+            "\(id): waiting for the download that it shares with another pack"
         case .waiting(let reason, let seconds) where seconds >= 1:
             "\(id): waiting up to \(Int(seconds)) s: \(reason)"
         case .chose(let choice): "\(id): \(TransferReport(choice).text)"
@@ -162,6 +164,8 @@ private final class ProgressDisplay: Sendable {
             progress.waitingFor = reason
         case .waitingForOther:
             progress.waitingFor = "another process"
+        case .waitingForSharedDownload:
+            progress.waitingFor = "the download for another pack"
         default:
             break
         }

@@ -77,6 +77,16 @@ extension StagingFailure {
     }
 }
 
+extension StagingFailure {
+    /// The pack that is not staged, or that no manifest has.
+    var unknownPack: PackID? {
+        switch self {
+        case .engine(.unknownPack(let id), _), .engine(.container(.notStaged(let id)), _): id
+        default: nil
+        }
+    }
+}
+
 extension ContainerError {
     /// The pack that the error is about, if it is about one.
     fileprivate var pack: PackID? {

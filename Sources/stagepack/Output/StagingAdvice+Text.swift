@@ -20,6 +20,14 @@ extension StagingAdvice {
         return command(for: pack, in: source) ?? text
     }
 
+    /// The advice after a run that has ended long ago: commands that resume it are named.
+    func textForLater(after pause: Duration?, about pack: PackID?) -> String {
+        guard self == .runAgain else { return text(after: pause, about: pack) }
+        let source = HintSource.current
+        let command = pack.map { source.staging("fetch", $0.text) } ?? source.staging("prefetch")
+        return command.map { "run \($0), which resumes it" } ?? text
+    }
+
     private var text: String {
         switch self {
         case .runAgainLater: "run it again later"

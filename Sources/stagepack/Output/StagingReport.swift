@@ -9,7 +9,7 @@ import StagingService
 import SystemPackage
 
 /// What a command that stages packs prints: what was decided and done with each pack.
-struct StagingReport: Codable {
+struct StagingReport: Encodable {
     /// The container.
     var container: String
     /// The application that the manifest is for.
@@ -82,7 +82,7 @@ struct StagingReport: Codable {
 }
 
 /// What was decided and done with one pack.
-struct PackReport: Codable {
+struct PackReport: Encodable {
     var id: PackID
     var version: Int
     var policy: String
@@ -90,6 +90,8 @@ struct PackReport: Codable {
     var reason: String
     /// Of a plan: whose container readers get the pack from now; `nil` if it is not staged, or in another place.
     var location: ContainerLocation?
+    /// The reason with times as people read them.
+    var textOfReason: String
     var downloadSize: ByteCount
     var installedSize: ByteCount
     var transferred: ByteCount?
@@ -99,12 +101,18 @@ struct PackReport: Codable {
     var transfer: TransferReport?
     var error: FailureReport?
 
+    private enum CodingKeys: String, CodingKey {
+        case id, version, policy, outcome, reason, downloadSize, installedSize, transferred, reused
+        case source, transfer, error
+    }
+
     init(_ result: PackResult) {
         id = result.id
         version = result.pack.version
         policy = result.pack.policy.name
         outcome = result.outcome
-        reason = result.reason.text(for: result.outcome)
+        reason = result.reason.text(for: result.outcome, readers: .programs)
+        textOfReason = result.reason.text(for: result.outcome, readers: .people)
         downloadSize = result.pack.downloadSize
         installedSize = result.pack.installedSize
         transferred = result.transferred
@@ -134,53 +142,6 @@ struct FileReport: Codable {
     }
 }
 
-extension StagingReason {
-    /// The reason for an outcome, as a fragment: of a pack that was staged, the state before that.
-    func text(for outcome: PackOutcome) -> String {
-        guard outcome == .staged else { return text }
-        return switch self {
-        case .missing: "it was missing"
-        case .outdated(let version): "in place of version \(version)"
-        case .contentChanged: "in place of other content under this version"
-        case .damaged: "in place of what was damaged"
-        default: text
-        }
-    }
-
-    /// The reason for what is to be done, as a fragment.
-    private var text: String {
-        switch self {
-        case .missing: "not staged yet"
-        case .outdated(let version): "version \(version) is staged"
-        case .contentChanged: "other content is staged under this version"
-        case .damaged: "what is staged is damaged"
-        case .upToDate: "staged and up to date"
-        case .onDemand: "fetched when the application asks for it"
-        case .otherEvents(let events):
-            "its policy names other events: "
-                + (events.isEmpty ? "none" : events.map(\.rawValue).joined(separator: ", "))
-        case .notEssential: "not essential"
-        case .notSelected: "not asked for"
-        case .declined: "the application's downloader extension did not ask for it"
-        case .pinned(let version, let rolledBackFrom):
-            "\(Planner.PinnedVersion(version: version, rolledBackFrom: rolledBackFrom))"
-        case .otherVersion(let required, let installed):
-            "for application version '\(required)', \(installed) is installed"
-        case .newerElsewhere(let version): "version \(version) is staged in another container"
-        case .noSpace: "does not fit"
-        case .exceedsQuota: "does not fit into the quota"
-        case .exceedsAllowance(let name): "exceeds '\(name)'"
-        case .disallowedDomain: "its hosts are not in 'downloadDomainAllowList'"
-        case .makesRoom(let reason, let lastUsed): "makes room: \(reason.text(lastUsed))"
-        case .evicted(let reason, let lastUsed): reason.text(lastUsed)
-        case .inUse: "staged, and in use since it was to make room"
-        case .stagedByOther: "another process staged it meanwhile"
-        case .held(let names):
-            names.map { PendingReason.Kind(rawValue: $0)?.text ?? $0 }.joined(separator: "; ")
-        }
-    }
-}
-
 extension StagingReport: CustomStringConvertible {
     /// One line that tells what happened; the failures are told one by one besides.
     var description: String {
@@ -190,7 +151,9 @@ extension StagingReport: CustomStringConvertible {
         var text = "\(application): \(staged) staged, \(present) up to date"
         if failed > 0 { text += ", \(failed) failed" }
         let waiting = packs.filter { $0.outcome == .waiting }
-        if let first = waiting.first { text += ", \(waiting.count) waiting (\(first.reason))" }
+        if let first = waiting.first {
+            text += ", \(waiting.count) waiting (\(first.textOfReason))"
+        }
         if let files, !files.isEmpty {
             text +=
                 ", \(files.count { $0.outcome == .staged }) of \(files.count.quantity(of: "file"))"
@@ -210,13 +173,14 @@ extension PackOutcome {
         case .planned: "stage"
         case .failed: "refuse"
         case .evicted: "evict"
-        case .staged, .present, .left, .waiting: "leave"
+        case .present, .left, .waiting, .removed: "leave"
+        case .staged: "staged"
         }
     }
 }
 
 /// What `stagepack plan` prints: a table of the decisions.
-struct PlanReport: Codable, CustomStringConvertible {
+struct PlanReport: Encodable, CustomStringConvertible {
     var plans: [StagingReport]
 
     var description: String {
@@ -228,7 +192,7 @@ struct PlanReport: Codable, CustomStringConvertible {
                     + (hasLocations ? [pack.location?.rawValue ?? "-"] : [])
                     + [
                         "\(pack.downloadSize)",
-                        pack.reason + (pack.transfer.map { "; \($0.text)" } ?? ""),
+                        pack.textOfReason + (pack.transfer.map { "; \($0.text)" } ?? ""),
                     ]
             }
             let table = Table(

@@ -41,7 +41,7 @@ struct TaskReport: Encodable, CustomStringConvertible {
 extension PendingReason {
     /// The reason, when it is looked at again, and the failure that it comes of, for a person.
     var text: String {
-        let time = until.map { ", until \(InternetTime($0))" } ?? ""
+        let time = until.map { ", until \(InternetTime($0).text)" } ?? ""
         let failure = problem.map { ": \($0)" } ?? ""
         return "\(kind.text)\(time)\(failure)"
     }

@@ -1,0 +1,193 @@
+import FoundationEssentials
+import StageContainer
+import StageEngine
+import StageModel
+import StagePack
+import StagingService
+import SystemPackage
+
+/// What `why` prints of one application.
+struct HistoryReport: Encodable {
+    var container: String
+    /// Whose container it is; `nil` for one in another place.
+    var location: ContainerLocation?
+    var application: ApplicationID
+    var isRegistered: Bool
+    var applicationVersion: String?
+    var lastRun: Date?
+    var request: ContentRequest?
+    var isEssentialOnly: Bool
+    /// Why the last run had no manifest, or not the server's, or no answer of the extension.
+    var problem: FailureReport?
+    /// The event of which packs are still missing: the next periodic run completes it.
+    var pending: ContentRequest?
+    /// When the application was seen to have loaded a pack; restrictions bind until then.
+    var firstLoaded: Date?
+    var packs: [Entry]
+    /// The signed metadata that the manifest is verified with; `nil` without a root.
+    var trust: TrustSummary?
+
+    struct Entry: Encodable {
+        var id: PackID
+        var version: Int
+        var decided: Date
+        var outcome: String
+        var rule: String
+        var reason: String
+        /// The reason with times as people read them.
+        var textOfReason: String
+        var source: String?
+        /// How many runs in a row could not stage it.
+        var failures: Int
+        var problem: FailureReport?
+        /// What holds the pack now.
+        var pin: PinStatus?
+
+        private enum CodingKeys: String, CodingKey {
+            case id, version, decided, outcome, rule, reason, source, failures, problem, pin
+        }
+    }
+
+    /// Creates the report; its hints name the application, or the container of one that is not registered.
+    init(_ path: FilePath, _ id: ApplicationID, _ history: StagingHistory) {
+        let source = Self.source(id, path, history.isRegistered)
+        self = HintSource.$current.withValue(source) { HistoryReport(inSource: path, id, history) }
+    }
+
+    private static func source(
+        _ id: ApplicationID,
+        _ container: FilePath,
+        _ isRegistered: Bool
+    ) -> HintSource {
+        isRegistered
+            ? HintSource.current.ofApplication(id)
+            : HintSource(application: nil, container: container)
+    }
+
+    private init(inSource path: FilePath, _ id: ApplicationID, _ history: StagingHistory) {
+        container = path.string
+        application = id
+        isRegistered = history.isRegistered
+        applicationVersion = history.applicationVersion
+        lastRun = history.lastRun.map { Self.date($0.endedAt) }
+        request = history.lastRun?.request
+        isEssentialOnly = history.lastRun?.isEssentialOnly ?? false
+        problem = history.lastRun?.problem.map { FailureReport($0, about: nil) }
+        pending = history.pending
+        firstLoaded = history.firstLoadedAt.map(Self.date)
+        packs = history.packs.map { entry in
+            Entry(
+                id: entry.id,
+                version: entry.version,
+                decided: Self.date(entry.decidedAt),
+                outcome: entry.outcome.rawValue,
+                rule: entry.rule.text,
+                reason: entry.reason.text(for: entry.outcome, readers: .programs),
+                textOfReason: entry.reason.text(for: entry.outcome, readers: .people),
+                source: entry.source,
+                failures: entry.failures,
+                problem: entry.problem.map { FailureReport($0, about: entry.id) }
+            )
+        }
+    }
+
+    private static func date(_ seconds: Int64) -> Date {
+        Date(timeIntervalSince1970: Double(seconds))
+    }
+}
+
+extension HistoryReport: CustomStringConvertible {
+    /// A paragraph for the application, then one for each pack.
+    var description: String {
+        let source = Self.source(application, FilePath(container), isRegistered)
+        return HintSource.$current.withValue(source) {
+            ([head] + packs.map(\.description)).joined(separator: "\n")
+        }
+    }
+
+    private var head: String {
+        let version = applicationVersion.map { " \($0)" } ?? ""
+        let location = location.map { " (\($0.rawValue))" } ?? ""
+        var lines = ["\(application)\(version) in \(container)\(location)"]
+        if let lastRun {
+            let event = request.map { " for '\($0.rawValue)'" } ?? " for packs by name"
+            let only = isEssentialOnly ? ", essential packs only" : ""
+            lines.append("  last run: \(InternetTime(lastRun).text)\(event)\(only)")
+        }
+        if let problem {
+            lines.append("  problem: \(problem.message)")
+            if let hint = problem.hint { lines.append("  to do: \(hint)") }
+        }
+        if let pending {
+            let next =
+                isRegistered
+                ? "'stagepack prefetch --all --event periodic'"
+                : HintSource.current.staging("prefetch")
+            let hint = next.map { "; \($0) goes on with it" } ?? ""
+            lines.append("  not complete: '\(pending.rawValue)'\(hint)")
+        }
+        if let trust {
+            lines += trust.description.split(separator: "\n").map { "  \($0)" }
+        }
+        return lines.joined(separator: "\n")
+    }
+}
+
+extension HistoryReport.Entry: CustomStringConvertible {
+    /// What was decided, when and by what, and what is to be done about it.
+    var description: String {
+        var lines = [
+            "\(id), version \(version): \(outcome), \(textOfReason)",
+            "  decided: \(InternetTime(decided).text), \(rule)",
+        ]
+        if let source { lines.append("  from: \(source)") }
+        if let pin {
+            lines.append("  held: \(pin.text), since \(InternetTime(pin.since).text)")
+            if let release = HintSource.current.local("pin", "--release", id.text) {
+                lines.append("  to do: \(release) lets it be updated")
+            }
+        }
+        if let problem {
+            let runs = failures.quantity(of: "run", plural: "runs in a row")
+            lines.append("  tried: \(runs), \(problem.message)")
+            lines.append("  again: \(again(problem))")
+            if let hint = problem.hint { lines.append("  to do: \(hint)") }
+        }
+        return lines.joined(separator: "\n")
+    }
+
+    private func again(_ problem: FailureReport) -> String {
+        problem.retry == .never ? "not without a change" : "in the next run"
+    }
+}
+
+extension StagingHistory.Rule {
+    /// The rule for a person, as a fragment.
+    fileprivate var text: String {
+        switch self {
+        case .policy(let name, let event, let isEssentialOnly):
+            "policy '\(name)' at '\(event.rawValue)'"
+                + (isEssentialOnly ? ", essential packs only" : "")
+        case .name: "asked for by name"
+        case .repair: "asked for by 'repair'"
+        }
+    }
+}
+
+extension FailureReport {
+    /// Creates the report of a failure that is remembered; a code of another version of this program has no
+    /// words.
+    init(_ problem: StagingHistory.Problem, about pack: PackID?) {
+        let advice = problem.advice.flatMap(StagingAdvice.init(rawValue:))
+        let kind = StagingFailure.Kind(rawValue: problem.kind)
+        let pause = problem.retryAfter.map { Duration.seconds($0) }
+        self.init(
+            CommandFailure(
+                status: kind.map { ExitStatus($0) } ?? .unfinished,
+                message: problem.message,
+                hint: advice?.textForLater(after: pause, about: pack),
+                retry: RetryAdvice(rawValue: problem.retry) ?? .later
+            )
+        )
+    }
+}

@@ -1,0 +1,46 @@
+import FoundationEssentials
+import Glibc
+import StageModel
+
+extension InternetTime {
+    /// The time for a person: in the local time zone, with the time that has passed since then or passes until then.
+    var text: String { text(at: InternetTime(Date())) }
+
+    /// The time for a person, as `2030-12-31 23:59 (3 minutes ago)`.
+    func text(at now: InternetTime) -> String {
+        let time = localTime.dropLast(3)
+        return "\(time) (\(distance(from: now)))"
+    }
+
+    /// The date and the time of day in the local time zone, as `2030-12-31 23:59:00`.
+    var localTime: String {
+        var time = time_t(secondsSince1970)
+        var parts = unsafe tm()
+        // A year that does not fit is printed as RFC 3339 has it.
+        guard unsafe localtime_r(&time, &parts) != nil else { return description }
+        let date = unsafe [parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday].map(
+            Self.twoDigits
+        )
+        let day = unsafe [parts.tm_hour, parts.tm_min, parts.tm_sec].map(Self.twoDigits)
+        return date.joined(separator: "-") + " " + day.joined(separator: ":")
+    }
+
+    private static func twoDigits(_ number: CInt) -> String {
+        number < 10 ? "0\(number)" : "\(number)"
+    }
+
+    /// The rounded time between this one and `now`: `3 minutes ago`, `in 2 hours`.
+    private func distance(from now: InternetTime) -> String {
+        let seconds = secondsSince1970 - now.secondsSince1970
+        let words =
+            switch abs(seconds) {
+            case ..<2: "now"
+            case ..<90: abs(seconds).quantity(of: "second")
+            case ..<5400: ((abs(seconds) + 30) / 60).quantity(of: "minute")
+            case ..<129_600: ((abs(seconds) + 1800) / 3600).quantity(of: "hour")
+            default: ((abs(seconds) + 43_200) / 86_400).quantity(of: "day")
+            }
+        if abs(seconds) < 2 { return words }
+        return seconds < 0 ? "\(words) ago" : "in \(words)"
+    }
+}

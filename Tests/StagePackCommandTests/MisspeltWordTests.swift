@@ -1,0 +1,86 @@
+import FoundationEssentials
+import StageModel
+import StageTesting
+import Testing
+
+/// Questions after words that were misspelt, and command lines that cannot be parsed.
+@Suite(.server, .directory)
+struct MisspeltWordTests {
+    private struct Failure: Decodable, Equatable {
+        struct Body: Decodable, Equatable {
+            var message, retry: String
+            var hint: String?
+            var status: Int
+        }
+
+        var error: Body
+    }
+
+    @Test(arguments: [
+        (
+            ["prefech", "--app", "x"], "stagepack has no command 'prefech'",
+            "did you mean 'stagepack prefetch'?"
+        ),
+        (
+            ["manifest", "ad"], "stagepack manifest has no command 'ad'",
+            "did you mean 'stagepack manifest add'?"
+        ),
+        (
+            ["volcano"], "stagepack has no command 'volcano'",
+            "run 'stagepack --help' to see its commands"
+        ),
+    ])
+    func aMisspeltCommandIsAskedFor(arguments: [String], message: String, hint: String) async throws
+    {
+        let ending = try await Program().run(arguments)
+        let text = "stagepack: error: \(message)\nhint: \(hint)\n"
+        #expect(ending == Program.Ending(status: 64, output: "", error: text))
+        let json = try await Program().run(arguments + ["--json"])
+        #expect(json.error == "")
+        let failure = Failure.Body(message: message, retry: "never", hint: hint, status: 64)
+        #expect(try decode(json.output) == failure)
+    }
+
+    /// The parser's own faults, options that exclude each other among them.
+    @Test(arguments: [
+        (["plan", "--jsn"], "Unknown option '--jsn'. Did you mean '--json'?"),
+        (["fetch"], "expected the packs, or --manifest-only."),
+        (["plan", "--event", "launch"], "'launch' is invalid for '--event <event>'"),
+    ])
+    func aCommandLineThatIsWrongIsAFailureInJSONToo(
+        arguments: [String],
+        message: String
+    ) async throws {
+        let text = try await Program().run(arguments)
+        #expect(text.status == 64)
+        #expect(text.output == "")
+        #expect(text.error.contains("Usage: stagepack \(arguments[0])"), "\(text)")
+        let json = try await Program().run(arguments + ["--json"])
+        #expect(json.status == 64)
+        #expect(json.error == "")
+        let failure = try decode(json.output)
+        #expect(failure.message.contains(message), "\(failure)")
+        #expect(failure.hint == "run 'stagepack \(arguments[0]) --help' to see its options")
+    }
+
+    @Test(
+        arguments: [
+            (["fetch", "oceanz"], 13), (["path", "oceanz"], 2), (["verify", "oceanz"], 2),
+            (["pin", "oceanz"], 2), (["why", "oceanz"], 13),
+        ] as [([String], Int32)]
+    )
+    func aMisspeltPackIsAskedFor(arguments: [String], status: Int32) async throws {
+        var world = try World()
+        try world.publish(try .small(.aurora), try .small(try PackID("oceans")))
+        try await world.succeed("prefetch", "--quiet")
+        let ending = try await world.program.run(arguments + world.source)
+        #expect(ending.status == status)
+        #expect(ending.error.contains("hint: did you mean 'oceans'?"), "\(ending)")
+        let other = try await world.program.run(arguments.dropLast() + ["volcanoes"] + world.source)
+        #expect(!other.error.contains("did you mean"), "\(other)")
+    }
+
+    private func decode(_ text: String) throws -> Failure.Body {
+        try JSONDecoder().decode(Failure.self, from: Data(text.utf8)).error
+    }
+}
