@@ -5,21 +5,33 @@ import SystemPackage
 extension Container {
     /// Returns how many bytes of each archive are in part files.
     public func downloadedSizes() throws(ContainerError) -> [Digest: ByteCount] {
+        try ContainerError.wrapping { () throws(FileError) in try downloads.sizesOfPartFiles() }
+    }
+}
+
+extension ContainerReader {
+    /// Returns how many bytes of each archive are in part files; only the container's owner may look.
+    public func downloadedSizes() throws(ContainerError) -> [Digest: ByteCount] {
         try ContainerError.wrapping { () throws(FileError) in
-            var sizes: [Digest: ByteCount] = [:]
-            for entry in try downloads.entries() where entry.name.string.contains(".part.") {
-                guard let digest = Self.digest(ofDownload: entry.name),
-                    let status = try downloads.status(FilePath(entry.name))
-                else { continue }
-                sizes[digest] = ByteCount(status.size)
-            }
-            return sizes
+            try root.directory(FilePath(ContainerLayout.downloads))?.sizesOfPartFiles() ?? [:]
         }
     }
+}
 
-    /// The archive that a file of `downloads/` is of, or `nil` if it is none of ours.
-    static func digest(ofDownload name: FilePath.Component) -> Digest? {
-        // Any other name is nobody's.
-        try? Digest(hexadecimal: String(name.string.prefix { $0 != "." }))
+extension Directory {
+    /// The sizes of the part files of archives, by the digests of these.
+    fileprivate func sizesOfPartFiles() throws(FileError) -> [Digest: ByteCount] {
+        var sizes: [Digest: ByteCount] = [:]
+        for entry in try entries() where entry.name.string.contains(".part.") {
+            // Any other name is nobody's.
+            guard
+                let digest = try? Digest(
+                    hexadecimal: String(entry.name.string.prefix { $0 != "." })
+                ),
+                let status = try status(FilePath(entry.name))
+            else { continue }
+            sizes[digest] = ByteCount(status.size)
+        }
+        return sizes
     }
 }

@@ -75,8 +75,7 @@ extension Container {
     ) throws(ContainerError) -> StagingArea {
         try ContainerError.wrapping { () throws(FileError) in
             let birth = try waitForBirths()
-            let text = "\(lock.id.text.prefix(64)).\(digest)"
-            guard let name = FilePath.Component(text) else {
+            guard let name = lock.id.nameOfArea(for: digest) else {
                 throw FileError("create", path: staging.path, errno: .invalidArgument)
             }
             let area = try area(named: name, for: lock.id)
@@ -158,4 +157,24 @@ extension Container {
     ///
     /// A pack's id never begins with a dot, so the name is no pack's.
     static let birthLock: FilePath.Component = ".staging"
+}
+
+extension ContainerReader {
+    /// Whether there is a staging area for this content of the pack, which a process fills, or left when it died.
+    public func hasStagingArea(
+        of id: PackID,
+        for digest: Digest
+    ) throws(ContainerError) -> Bool {
+        guard let name = id.nameOfArea(for: digest) else { return false }
+        return try ContainerError.wrapping { () throws(FileError) in
+            try root.status(FilePath(ContainerLayout.staging).appending(name)) != nil
+        }
+    }
+}
+
+extension PackID {
+    /// The name of a staging area that the next run continues; `nil` if it is no name of a file.
+    fileprivate func nameOfArea(for digest: Digest) -> FilePath.Component? {
+        FilePath.Component("\(text.prefix(64)).\(digest)")
+    }
 }

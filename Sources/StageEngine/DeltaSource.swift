@@ -102,7 +102,7 @@ struct DeltaSource: Sendable {
     }
 }
 
-extension IndexSource {
+extension IndexFetch {
     /// Fetches the table of the delta set from the staged generation, if there is one that is shorter than
     /// what is missing; returns the bytes received too.
     ///
@@ -110,23 +110,24 @@ extension IndexSource {
     /// what it ought to be is fetched from bundles.
     func deltas(
         for missing: [Int],
-        of tree: IndexedTree,
-        _ base: Base?
+        of index: ContentIndex,
+        _ base: IndexSource.Base?
     ) async throws(StageError) -> (source: DeltaSource?, received: ByteCount) {
         guard let base, let digest = base.held.indexDigest,
             let reference = reference.deltas.first(where: { $0.base == digest })?.frames,
-            reference.tableSize < tree.index.storedLength(of: missing)
+            reference.tableSize < index.storedLength(of: missing)
         else { return (nil, .zero) }
-        let mirrors = work.manifest.manifest.urls(
+        let manifest = fetching.manifest
+        let mirrors = manifest.manifest.urls(
             forDeltaSet: reference.digest,
             of: self.reference,
-            manifestURL: work.manifest.record.resolvedURL
+            manifestURL: manifest.record.resolvedURL
         )
-        var request = request(for: mirrors, limit: reference.tableSize)
+        var request = fetching.request(for: mirrors, limit: reference.tableSize)
         request.part = (0..<reference.tableSize.rawValue, reference.size.rawValue)
         let table: [UInt8]
         do throws(StageError) {
-            table = try await fetch(request).bytes
+            table = try await fetching.fetch(request).bytes
         } catch .transfer {
             return (nil, .zero)
         }
@@ -139,7 +140,7 @@ extension IndexSource {
             from: mirrors,
             size: reference.size.rawValue,
             base,
-            to: tree.index
+            to: index
         )
         return (source, received)
     }

@@ -23,35 +23,26 @@ extension IndexSource {
         _ base: Base?
     ) async throws(StageError) -> (source: DeltaSource?, received: ByteCount) {
         switch deltas {
-        case .unknown: try await self.deltas(for: missing, of: tree, base)
+        case .unknown: try await indexFetch.deltas(for: missing, of: tree.index, base)
         case .known(let source): (source, .zero)
         }
     }
 
     /// Compares the bytes of what is missing in objects and in the archive.
-    ///
-    /// The table of a delta set is asked for where the set alone makes the difference.
     func choose(
         _ run: Run,
         _ local: LocalContent,
         _ figures: inout StagingFigures
     ) async throws(StageError) -> (TransferChoice, Deltas) {
-        let index = run.tree.index
-        let missing = local.missing
         let archive = try await remainingArchive(in: run.area)
-        let objects = ByteCount(RangePlan(missing, of: index).byteCount)
-        let choice = TransferChoice(objects: objects, archive: archive)
-        guard let archive, choice.way == .archive, let base = run.base,
-            let set = reference.deltas.first(where: { $0.base == base.held.indexDigest })?.frames,
-            set.size < archive, set.tableSize.rawValue <= archive.rawValue / 16
-        else { return (choice, .unknown) }
-        let deltas = try await deltas(for: missing, of: run.tree, base)
-        figures.transferred = figures.transferred + deltas.received
-        guard let source = deltas.source else { return (choice, .known(nil)) }
-        let made = Set(source.set.frames.lazy.map(\.position))
-        let rest = RangePlan(missing.filter { !made.contains($0) }, of: index)
-        let bytes = source.plan(for: missing).byteCount + rest.byteCount
-        return (TransferChoice(objects: ByteCount(bytes), archive: archive), .known(source))
+        let found = try await indexFetch.choose(
+            for: local.missing,
+            of: run.tree.index,
+            run.base,
+            archive: archive
+        )
+        figures.transferred = figures.transferred + found.received
+        return (found.choice, found.deltas)
     }
 
     /// The bytes of the archive that are not here; `nil` where there is no archive, or no room for it beside

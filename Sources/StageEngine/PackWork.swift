@@ -120,11 +120,6 @@ struct PackWork: Sendable {
 }
 
 extension PackWork {
-    /// The URLs that one of the manifest stands for, in the order in which to ask.
-    func mirrors(of url: String) -> [String] {
-        manifest.manifest.urls(for: url, manifestURL: manifest.record.resolvedURL)
-    }
-
     /// Takes the lock on the download of an object.
     func downloadLock(_ digest: Digest) async throws(StageError) -> DownloadLock {
         try await container.downloadLock(ContainerLayout.downloadName(of: digest), report: report)

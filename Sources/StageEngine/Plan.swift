@@ -22,6 +22,10 @@ public struct Plan: Equatable, Sendable {
         public var decision: Decision
         /// The ways in which the content of an indexed pack that is staged comes here; `nil` otherwise.
         public var transfer: TransferChoice?
+        /// The bytes that staging the pack transfers, the index of an indexed pack included; zero for other packs.
+        public var transferSize = ByteCount.zero
+        /// Whether ``transferSize`` is what is transferred, and not the most that it can be.
+        public var isTransferSizeExact = true
     }
 
     /// What is done with a pack.
@@ -222,6 +226,7 @@ public struct Planner: Sendable {
         // What an application asks for by name is not restricted: it runs.
         if case .event = selection {} else { budget = nil }
         var room = Room(self, for: selection)
+        var archives: Set<Digest> = []
         for (_, pack) in order {
             var entry = Plan.Entry(pack: pack, decision: decision(on: pack, selection))
             guard case .stage = entry.decision else {
@@ -235,6 +240,10 @@ public struct Planner: Sendable {
             } else {
                 budget?.spend(pack, isEssential: isEssential(pack))
                 entry.transfer = transferChoice(for: pack)
+                entry.isTransferSizeExact = entry.transfer == nil
+                // What is here of an archive serves the first of the packs that share it.
+                let isFirst = archives.insert(pack.contentDigest).inserted
+                entry.transferSize = transferSize(of: pack, by: entry.transfer, isFirst)
             }
             entries.append(entry)
         }
@@ -294,6 +303,18 @@ public struct Planner: Sendable {
             ? pack.downloadSize - (downloaded[pack.contentDigest] ?? .zero) : .zero
         return max(archive, .zero)
             + StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
+    }
+
+    /// The most bytes that staging the pack transfers, from a server that still has what was begun: what of its archive is
+    /// not here, or its index and its content.
+    private func transferSize(
+        of pack: Pack,
+        by choice: TransferChoice?,
+        _ isFirst: Bool
+    ) -> ByteCount {
+        if let choice { return (pack.index?.size ?? .zero) + choice.byteCount }
+        guard isFirst else { return pack.downloadSize }
+        return max(.zero, pack.downloadSize - (downloaded[pack.contentDigest] ?? .zero))
     }
 
     private func decision(on pack: Pack, _ selection: PackSelection) -> Plan.Decision {

@@ -22,6 +22,8 @@ extension Planner {
             try ContainerReader.open(path)
         }
         try self.init(manifest: manifest, reader: reader)
+        // Who may not look plans for the whole archives.
+        downloaded = (try? reader?.downloadedSizes()) ?? [:]
     }
 
     /// Returns a planner with the same settings for what the container holds now.

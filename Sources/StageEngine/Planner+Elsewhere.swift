@@ -17,7 +17,7 @@ extension Planner {
 
         /// Whether the copy was made from what `pack` names.
         func holds(_ pack: Pack) -> Bool {
-            staged == StagedVersion(version: pack.version, archiveDigest: pack.contentDigest)
+            staged == StagedVersion(version: pack.version, contentDigest: pack.contentDigest)
         }
     }
 

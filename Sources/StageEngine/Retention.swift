@@ -97,6 +97,36 @@ public struct Retention: Equatable, Sendable {
         EvictionQueue(candidates(sparing: spared))
     }
 
+    /// Returns what is on disk once the packs of a plan are staged, without their new generations.
+    ///
+    /// The replaced generations are the previous ones then, of which one is kept for each pack.
+    ///
+    /// - Parameters:
+    ///   - plan: The plan, whose evictions are gone.
+    ///   - removed: The packs that are removed beside.
+    /// - Returns: What is on disk.
+    public func after(_ plan: Plan, removing removed: Set<PackID>) -> Retention {
+        var later = self
+        later.remove(plan.evictions)
+        let replaced = Set(plan.packsToStage.map(\.id))
+        later.generations = later.generations.compactMap { stored in
+            var stored = stored
+            if removed.contains(stored.id) {
+                stored.role = .obsolete
+                return stored.isLeased ? stored : nil
+            }
+            guard replaced.contains(stored.id) else { return stored }
+            if stored.role == .current {
+                stored.role = .previous
+                stored.isPinned = false
+                return stored
+            }
+            stored.role = .obsolete
+            return stored.isLeased || current[stored.id] == nil ? stored : nil
+        }
+        return later
+    }
+
     private mutating func remove(_ evictions: [Eviction]) {
         let gone = Set(evictions.map { Key($0.generation) })
         if !gone.isEmpty { generations.removeAll { gone.contains(Key($0)) } }

@@ -9,7 +9,7 @@ import SystemPackage
 
 /// The index of a pack, with the digest, and with as many files and bytes, as the manifest names.
 ///
-/// Made by ``IndexSource/index(for:_:_:)`` alone, so filling an area from an index that is not verified
+/// Made by ``IndexFetch/index(in:_:_:)`` alone, so filling an area from an index that is not verified
 /// does not compile.
 struct VerifiedIndex: Sendable {
     let content: ContentIndex
@@ -36,21 +36,34 @@ private struct IndexBytes: Sendable {
     }
 }
 
-extension IndexSource {
+/// Fetches the index of a pack, and what is decided by it.
+struct IndexFetch: Sendable {
+    let fetching: PackFetching
+    let reference: PackIndex
+
+    private var pack: Pack { fetching.pack }
+
     /// Returns the index: the one in the area, or else from the manifest's server, as a delta if there
     /// is one from the staged generation's.
+    ///
+    /// - Parameters:
+    ///   - area: The staging area, which keeps the index; `nil` writes nothing.
+    ///   - base: The staged generation.
+    ///   - figures: Gets the bytes that are transferred.
+    /// - Returns: The index.
+    /// - Throws: ``StageError`` if it cannot be fetched, or is not the one that the manifest names.
     func index(
-        for area: Directory,
-        _ base: Base?,
+        in area: Directory?,
+        _ base: IndexSource.Base?,
         _ figures: inout StagingFigures
     ) async throws(StageError) -> VerifiedIndex {
-        guard reference.contentSize.rawValue <= Int64(work.pack.indexBounds.byteCount) else {
+        guard reference.contentSize.rawValue <= Int64(pack.indexBounds.byteCount) else {
             throw .index(
                 reason:
-                    "it is larger than one of \(work.pack.fileCount.quantity(of: "file")) can be"
+                    "it is larger than one of \(pack.fileCount.quantity(of: "file")) can be"
             )
         }
-        if let bytes = try await bytes(in: area) { return try await decode(bytes) }
+        if let area, let bytes = try await bytes(in: area) { return try await decode(bytes) }
         if let base, let digest = base.held.indexDigest,
             let bytes = try await updated(base.directory, digest, &figures)
         {
@@ -118,20 +131,22 @@ extension IndexSource {
         }
     }
 
-    /// Decodes an index after putting it into the area.
+    /// Decodes an index after putting it into the area, if there is one.
     private func keep(
         _ bytes: IndexBytes,
-        in area: Directory
+        in area: Directory?
     ) async throws(StageError) -> VerifiedIndex {
-        try await StageError.blocking { () throws(FileError) in
-            let name = ContainerLayout.index
-            try area.write(bytes.bytes, to: name, durably: false, exactly: .file)
+        if let area {
+            try await StageError.blocking { () throws(FileError) in
+                let name = ContainerLayout.index
+                try area.write(bytes.bytes, to: name, durably: false, exactly: .file)
+            }
         }
         return try await decode(bytes)
     }
 
     private func decode(_ bytes: IndexBytes) async throws(StageError) -> VerifiedIndex {
-        let pack = work.pack
+        let pack = pack
         return try await withBlockingThread { () throws(StageError) in
             try VerifiedIndex(bytes, of: pack)
         }
@@ -144,7 +159,8 @@ extension IndexSource {
         _ digest: Digest,
         _ figures: inout StagingFigures
     ) async throws(StageError) -> [UInt8] {
-        let document = try await fetch(request(for: work.mirrors(of: url), limit: size))
+        let request = fetching.request(for: fetching.mirrors(of: url), limit: size)
+        let document = try await fetching.fetch(request)
         figures.transferred = figures.transferred + ByteCount(document.bytes.count)
         guard ByteCount(document.bytes.count) == size, Digest(of: document.bytes) == digest else {
             throw .transfer(.wrongDigest(url: document.url))
@@ -152,27 +168,29 @@ extension IndexSource {
         figures.source = document.url
         return document.bytes
     }
+}
+
+extension IndexSource {
+    /// The requests for the index, and for what depends on it.
+    var indexFetch: IndexFetch { IndexFetch(fetching: work.fetching, reference: reference) }
+
+    /// Returns the index: the one in the area, or else from the manifest's server.
+    func index(
+        for area: Directory,
+        _ base: Base?,
+        _ figures: inout StagingFigures
+    ) async throws(StageError) -> VerifiedIndex {
+        try await indexFetch.index(in: area, base, &figures)
+    }
 
     /// A request for an object of the pack, or a part of one.
     func request(for mirrors: [String], limit: ByteCount) -> FetchRequest {
-        var request = FetchRequest(mirrors: mirrors, limit: limit)
-        request.expectedKind = .archive
-        request.allowedDomains = work.stager.options.allowedDomains.map(AllowedDomains.init)
-        request.priority = work.pack.priority
-        request.allowsPlainRedirects = work.manifest.isSigned
-        request.report = { [report = work.report] event in StagingEvent(event).map(report) }
-        return request
+        work.fetching.request(for: mirrors, limit: limit)
     }
 
+    /// Performs a request.
     func fetch(_ request: FetchRequest) async throws(StageError) -> FetchedDocument {
-        do throws(TransferError) {
-            guard case .document(let document) = try await work.stager.engine.fetch(request) else {
-                preconditionFailure("an unconditional request is answered with a document")
-            }
-            return document
-        } catch {
-            throw error.stageError
-        }
+        try await work.fetching.fetch(request)
     }
 }
 

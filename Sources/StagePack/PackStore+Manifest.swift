@@ -96,7 +96,7 @@ extension PackStore {
                 wasHere = true
             }
             if !wasHere, let foreign {
-                throw .file(FileError("change", foreign, .permissionDenied))
+                throw .file(FileError("change", path: foreign, errno: .permissionDenied))
             }
             return wasHere
         }

@@ -149,6 +149,16 @@ public struct StagingResult: Sendable {
         add(gone)
     }
 
+    /// Adds what goes after the packs of a plan are staged: a dry run.
+    mutating func addPlanned(_ evictions: [Eviction]) {
+        add(evictions)
+        let places = places
+        for eviction in evictions where eviction.isOfPack {
+            guard let index = places[eviction.generation.id] else { continue }
+            packs[index].reason = Plan.Decision.evict(eviction).reason
+        }
+    }
+
     /// Adds what is gone.
     mutating func add(_ gone: [Eviction]) {
         guard !gone.isEmpty else { return }
@@ -179,6 +189,10 @@ public struct PackResult: Sendable {
     /// The ways in which the content of an indexed pack that is staged comes here, as far as the manifest
     /// tells; `nil` otherwise.
     public let transfer: TransferChoice?
+    /// The bytes that staging the pack transfers, as the plan expects; zero where it is not staged.
+    public let transferSize: ByteCount
+    /// Whether ``transferSize`` is what is transferred, and not the most that it can be.
+    public let isTransferSizeExact: Bool
     /// The reason why it could not be staged.
     public var failure: StagingFailure?
 
@@ -189,6 +203,8 @@ public struct PackResult: Sendable {
         pack = entry.pack
         reason = entry.decision.reason
         transfer = entry.transfer
+        transferSize = entry.transferSize
+        isTransferSizeExact = entry.isTransferSizeExact
         switch entry.decision {
         case .stage: outcome = .planned
         case .leave(.upToDate), .leave(.newerElsewhere): outcome = .present

@@ -53,8 +53,22 @@ extension StagingService {
         }
     }
 
+    /// Removes what is not needed when the packs are staged, and keeps the quota.
+    func tidy(
+        _ container: Container,
+        _ planner: Planner,
+        _ selection: PackSelection,
+        _ result: inout StagingResult
+    ) async throws(StagingFailure) {
+        if case .event(.periodic, essentialOnly: false) = selection {
+            result.removed = try removeObsoletePacks(container)
+        }
+        removeRemains(of: planner.manifest, in: container)
+        result.add(await keepQuota(planner, selection, in: container))
+    }
+
     /// Removes packs that no manifest offers any more, and returns which.
-    func removeObsoletePacks(_ container: Container) throws(StagingFailure) -> [PackID] {
+    private func removeObsoletePacks(_ container: Container) throws(StagingFailure) -> [PackID] {
         do throws(ContainerError) {
             return try container.removeObsoletePacks()
         } catch {
@@ -86,6 +100,70 @@ extension StagingService {
         } catch {
             logger.warning("cannot keep the quota: \(error)")
             return []
+        }
+    }
+}
+
+extension StagingService {
+    /// The plan of a dry run with the exact bytes of indexed packs, where the network may be used; that of another run as
+    /// it is.
+    func estimated(
+        _ plan: Plan,
+        of manifest: AcceptedManifest,
+        _ planner: Planner,
+        _ stager: Stager,
+        at path: FilePath
+    ) async -> Plan {
+        guard request.isDryRun, !request.isOffline else { return plan }
+        // A container that cannot be read has failed the plan already.
+        let reader = (try? ContainerReader.reading(path)) ?? nil
+        let space = planner.freeSpace
+        return await stager.estimate(plan, of: manifest, in: reader, freeSpace: space)
+    }
+
+    /// Adds to the result of a dry run what a run does after the packs are staged: packs that no manifest offers are
+    /// removed by a periodic one, and the quota is kept.
+    func addUpkeep(
+        after plan: Plan,
+        _ planner: Planner,
+        _ selection: PackSelection,
+        at path: FilePath,
+        to result: inout StagingResult
+    ) throws(StagingFailure) {
+        do throws(StageError) {
+            guard let reader = try ContainerReader.reading(path) else { return }
+            var removed: [PackID] = []
+            if case .event(.periodic, essentialOnly: false) = selection {
+                removed = try reader.obsoletePacks(offering: planner.manifest)
+                result.removed = removed
+            }
+            guard let quota = planner.quota else { return }
+            let retention = try Retention(reader, offering: planner.manifest)
+            var later = retention.after(plan, removing: Set(removed))
+            let staged = plan.packsToStage.reduce(ByteCount.zero) { sum, pack in
+                sum + StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
+            }
+            let excess = later.size + staged - quota
+            result.addPlanned(later.evict(excess, sparing: planner.packsAskedFor(selection)))
+        } catch {
+            throw StagingFailure(error)
+        }
+    }
+}
+
+extension ContainerReader {
+    /// The staged packs that a periodic run removes, since no manifest offers them.
+    fileprivate func obsoletePacks(offering manifest: Manifest) throws(StageError) -> [PackID] {
+        do throws(ContainerError) {
+            guard let catalogue = try manifestCatalogue(replacing: manifest) else { return [] }
+            let wanted = catalogue.keptPacks.union(catalogue.manifests.flatMap(\.packs).map(\.id))
+            var obsolete: [PackID] = []
+            for id in try stagedPacks() where !wanted.contains(id) {
+                if try pin(of: id) == nil { obsolete.append(id) }
+            }
+            return obsolete
+        } catch {
+            throw .container(error)
         }
     }
 }

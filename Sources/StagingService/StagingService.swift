@@ -132,14 +132,18 @@ public struct StagingService: Sendable {
         let answer = try await ask(program, manifest.manifest)
         let choice = try? answer?.get()
         if let choice { planner.choices = choice.packs }
-        let plan = try plan(&planner, selection, container, path)
+        let made = try plan(&planner, selection, container, path)
+        let plan = await estimated(made, of: manifest, planner, stager, at: path)
         var result = StagingResult(container: path, manifest: manifest, plan: plan)
         result.manifestProblem = problem
         result.manifestVerifiedAt = source.trust?.stored.record?.verifiedAt
         if case .failure(let failure) = answer {
             result.extensionProblem = failure
         }
-        guard let container else { return result }
+        guard let container else {
+            try addUpkeep(after: plan, planner, selection, at: path, to: &result)
+            return result
+        }
         if request.isOffline {
             result.refuseOffline()
         } else {
@@ -164,11 +168,7 @@ public struct StagingService: Sendable {
                 await rounds.run(choice, staged: packs, planner: &planner, result: &result)
             }
         }
-        if case .event(.periodic, essentialOnly: false) = selection {
-            result.removed = try removeObsoletePacks(container)
-        }
-        removeRemains(of: planner.manifest, in: container)
-        result.add(await keepQuota(planner, selection, in: container))
+        try await tidy(container, planner, selection, &result)
         if isLate { result.nameDeadline() }
         RunRecorder(self, in: container).record(result, of: selection, by: planner, after: history)
         return result

@@ -107,7 +107,7 @@ extension StagingTarget {
             copies[pack.id] = Planner.CopyElsewhere(
                 staged: Planner.StagedVersion(
                     version: content.version,
-                    archiveDigest: content.archiveDigest
+                    contentDigest: content.contentDigest
                 ),
                 pin: copy.pin.map(Planner.PinnedVersion.init)
             )

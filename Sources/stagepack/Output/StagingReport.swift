@@ -95,6 +95,10 @@ struct PackReport: Encodable {
     var downloadSize: ByteCount
     var installedSize: ByteCount
     var transferred: ByteCount?
+    /// The bytes that staging the pack will transfer; `nil` unless it is planned.
+    var transferSize: ByteCount?
+    /// Whether ``transferSize`` is what will be transferred, and not the most that it can be.
+    var isTransferSizeExact: Bool?
     var reused: ByteCount?
     var source: String?
     /// The ways to the content of an indexed pack, and their bytes; `nil` for others.
@@ -103,7 +107,7 @@ struct PackReport: Encodable {
 
     private enum CodingKeys: String, CodingKey {
         case id, version, policy, outcome, reason, downloadSize, installedSize, transferred, reused
-        case source, transfer, error
+        case source, transfer, transferSize, isTransferSizeExact, error
     }
 
     init(_ result: PackResult) {
@@ -116,6 +120,10 @@ struct PackReport: Encodable {
         downloadSize = result.pack.downloadSize
         installedSize = result.pack.installedSize
         transferred = result.transferred
+        if result.outcome == .planned {
+            transferSize = result.transferSize
+            isTransferSizeExact = result.isTransferSizeExact
+        }
         reused = result.reused
         source = result.source
         transfer = result.transfer.map(TransferReport.init)
@@ -163,47 +171,6 @@ extension StagingReport: CustomStringConvertible {
         if transferred > .zero { text += " (\(transferred) transferred)" }
         let lines = (evicted ?? []).map { "\nevicted to make room: \($0)" }
         return text + " in \(container)" + lines.joined()
-    }
-}
-
-extension PackOutcome {
-    /// What is to be done, as a plan says it.
-    fileprivate var word: String {
-        switch self {
-        case .planned: "stage"
-        case .failed: "refuse"
-        case .evicted: "evict"
-        case .present, .left, .waiting, .removed: "leave"
-        case .staged: "staged"
-        }
-    }
-}
-
-/// What `stagepack plan` prints: a table of the decisions.
-struct PlanReport: Encodable, CustomStringConvertible {
-    var plans: [StagingReport]
-
-    var description: String {
-        plans.map { plan in
-            // Without a container of the user's or the system's there is nothing to say.
-            let hasLocations = plan.packs.contains { $0.location != nil }
-            let rows = plan.packs.map { pack in
-                [pack.outcome.word, pack.id.text, "\(pack.version)", pack.policy]
-                    + (hasLocations ? [pack.location?.rawValue ?? "-"] : [])
-                    + [
-                        "\(pack.downloadSize)",
-                        pack.textOfReason + (pack.transfer.map { "; \($0.text)" } ?? ""),
-                    ]
-            }
-            let table = Table(
-                head: ["", "pack", "version", "policy"] + (hasLocations ? ["where"] : [])
-                    + ["download", "why"],
-                rows: rows
-            )
-            let lines = (plan.evicted ?? []).map { "\nto make room: \($0)" }
-            return "\(plan.application), \(plan.revision.asManifestText), into \(plan.container)\n"
-                + "\(table)\(lines.joined())"
-        }.joined(separator: "\n\n")
     }
 }
 

@@ -1,0 +1,49 @@
+import StageContainer
+import StageModel
+import StageTransfer
+
+/// The requests for the objects of one pack.
+struct PackFetching: Sendable {
+    let stager: Stager
+    let manifest: AcceptedManifest
+    let pack: Pack
+    let report: @Sendable (StagingEvent) -> Void
+
+    /// The URLs that one of the manifest stands for, in the order in which to ask.
+    func mirrors(of url: String) -> [String] {
+        manifest.manifest.urls(for: url, manifestURL: manifest.record.resolvedURL)
+    }
+
+    /// A request for an object of the pack, or a part of one.
+    func request(for mirrors: [String], limit: ByteCount) -> FetchRequest {
+        var request = FetchRequest(mirrors: mirrors, limit: limit)
+        request.expectedKind = .archive
+        request.allowedDomains = stager.options.allowedDomains.map(AllowedDomains.init)
+        request.priority = pack.priority
+        request.allowsPlainRedirects = manifest.isSigned
+        request.report = { [report] event in StagingEvent(event).map(report) }
+        return request
+    }
+
+    /// Performs a request.
+    func fetch(_ request: FetchRequest) async throws(StageError) -> FetchedDocument {
+        do throws(TransferError) {
+            guard case .document(let document) = try await stager.engine.fetch(request) else {
+                preconditionFailure("an unconditional request is answered with a document")
+            }
+            return document
+        } catch {
+            throw error.stageError
+        }
+    }
+}
+
+extension PackWork {
+    /// The requests for the objects of the pack.
+    var fetching: PackFetching {
+        PackFetching(stager: stager, manifest: manifest, pack: pack, report: report)
+    }
+
+    /// The URLs that one of the manifest stands for, in the order in which to ask.
+    func mirrors(of url: String) -> [String] { fetching.mirrors(of: url) }
+}

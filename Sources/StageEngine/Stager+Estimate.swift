@@ -1,0 +1,91 @@
+public import StageContainer
+import StageIndex
+public import StageModel
+import StageSystem
+import SystemPackage
+
+extension Stager {
+    /// Returns a plan with the exact bytes of indexed packs, which their indexes tell.
+    ///
+    /// The index of each pack that the plan stages is fetched, or the delta to it from the staged version, and kept
+    /// nowhere. Nothing is written. A pack keeps the most bytes that it can transfer if its index cannot be fetched, or if
+    /// parts of it are here already.
+    ///
+    /// - Parameters:
+    ///   - plan: The plan.
+    ///   - manifest: The manifest that it was made from.
+    ///   - reader: The container; `nil` where there is none.
+    ///   - freeSpace: What the file system may still be filled with; `nil` where that is not known.
+    /// - Returns: The plan.
+    public func estimate(
+        _ plan: Plan,
+        of manifest: AcceptedManifest,
+        in reader: ContainerReader?,
+        freeSpace: ByteCount?
+    ) async -> Plan {
+        await withTaskGroup(of: (Int, TransferChoice, ByteCount)?.self) { group in
+            var plan = plan
+            func add(_ found: (Int, TransferChoice, ByteCount)?) {
+                guard let (place, choice, byteCount) = found else { return }
+                plan.entries[place].transfer = choice
+                plan.entries[place].transferSize = byteCount
+                plan.entries[place].isTransferSizeExact = true
+            }
+            var running = 0
+            for (place, entry) in plan.entries.enumerated() {
+                guard let choice = entry.transfer, let reference = entry.pack.index else {
+                    continue
+                }
+                if running == options.concurrentPacks, let found = await group.next() {
+                    add(found)
+                    running -= 1
+                }
+                running += 1
+                group.addTask {
+                    let fetching = PackFetching(
+                        stager: self,
+                        manifest: manifest,
+                        pack: entry.pack,
+                        report: { _ in }
+                    )
+                    let fetch = IndexFetch(fetching: fetching, reference: reference)
+                    // The plan stays as it was where the index cannot be had.
+                    let found = try? await fetch.estimate(choice, in: reader, freeSpace)
+                    return found.flatMap { $0 }.map { (place, $0.choice, $0.byteCount) }
+                }
+            }
+            for await found in group { add(found) }
+            return plan
+        }
+    }
+}
+
+extension IndexFetch {
+    /// Finds out what staging the pack in a container transfers; `nil` where more is here than the staged generation.
+    fileprivate func estimate(
+        _ choice: TransferChoice,
+        in reader: ContainerReader?,
+        _ freeSpace: ByteCount?
+    ) async throws(StageError) -> (choice: TransferChoice, byteCount: ByteCount)? {
+        let pack = fetching.pack
+        let base = try await StageError.blocking {
+            () throws(ContainerError) -> (isPartial: Bool, lease: Lease?) in
+            guard let reader else { return (false, nil) }
+            let digest = reference.contentDigest
+            let files = try reader.partialContent(of: digest)
+            let hasArea = try reader.hasStagingArea(of: pack.id, for: digest)
+            let isPartial = files != nil || hasArea
+            return (isPartial, try reader.lease(pack.id, marksUse: false))
+        }
+        // A simulation assumes staged packs that are not there.
+        guard !base.isPartial, choice.dependsOnIndex == (base.lease != nil) else { return nil }
+        let held = try await StageError.blocking { () throws(FileError) in
+            try IndexSource.Base(base.lease)
+        }
+        let files = StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
+        let archive = choice.archive.flatMap { remaining in
+            freeSpace.map { remaining + files + Planner.reserve <= $0 } ?? true ? remaining : nil
+        }
+        return try await estimate(from: held, archive: archive)
+    }
+}

@@ -1,0 +1,68 @@
+import StageContainer
+import StageEngine
+import StageModel
+
+extension PackOutcome {
+    /// What is to be done, as a plan says it, or was done.
+    fileprivate var word: String {
+        switch self {
+        case .planned: "stage"
+        case .failed: "refuse"
+        case .evicted: "evict"
+        case .present, .left, .waiting, .removed: "leave"
+        case .staged: "staged"
+        }
+    }
+}
+
+/// What `plan` and `simulate` print: a table of the decisions, and what they take together.
+struct PlanReport: Encodable, CustomStringConvertible {
+    var plans: [StagingReport]
+
+    var description: String { plans.map(Self.text).joined(separator: "\n\n") }
+
+    private static func text(of plan: StagingReport) -> String {
+        // Without a container of the user's or the system's the column would be empty.
+        let hasLocations = plan.packs.contains { $0.location != nil }
+        let rows = plan.packs.map { pack in
+            [pack.outcome.word, pack.id.text, "\(pack.version)", pack.policy]
+                + (hasLocations ? [pack.location?.rawValue ?? "-"] : [])
+                + [
+                    pack.transferText,
+                    pack.textOfReason + (pack.transfer.map { "; \($0.text)" } ?? ""),
+                ]
+        }
+        let head =
+            ["", "pack", "version", "policy"] + (hasLocations ? ["where"] : []) + ["download", "why"]
+        var lines = [
+            "\(plan.application), \(plan.revision.asManifestText), into \(plan.container)",
+            Table(head: head, rows: rows).description,
+        ]
+        lines += (plan.evicted ?? []).map { "to make room: \($0)" }
+        lines += (plan.removed ?? []).map { "to remove: \($0), since no manifest offers it" }
+        if let total = plan.total { lines.append(total) }
+        return lines.joined(separator: "\n")
+    }
+}
+
+extension PackReport {
+    /// The bytes that are transferred or were, for a person.
+    fileprivate var transferText: String {
+        if let transferred { return "\(transferred)" }
+        guard let transferSize else { return "-" }
+        return isTransferSizeExact == true ? "\(transferSize)" : "at most \(transferSize)"
+    }
+}
+
+extension StagingReport {
+    /// What the planned packs take together; `nil` where none is planned.
+    fileprivate var total: String? {
+        let planned = packs.filter { $0.outcome == .planned }
+        guard !planned.isEmpty else { return nil }
+        let download = planned.reduce(ByteCount.zero) { $0 + ($1.transferSize ?? .zero) }
+        let size = planned.reduce(ByteCount.zero) { $0 + $1.installedSize }
+        let most = planned.allSatisfy { $0.isTransferSizeExact == true } ? "" : "at most "
+        return
+            "\(planned.count.quantity(of: "pack")) to stage: \(most)\(download) to download, \(size) on disk"
+    }
+}
