@@ -222,10 +222,15 @@ private struct CommandReport: Decodable {
         var status: Int
     }
 
+    /// The object that the command prints.
+    private struct Output: Decodable {
+        var runs: [CommandReport]
+    }
+
     /// What the command printed: a report for each manifest, or one of the command's own failure.
     static func reports(_ output: String) -> [CommandReport] {
         let (decoder, data) = (JSONDecoder(), Data(output.utf8))
-        if let reports = try? decoder.decode([CommandReport].self, from: data) { return reports }
+        if let output = try? decoder.decode(Output.self, from: data) { return output.runs }
         // A command that was killed printed nothing.
         return (try? decoder.decode(CommandReport.self, from: data)).map { [$0] } ?? []
     }

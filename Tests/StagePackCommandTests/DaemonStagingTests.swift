@@ -198,11 +198,12 @@ struct DaemonStagingTests {
                 let watched = try await client.watch()
                 try await poll("no bytes are shown") {
                     let list = try await world.installed.run("tasks", "--json")
-                    let tasks = try ControlFormat.decode(
-                        [TransferTask].self,
+                    struct Listing: Decodable { var tasks: [TransferTask] }
+                    let listing = try ControlFormat.decode(
+                        Listing.self,
                         from: Data(list.output.utf8)
                     )
-                    guard let task = tasks.first, let size = task.bytesExpected else {
+                    guard let task = listing.tasks.first, let size = task.bytesExpected else {
                         return false
                     }
                     #expect(task.state == .running)

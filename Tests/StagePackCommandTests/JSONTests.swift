@@ -29,6 +29,10 @@ struct JSONTests {
         var manifestProblem: Failure?
     }
 
+    private struct Runs: Decodable {
+        var runs: [Staged]
+    }
+
     private struct Plans: Decodable {
         var plans: [Staged]
     }
@@ -91,7 +95,7 @@ struct JSONTests {
         let ending = try await world.run("prefetch", "--json", "--attempts", "1")
         #expect(ending.status == 21)
         #expect(ending.error == "")
-        let staged = try #require(try decode([Staged].self, ending.output).first)
+        let staged = try #require(try decode(Runs.self, ending.output).runs.first)
         let size = packs[0].archive.count
         #expect(staged.container == world.container.string)
         #expect(staged.application == "net.example.wallpaper")
@@ -145,7 +149,7 @@ struct JSONTests {
         world.server.answer(packs[0].path, with: Answer.content(packs[0].archive).stalled(after: 9))
         let ending = try await world.run("fetch", "aurora", "--json", "--deadline", "4")
         #expect(ending.status == 75)
-        let staged = try #require(try decode([Staged].self, ending.output).first)
+        let staged = try #require(try decode(Runs.self, ending.output).runs.first)
         #expect(staged.packs.first?.error?.status == 75)
     }
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Compares the JSON Schemas with the samples of Manifests/: every valid one is accepted, and every
-invalid one is refused unless expected.json says that no schema can tell.
+invalid one is refused unless expected.json says that no schema can tell. Files that are named are compared with the
+schema of what commands print.
 
 Needs the package jsonschema: pip install jsonschema
 """
@@ -49,6 +50,12 @@ def main():
         is_caught = not is_accepted(schemas[kind_of(path.name)], path)
         entry = expected.get(path.name)
         outcomes.append((path.name, entry is not None and is_caught == entry["schema"]))
+    outputs = json.loads((FOLDER / "output.schema.json").read_text("utf-8"))
+    Draft202012Validator.check_schema(outputs)
+    documents = Draft202012Validator(outputs)
+    for path in map(pathlib.Path, sys.argv[1:]):
+        # What a command has printed with --json.
+        outcomes.append((path.name, is_accepted(documents, path)))
     failed = [name for name, is_good in outcomes if not is_good]
     for name in failed:
         print(f"failed: {name}")

@@ -133,7 +133,7 @@ class ContainerScenario:
         expect(not problems, f"doctor: {problems}")
         expect(checked.returncode == 0, f"doctor ended with {checked.returncode}: {checked.stderr}")
         if before.pinned == making.pinned:
-            pins = {pin["pack"] for pin in json.loads(self.programs.succeed("pin", "--json", *here))}
+            pins = {pin["pack"] for pin in json.loads(self.programs.succeed("pin", "--json", *here))["pins"]}
             expect(pins == before.pinned, f"pinned are {pins}, expected {before.pinned}")
         if before.single and making.single:
             path = self.programs.succeed("load", INDEXED, "--file", before.single, "--offline", *here).strip()

@@ -41,7 +41,7 @@ class Repository:
 
     def key(self, name, kind="ed25519"):
         self.run("keys", "generate", name, "--unencrypted", "--type", kind)
-        return json.loads(self.run("keys", "show", name, "--json"))[0]["id"]
+        return json.loads(self.run("keys", "show", name, "--json"))["keys"][0]["id"]
 
     def write(self):
         self.revision += 1
@@ -79,7 +79,7 @@ def main():
         repository.check()
         repository.run("refresh", "site/manifest.json", "--key", "k.pem", "--force")
         repository.check()
-        old = json.loads(repository.run("keys", "show", "k.pem", "--json"))[0]["id"]
+        old = json.loads(repository.run("keys", "show", "k.pem", "--json"))["keys"][0]["id"]
         repository.key("n.pem")
         repository.run("rotate", "site/manifest.json", "--key", "k.pem", "--add", "n.pem", "--remove", old)
         repository.check()

@@ -87,7 +87,7 @@ struct AppValidateCommand: StagePackSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let findings = files.flatMap { Self.findings(FilePath($0)) }
-        Console.print(Listing(elements: findings), asJSON: json)
+        Console.print(Listing(elements: findings, name: "findings"), asJSON: json)
         return findings.isEmpty ? .success : .findings
     }
 
@@ -211,8 +211,6 @@ struct RegistrationReport: Codable, CustomStringConvertible {
 /// What `app list` prints.
 struct RegistrationListing: Encodable, CustomStringConvertible {
     var applications: [RegistrationReport]
-
-    func encode(to encoder: any Encoder) throws { try applications.encode(to: encoder) }
 
     var description: String {
         guard !applications.isEmpty else { return "" }

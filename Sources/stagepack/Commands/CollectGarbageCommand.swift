@@ -67,7 +67,7 @@ struct CollectGarbageCommand: SourcedSubcommand {
     func perform() async throws(CommandFailure) -> ExitStatus {
         guard !unregistered else {
             let report = try await UnregisteredReport.make(try Session(source))
-            Console.print(report, asJSON: json)
+            Console.print(report, asJSON: json, schema: OutputSchema("gc-unregistered"))
             return .success
         }
         let scopes = try ContainerScopes(source)

@@ -41,7 +41,7 @@ struct FetchCommand: SourcedSubcommand {
         }
         return try await stage(output, within: deadline?.duration, body) { reports in
             if output.json || !output.quiet {
-                Console.print(Listing(elements: reports), asJSON: output.json)
+                Console.print(Listing(elements: reports, name: "runs"), asJSON: output.json)
             }
         }
     }

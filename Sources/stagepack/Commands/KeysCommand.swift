@@ -141,7 +141,7 @@ struct KeysShowCommand: StagePackSubcommand {
         if publicKey {
             Console.write(reports.map(\.publicKey).joined(), to: 1)
         } else {
-            Console.print(Listing(elements: reports), asJSON: json)
+            Console.print(Listing(elements: reports, name: "keys"), asJSON: json)
         }
         return .success
     }

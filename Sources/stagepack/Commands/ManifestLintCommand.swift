@@ -53,7 +53,10 @@ struct ManifestLintCommand: StagePackSubcommand {
             }
             reports.append(LintReport(file: file, findings: findings))
         }
-        Console.print(Listing(elements: reports.filter { json || !$0.isClean }), asJSON: json)
+        Console.print(
+            Listing(elements: reports.filter { json || !$0.isClean }, name: "files"),
+            asJSON: json
+        )
         let severities = reports.flatMap { $0.findings.map(\.severity) }
         return severities.contains { strict || $0 == .error } ? .findings : .success
     }

@@ -111,10 +111,13 @@ struct PackageCommand: StagePackSubcommand {
             for warning in evaluation.warnings { Console.note("stagepack: warning: \(warning)") }
         }
         if evaluate {
-            Console.print(EvaluationReport(evaluation), asJSON: json)
+            let report = EvaluationReport(evaluation)
+            Console.print(report, asJSON: json, schema: OutputSchema("package-evaluation"))
         } else if indexed {
             let report = try await packIndexed(evaluation)
-            if json || !quiet { Console.print(report, asJSON: json) }
+            if json || !quiet {
+                Console.print(report, asJSON: json, schema: OutputSchema("package-indexed"))
+            }
         } else {
             let report = try await packArchive(evaluation)
             if json || !quiet { Console.print(report, asJSON: json) }

@@ -46,21 +46,19 @@ struct PinCommand: SourcedSubcommand {
         do throws(ContainerError) {
             guard let pack else {
                 let pins = try container.reader.pins().sorted { $0.key < $1.key }
-                let rows = pins.map { PinStatus($0.key, $0.value) }
-                Console.print(Listing(elements: rows), asJSON: json)
+                let report = PinReport(pins: pins.map { PinStatus($0.key, $0.value) })
+                Console.print(report, asJSON: json)
                 return .success
             }
             guard let lock = try container.attemptLock(pack) else { throw .busy(pack) }
             if release {
-                let report = ReleaseReport(
-                    pack: pack,
-                    version: try container.release(lock)?.version
-                )
+                let version = try container.release(lock)?.version
+                let report = PinReport(released: [ReleaseReport(pack: pack, version: version)])
                 Console.print(report, asJSON: json)
             } else {
                 let now = Int64(Date().timeIntervalSince1970)
                 let pin = try container.pin(lock, version: version, now: now)
-                Console.print(PinStatus(pack, pin), asJSON: json)
+                Console.print(PinReport(pins: [PinStatus(pack, pin)]), asJSON: json)
             }
             return .success
         } catch {
@@ -90,6 +88,18 @@ extension Session {
     }
 }
 
+/// What `pin` prints.
+struct PinReport: Encodable, CustomStringConvertible {
+    /// The packs that are held, or the one that was pinned.
+    var pins: [PinStatus] = []
+    /// The packs that are held no more.
+    var released: [ReleaseReport] = []
+
+    var description: String {
+        (pins.map(\.description) + released.map(\.description)).joined(separator: "\n")
+    }
+}
+
 /// What holds a pack, as `pin`, `status` and `why` print it.
 struct PinStatus: Codable, CustomStringConvertible {
     var pack: PackID
@@ -114,7 +124,7 @@ struct PinStatus: Codable, CustomStringConvertible {
     var description: String { "\(pack): \(text), since \(InternetTime(since).text)" }
 }
 
-/// What `pin --release` prints.
+/// What `pin --release` prints of a pack.
 struct ReleaseReport: Codable, CustomStringConvertible {
     var pack: PackID
     /// The version that was held; `nil` if none was.

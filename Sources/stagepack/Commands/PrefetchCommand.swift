@@ -81,7 +81,7 @@ struct PrefetchCommand: SourcedSubcommand {
         }
         return try await stage(output, within: deadline?.duration, body) { reports in
             if output.json || !output.quiet {
-                Console.print(Listing(elements: reports), asJSON: output.json)
+                Console.print(Listing(elements: reports, name: "runs"), asJSON: output.json)
             }
         }
     }
@@ -131,7 +131,7 @@ enum ApplicationRuns {
         for failure in failures { Console.report(failure, asJSON: false) }
         // As JSON there is one value, and the failure is what must not be missed.
         if !reports.isEmpty, !output.quiet, !output.json {
-            Console.print(Listing(elements: reports), asJSON: false)
+            Console.print(Listing(elements: reports, name: "runs"), asJSON: false)
         }
         throw last
     }

@@ -48,7 +48,7 @@ struct RemoveCommand: SourcedSubcommand {
         removal.remember()
         // What was removed before another pack could not be is told in any case.
         if failure == nil || !json, !reports.isEmpty {
-            Console.print(Listing(elements: reports), asJSON: json)
+            Console.print(Listing(elements: reports, name: "packs"), asJSON: json)
         }
         if let failure { throw failure }
         return .success

@@ -25,15 +25,30 @@ struct RepairCommand: SourcedSubcommand {
         let reports = try await VerifyReport.make(of: packs, in: try session.existingContainer())
         let damaged = Set(reports.filter { !$0.differences.isEmpty }.map(\.pack))
         guard !damaged.isEmpty else {
-            if !output.quiet { Console.print(Listing(elements: reports), asJSON: output.json) }
+            print(RepairReport(packs: reports, runs: []))
             return .success
         }
         let run = try StagingRun(.damaged(damaged), session, output)
         let body = { @Sendable () async throws(CommandFailure) in try await run.run() }
-        return try await stage(output, within: nil, body) { reports in
-            if output.json || !output.quiet {
-                Console.print(Listing(elements: reports), asJSON: output.json)
-            }
+        return try await stage(output, within: nil, body) { runs in
+            print(RepairReport(packs: reports, runs: runs))
         }
+    }
+
+    private func print(_ report: RepairReport) {
+        if output.json || !output.quiet { Console.print(report, asJSON: output.json) }
+    }
+}
+
+/// What `repair` prints.
+struct RepairReport: Encodable, CustomStringConvertible {
+    /// The packs as they were found.
+    var packs: [VerifyReport]
+    /// The runs that staged the damaged ones again; empty if nothing is damaged.
+    var runs: [StagingReport]
+
+    var description: String {
+        let lines = runs.isEmpty ? packs.map(\.description) : runs.map(\.description)
+        return lines.joined(separator: "\n")
     }
 }

@@ -38,7 +38,7 @@ struct RollbackCommand: SourcedSubcommand {
         }
         // What was switched back before another pack could not be is told in any case.
         if failure == nil || !json, !reports.isEmpty {
-            Console.print(Listing(elements: reports), asJSON: json)
+            Console.print(Listing(elements: reports, name: "packs"), asJSON: json)
         }
         if let failure { throw failure }
         return .success

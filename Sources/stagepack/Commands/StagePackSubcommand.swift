@@ -17,7 +17,14 @@ extension StagePackSubcommand {
         var status: ExitStatus
         do throws(CommandFailure) {
             let source = (self as? any SourcedSubcommand).map { HintSource($0.source) }
-            status = try await (source ?? HintSource()).apply(perform)
+            let name = Self.path
+            status = try await OutputSchema.$current.withValue(OutputSchema(name)) {
+                () async -> Result<ExitStatus, CommandFailure> in
+                await Self.result(of: { () async throws(CommandFailure) in
+                    try await (source ?? HintSource()).apply(perform)
+                })
+            }
+            .get()
         } catch {
             let source = (self as? any SourcedSubcommand)?.source
             let error = source.map(error.askingForSimilarPack) ?? error
@@ -29,6 +36,33 @@ extension StagePackSubcommand {
             if status == .success { status = .outputFailed }
         }
         throw ExitCode(status.rawValue)
+    }
+
+    private static func result(
+        of body: () async throws(CommandFailure) -> ExitStatus
+    ) async -> Result<ExitStatus, CommandFailure> {
+        do throws(CommandFailure) {
+            return .success(try await body())
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    /// The words that call the command, with hyphens between them: `app-list`.
+    private static var path: String {
+        StagePackCommand.path(of: Self.self)?.joined(separator: "-") ?? _commandName
+    }
+}
+
+extension ParsableCommand {
+    /// The words that lead from this command to another one; `nil` if that is none of its subcommands.
+    fileprivate static func path(of other: any ParsableCommand.Type) -> [String]? {
+        for subcommand in configuration.subcommands {
+            let name = subcommand._commandName
+            if subcommand == other { return [name] }
+            if let rest = subcommand.path(of: other) { return [name] + rest }
+        }
+        return nil
     }
 }
 
@@ -94,17 +128,6 @@ extension CommandFailure {
         failure.status = .unfinished
         failure.message = "the deadline passed" + (place.map { " while waiting for \($0)" } ?? "")
         return failure
-    }
-}
-
-/// A list of values that prints as a JSON array, or as one line each.
-struct Listing<Element: Encodable & CustomStringConvertible>: Encodable, CustomStringConvertible {
-    var elements: [Element]
-
-    var description: String { elements.map(\.description).joined(separator: "\n") }
-
-    func encode(to encoder: any Encoder) throws {
-        try elements.encode(to: encoder)
     }
 }
 

@@ -22,7 +22,7 @@ struct TasksCommand: StagePackSubcommand {
             return found
         }
         if found.isEmpty, !json { Console.note("there are no transfers") }
-        Console.print(Listing(elements: found.map(TaskReport.init)), asJSON: json)
+        Console.print(Listing(elements: found.map(TaskReport.init), name: "tasks"), asJSON: json)
         return .success
     }
 }

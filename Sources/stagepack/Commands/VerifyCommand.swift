@@ -40,7 +40,7 @@ struct VerifyCommand: SourcedSubcommand {
             reports += try await VerifyReport.make(of: packs, scope, view)
         }
         for id in packs where !reports.contains(where: { $0.pack == id }) { throw .notStaged(id) }
-        Console.print(Listing(elements: reports), asJSON: json)
+        Console.print(Listing(elements: reports, name: "packs"), asJSON: json)
         return scopes.conclude(
             reports.contains { !$0.differences.isEmpty } ? .findings : .success
         )

@@ -43,12 +43,17 @@ struct WatchCommand: StagePackSubcommand {
             case .attached, .heartbeat: continue
             default: break
             }
-            Console.say(asJSON ? Console.json(event, pretty: false) : event.line)
+            Console.say(asJSON ? event.jsonLine : event.line)
         }
     }
 }
 
 extension SessionEvent {
+    /// The event as JSON, on one line.
+    fileprivate var jsonLine: String {
+        Console.json(OutputDocument(schema: .current, value: self), pretty: false)
+    }
+
     /// The event for a person, on one line.
     fileprivate var line: String {
         let task = task.map { " \($0)" } ?? ""

@@ -32,7 +32,10 @@ struct TaskSelection: ParsableArguments {
             for number in numbers { changed.append(try await client.change(number, by: change)) }
             return changed
         }
-        Console.print(Listing(elements: changed.map(TaskReport.init)), asJSON: asJSON)
+        Console.print(
+            Listing(elements: changed.map(TaskReport.init), name: "tasks"),
+            asJSON: asJSON
+        )
     }
 }
 

@@ -7,9 +7,13 @@ import SystemPackage
 
 /// Standard output for data, standard error for everything else.
 enum Console {
-    /// Prints a value to standard output: as JSON or as text.
-    static func print(_ value: some Encodable & CustomStringConvertible, asJSON: Bool) {
-        let text = asJSON ? json(value) : value.description
+    /// Prints a value to standard output: as a JSON object of a shape, that of the command as a rule, or as text.
+    static func print(
+        _ value: some Encodable & CustomStringConvertible,
+        asJSON: Bool,
+        schema: OutputSchema = .current
+    ) {
+        let text = asJSON ? json(OutputDocument(schema: schema, value: value)) : value.description
         if !text.isEmpty { write(text + "\n", to: STDOUT_FILENO) }
     }
 
@@ -34,7 +38,7 @@ enum Console {
 
     /// Prints a failure as JSON on standard output.
     static func reportJSON(_ failure: FailureReport) {
-        print(ErrorReport(error: failure), asJSON: true)
+        print(ErrorReport(error: failure), asJSON: true, schema: .error)
     }
 
     /// The value as JSON, members in a fixed order.

@@ -1,0 +1,151 @@
+import FoundationEssentials
+import StageModel
+import StageTesting
+import SystemPackage
+import Testing
+
+/// A plan says what the run does: the bytes that it transfers, and what goes.
+@Suite(.server, .directory)
+struct PlanTests {
+    private struct Output: Decodable {
+        var plans: [Run]?
+        var runs: [Run]?
+    }
+
+    private struct Run: Decodable {
+        struct Pack: Decodable {
+            var id, outcome: String
+            var transferSize, transferred: Int?
+            var isTransferSizeExact: Bool?
+        }
+
+        struct Eviction: Decodable, Equatable {
+            var pack, reason, generation: String
+            var size: Int
+        }
+
+        var packs: [Pack]
+        var evicted: [Eviction]?
+        var removed: [String]?
+    }
+
+    private func run(_ program: Program, _ arguments: [String]) async throws -> Run {
+        let ending = try await program.run(arguments + ["--json"])
+        #expect(ending.status == 0, "\(ending)")
+        let output = try JSONDecoder().decode(Output.self, from: Data(ending.output.utf8))
+        return try #require((output.plans ?? output.runs)?.first)
+    }
+
+    /// How much of the pack an update changes, and what the publisher has made for it.
+    struct Update: Sendable {
+        var changed: Int
+        var hasDeltas = true
+        var hasArchive = true
+    }
+
+    @Test(arguments: [
+        Update(changed: 1), Update(changed: 1, hasDeltas: false),
+        Update(changed: 1, hasDeltas: false, hasArchive: false), Update(changed: 3),
+        Update(changed: 3, hasArchive: false),
+    ])
+    func thePlannedBytesAreThoseThatTheRunTransfers(update: Update) async throws {
+        let world = try World()
+        let publisher = try IndexedPublisher(world)
+        var generator = SeededGenerator(seed: 5)
+        func random(_ count: Int) -> [UInt8] {
+            (0..<count).map { _ in .random(in: 0...255, using: &generator) }
+        }
+        let names = ["a", "b", "c"]
+        var files = Dictionary(uniqueKeysWithValues: names.map { ($0, random(200_000)) })
+        try publisher.write(files)
+        let first = try await publisher.package(version: 1, archive: update.hasArchive)
+        try await world.succeed("fetch", "levels", "--quiet")
+        for name in names.prefix(update.changed) {
+            files[name]?.replaceSubrange(1000..<150_000, with: random(149_000))
+        }
+        try publisher.write(files)
+        _ = try await publisher.package(
+            version: 2,
+            base: update.hasDeltas ? first : nil,
+            archive: update.hasArchive
+        )
+        let plan = try await run(world.program, ["plan"] + world.source)
+        let planned = try #require(plan.packs.first)
+        #expect(planned.isTransferSizeExact == true)
+        let before = publisher.bytesSent(of: ["a", "b", "d", "i"])
+        let staged = try await run(world.program, ["prefetch"] + world.source)
+        #expect(staged.packs.map(\.outcome) == ["staged"])
+        #expect(planned.transferSize == staged.packs.first?.transferred)
+        #expect(planned.transferSize == publisher.bytesSent(of: ["a", "b", "d", "i"]) - before)
+    }
+
+    /// Of an archive that was begun only the rest is transferred.
+    @Test func whatIsHereAlreadyIsNotPlanned() async throws {
+        var world = try World()
+        let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 4)
+        try world.publish(pack)
+        let plan = try await run(world.program, ["plan"] + world.source)
+        let size = pack.archive.count
+        #expect(plan.packs.map(\.transferSize) == [size])
+        let text = try await world.succeed("plan")
+        #expect(text.contains("\n1 pack to stage: \(ByteCount(size)) to download, "), "\(text)")
+
+        let half = size / 2
+        world.server.answer(pack.path, with: Answer.content(pack.archive).cut(after: half))
+        _ = try await world.run("fetch", "aurora", "--attempts", "1")
+        let rest = try await run(world.program, ["plan"] + world.source)
+        world.server.answer(pack.path, with: .content(pack.archive))
+        let staged = try await run(world.program, ["prefetch"] + world.source)
+        #expect(rest.packs.map(\.transferSize) == staged.packs.map(\.transferred))
+        #expect(rest.packs.first?.transferSize ?? size < size)
+    }
+
+    /// Generations that go when the packs are staged are in the plan like those that make room before.
+    @Test(.enabled { await Program.canMount })
+    func whatGoesByTheQuotaIsPlanned() async throws {
+        var installed = try await Installed()
+        let ids = try ["essential", "rare"].map { try PackID($0) }
+        func packs(_ version: Int) throws -> [SamplePack] {
+            [
+                try .small(ids[0], version: version, policy: .essential([.firstInstallation])),
+                try .small(ids[1], policy: .onDemand),
+            ]
+        }
+        try installed.world.publish(try packs(1))
+        let app = ["--app", "net.example.wallpaper"]
+        let program = installed.world.program
+        _ = try await run(program, ["prefetch"] + app)
+        _ = try await run(program, ["fetch", "rare"] + app)
+        try installed.world.publish(try packs(2))
+        installed.registration.quota = ByteCount(Int64(80_000))
+        try installed.install()
+        let plan = try await run(program, ["plan"] + app)
+        let staged = try await run(program, ["prefetch"] + app)
+        #expect(plan.evicted?.map(\.reason) == ["previous"])
+        #expect(plan.evicted == staged.evicted)
+
+        // Nothing is staged, and the quota became smaller.
+        installed.registration.quota = ByteCount(Int64(40_000))
+        try installed.install()
+        let smaller = try await run(program, ["plan"] + app)
+        #expect(smaller.evicted?.map(\.pack) == ["rare"])
+        #expect(smaller.packs.map(\.outcome) == ["present", "evicted"])
+        #expect(try await run(program, ["prefetch"] + app).evicted == smaller.evicted)
+    }
+
+    @Test func packsThatAreOfferedNoMoreArePlannedToGo() async throws {
+        var world = try World()
+        let gone = try PackID("gone")
+        try world.publish(try .small(.aurora), try .small(gone))
+        try await world.succeed("prefetch", "--quiet")
+        try world.publish(try .small(.aurora))
+        let periodic = ["--event", "periodic"] + world.source
+        let plan = try await run(world.program, ["plan"] + periodic)
+        #expect(plan.removed == ["gone"])
+        #expect(try world.staged(gone) != nil)
+        #expect(try await run(world.program, ["prefetch"] + periodic).removed == ["gone"])
+        #expect(try world.staged(gone) == nil)
+        let why = try await world.succeed("why", "gone")
+        #expect(why.contains("gone, version 1: removed, no manifest offers it\n"), "\(why)")
+    }
+}
