@@ -74,7 +74,9 @@ extension IndexFetch {
         if case .known(let source?) = found.deltas {
             found.choice.objects = source.byteCount(for: missing, of: index)
         }
-        return (found.choice, figures.transferred + found.received + found.choice.objects)
+        // The table of the set is a part of it.
+        found.choice.objects = found.choice.objects + found.received
+        return (found.choice, figures.transferred + found.choice.objects)
     }
 }
 
