@@ -147,6 +147,7 @@ let package = Package(
         library("StagePack", ["StageContainer", "StageModel", "StageSystem", subprocess, system]),
         library("ExtensionFoundation", []),
         library("StoreKit", ["BackgroundAssets"]),
+        library("StageDisplay", ["StageEngine", "StageModel"]),
         library(
             "StagePublish",
             [
@@ -204,8 +205,8 @@ let package = Package(
             name: "stagepack",
             dependencies: [
                 "ProgramStart", "StageArchive", "StageContainer", "StageControl",
-                "StageDaemonCommand", "StageDigest", "StageEngine", "StageIndex", "StageModel",
-                "StageOrigin", "StagePack",
+                "StageDaemonCommand", "StageDigest", "StageDisplay", "StageEngine", "StageIndex",
+                "StageModel", "StageOrigin", "StagePack",
                 "StagePublish", "StageSigning", "StageSystem", "StageTransfer", "StageTrust",
                 "StagingService", arguments, logging, subprocess, system,
             ],
@@ -325,6 +326,7 @@ let package = Package(
         ),
 
         tests("StageModel", ["StageModel", "StageTesting"]),
+        tests("StageDisplay", ["StageDisplay", "StageEngine", "StageModel"]),
         tests("StageOrigin", ["StageOrigin", "StageModel", "StageSystem", logging, system]),
         tests(
             "StagePublish",

@@ -44,9 +44,11 @@ static inline int stage_is_believed(const char *variable) {
         {"LISTEN_PID", ~0ul},
         {"LISTEN_FDS", ~0ul},
         {"LISTEN_FDNAMES", ~0ul},
+        {"JOURNAL_STREAM", 64},
         // The layout of output.
         {"TERM", ~0ul},
         {"COLUMNS", ~0ul},
+        {"NO_COLOR", ~0ul},
     };
     const char *value = strchr(variable, '=');
     if (value == NULL) return 0;

@@ -12,10 +12,13 @@ struct PackWork: Sendable {
     let manifest: AcceptedManifest
     let container: Container
     let pack: Pack
+    let sharing: ArchiveSharing
     let report: @Sendable (StagingEvent) -> Void
 
     /// Stages the pack for a reason of a plan.
     func stage(_ reason: Plan.Reason, through publisher: Publisher) async -> StagingOutcome {
+        // A pack that fails keeps its archive for the next run, but not that of others.
+        defer { _ = endSharing() }
         do throws(StageError) {
             let lock = try await container.lock(report: report) {
                 container throws(ContainerError) in try container.attemptLock(pack.id)
@@ -29,6 +32,11 @@ struct PackWork: Sendable {
         } catch {
             return .failed(error)
         }
+    }
+
+    /// Ends the need for the archive, and returns whether no other pack of the run has it.
+    private func endSharing() -> Bool {
+        pack.archive.map { sharing.end($0.digest, for: pack.id) } ?? true
     }
 
     private func isStaged() throws(StageError) -> Bool {
@@ -74,7 +82,7 @@ struct PackWork: Sendable {
         let kept = stager.options.keptGenerations
         // What cannot be removed now is removed by a sweep.
         await attempt("could not remove what is superfluous") { () throws(StageError) in
-            try source.removeDownload()
+            if endSharing() { try source.removeDownload() }
             try StageError.wrapping { () throws(ContainerError) in
                 _ = try container.removeObsoleteGenerations(lock, keeping: kept)
             }
@@ -122,7 +130,15 @@ struct PackWork: Sendable {
 extension PackWork {
     /// Takes the lock on the download of an object.
     func downloadLock(_ digest: Digest) async throws(StageError) -> DownloadLock {
-        try await container.downloadLock(ContainerLayout.downloadName(of: digest), report: report)
+        let first = sharing.first(with: digest, besides: pack.id)
+        if let first {
+            report(.sharesArchive(with: first))
+            await sharing.waitForFirst(with: digest)
+        }
+        return try await container.downloadLock(ContainerLayout.downloadName(of: digest)) { event in
+            // The first pack may still have the lock for a moment, and is no other process.
+            if first == nil { report(event) }
+        }
     }
 
     /// Downloads an object of the pack, whose lock the caller holds, into its part file, continuing what an

@@ -48,6 +48,7 @@ extension Stager {
             manifest: manifest,
             container: container,
             pack: pack,
+            sharing: ArchiveSharing(),
             report: report
         )
         return try await IndexSource(work: work, reference: reference).fetchFile(path)

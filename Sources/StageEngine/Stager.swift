@@ -80,6 +80,7 @@ public struct Stager: Sendable {
         report: @escaping @Sendable (PackID, StagingEvent) -> Void = { _, _ in }
     ) async -> [PackID: StagingOutcome] {
         let publisher = Publisher(container: container)
+        let sharing = ArchiveSharing(plan.packsToStage)
         return await withTaskGroup(of: (PackID, StagingOutcome).self) { group in
             var outcomes: [PackID: StagingOutcome] = [:]
             var running = 0
@@ -97,6 +98,7 @@ public struct Stager: Sendable {
                         manifest: manifest,
                         container: container,
                         pack: entry.pack,
+                        sharing: sharing,
                         report: { report(id, $0) }
                     )
                     let outcome = await work.stage(reason, through: publisher)

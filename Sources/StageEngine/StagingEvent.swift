@@ -6,6 +6,8 @@ public enum StagingEvent: Equatable, Sendable {
     case waitingForOther
     /// Another task of this process fetches the archive or the bundle, which other packs use as well; this one waits for it.
     case waitingForSharedDownload
+    /// The pack has the same archive as another pack of the run, which is downloaded once for both.
+    case sharesArchive(with: PackID)
     /// The transfer waits before it goes on.
     case waiting(reason: String, seconds: Double)
     /// It is decided in which way the content of an indexed pack comes here: in the one of the fewest bytes.

@@ -9,7 +9,12 @@ public struct StagingProgress: Equatable, Sendable {
 
     /// Creates the progress of a plan of which nothing has happened.
     public init(_ plan: Plan) {
-        packs = plan.packsToStage.map(PackProgress.init)
+        var archives: Set<Digest> = []
+        packs = plan.packsToStage.map { pack in
+            // An archive that several packs have is downloaded once.
+            let isShared = pack.archive.map { !archives.insert($0.digest).inserted } ?? false
+            return PackProgress(pack, sharesArchive: isShared && pack.index == nil)
+        }
         places = Dictionary(uniqueKeysWithValues: packs.enumerated().map { ($1.id, $0) })
     }
 
@@ -52,6 +57,8 @@ public struct PackProgress: Equatable, Sendable {
         case waitingForOther
         /// Another pack fetches the archive or the bundle that both use.
         case waitingForSharedDownload
+        /// Its archive is that of another pack of the run, which is downloading it.
+        case waitingForPack(PackID)
         /// The transfer waits, for the reason given.
         case waiting(reason: String, seconds: Double)
         /// Bytes are coming in.
@@ -66,6 +73,8 @@ public struct PackProgress: Equatable, Sendable {
 
     /// The pack.
     public let id: PackID
+    /// The version that is staged.
+    public let version: Int
     /// The bytes to transfer where nothing is here: of the archive, or of the index and its bundles.
     public private(set) var downloadSize: ByteCount
     /// The size of the files.
@@ -86,13 +95,17 @@ public struct PackProgress: Equatable, Sendable {
     private let sizeOfObjects: ByteCount
     /// The size of the index and the archive.
     private let sizeWithArchive: ByteCount
+    /// Whether the archive counts as that of another pack.
+    private var sharesArchive: Bool
 
-    init(_ pack: Pack) {
+    init(_ pack: Pack, sharesArchive: Bool) {
         id = pack.id
+        version = pack.version
+        self.sharesArchive = sharesArchive
         let size = pack.index?.size ?? .zero
         sizeOfObjects = size + (pack.index?.bundleSize ?? .zero)
         sizeWithArchive = size + (pack.archive?.size ?? .zero)
-        downloadSize = pack.downloadSize
+        downloadSize = sharesArchive ? .zero : pack.downloadSize
         installedSize = pack.installedSize
     }
 
@@ -101,7 +114,11 @@ public struct PackProgress: Equatable, Sendable {
         case .waitingForOther:
             phase = .waitingForOther
         case .waitingForSharedDownload:
+            // The pack whose archive it is says more.
+            if case .waitingForPack = phase { break }
             phase = .waitingForSharedDownload
+        case .sharesArchive(let other):
+            phase = .waitingForPack(other)
         case .waiting(let reason, let seconds):
             phase = .waiting(reason: reason, seconds: seconds)
         case .chose(let choice):
@@ -115,8 +132,7 @@ public struct PackProgress: Equatable, Sendable {
             phase = .receiving
         case .received(let count, let reused):
             phase = .receiving
-            received = count
-            self.reused = reused
+            take(received: count, reused: reused)
         case .restarted:
             received = .zero
             reused = .zero
@@ -133,6 +149,17 @@ public struct PackProgress: Equatable, Sendable {
         case .ended(let outcome):
             end(outcome)
         }
+    }
+
+    private mutating func take(received count: ByteCount, reused: ByteCount) {
+        if sharesArchive {
+            // It is here: the other pack has downloaded it. If that one failed, this one does it.
+            guard count > reused else { return }
+            sharesArchive = false
+            downloadSize = sizeWithArchive
+        }
+        received = count
+        self.reused = reused
     }
 
     private mutating func end(_ outcome: StagingOutcome) {

@@ -143,6 +143,7 @@ extension FetchProgress {
         case .waiting(let reason, _): waitingFor = reason
         case .waitingForOther: waitingFor = "another process"
         case .waitingForSharedDownload: waitingFor = "the download for another pack"
+        case .waitingForPack(let id): waitingFor = "the archive of '\(id)'"
         case .queued, .receiving, .unpacking, .publishing, .ended: break
         }
     }

@@ -15,8 +15,8 @@ public struct ArchivePackager: Sendable {
     public var level: Int
     /// The number of compression threads, if the format supports them; memory grows with them.
     public var threads: Int
-    /// Called on a background thread with the total bytes of files read.
-    public var progress: @Sendable (ByteCount) -> Void = { _ in }
+    /// Called on a thread of the packager after each buffer that was read or written.
+    public var progress: @Sendable (PackagingProgress) -> Void = { _ in }
 
     /// Creates a packager; the default `level` compresses slowly and decompresses fast.
     public init(format: ArchiveFormat, level: Int? = nil, threads: Int) {
@@ -54,7 +54,9 @@ public struct ArchivePackager: Sendable {
         let target = try OutputFile(output)
         let digest: Digest
         do throws(PackagingError) {
-            try write(evaluation, cancellation: cancellation) { (bytes) throws(FileError) in
+            let size = { target.size }
+            try write(evaluation, cancellation: cancellation, written: size) {
+                (bytes) throws(FileError) in
                 try target.append(bytes)
             }
             // Compressors read much input before they write: most of the time passes at the end.
@@ -82,17 +84,24 @@ public struct ArchivePackager: Sendable {
     ///   - evaluation: The entries to archive.
     ///   - cancellation: Polled after each buffer.
     ///   - digests: The expected digests of files, by the bytes of their paths; other files are not verified.
+    ///   - written: Returns the bytes that the sink has written.
     ///   - sink: Receives the bytes.
     /// - Throws: ``PackagingError``; the sink's output is incomplete then.
     func write(
         _ evaluation: RecipeEvaluation,
         cancellation: Cancellation,
         expecting digests: [[UInt8]: Digest] = [:],
+        written: @escaping () -> ByteCount,
         to sink: @escaping (Span<UInt8>) throws(FileError) -> Void
     ) throws(PackagingError) {
-        var archive = try Archive(format, level: level, threads: threads, sink: sink)
+        var count = PackagingProgress()
+        var archive = try Archive(format, level: level, threads: threads) {
+            (bytes) throws(FileError) in
+            try sink(bytes)
+            count.written = written()
+            progress(count)
+        }
         var buffer = [UInt8](repeating: 0, count: 1 << 20)
-        var total = ByteCount.zero
         for entry in evaluation.entries {
             if cancellation.isRequested { throw .cancelled }
             try archive.add(entry)
@@ -104,12 +113,20 @@ public struct ArchivePackager: Sendable {
                 cancellation: cancellation,
                 using: &buffer
             ) {
-                total = total + ByteCount($0)
-                progress(total)
+                count.read = count.read + ByteCount($0)
+                progress(count)
             }
         }
         try archive.finish()
     }
+}
+
+/// The progress of writing an archive.
+public struct PackagingProgress: Equatable, Sendable {
+    /// The bytes of files that have been read, of which the compressor may still have most.
+    public var read = ByteCount.zero
+    /// The bytes of the archive that have been written.
+    public var written = ByteCount.zero
 }
 
 /// An archive writer that throws ``PackagingError``.

@@ -68,8 +68,8 @@ public struct IndexedPackWriter: Sendable {
     /// Called after all files are processed, with the bytes compared with the previous version so far and in
     /// all.
     public var reportComparison: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
-    /// Called at the end, with the bytes of files archived so far.
-    public var reportArchive: @Sendable (ByteCount) -> Void
+    /// Called at the end, with the bytes of files read for the archive and the bytes of it that were written.
+    public var reportArchive: @Sendable (PackagingProgress) -> Void
 
     /// Files below this size share frames with others.
     static let smallSize = Int64(64 << 10)

@@ -14,8 +14,8 @@ struct SolidArchive: Sendable {
     var level: Int
     /// The number of compression threads.
     var width: Int
-    /// Called with the bytes of files archived so far.
-    var report: @Sendable (ByteCount) -> Void
+    /// Called with the bytes that were read and written.
+    var report: @Sendable (PackagingProgress) -> Void
 
     /// Returns the archive of a version in a store: an existing one, or a new one.
     ///
@@ -80,7 +80,13 @@ struct SolidArchive: Sendable {
         }
         var packager = ArchivePackager(format: .tar, threads: 1)
         packager.progress = report
-        try packager.write(evaluation, cancellation: cancellation, expecting: digests) {
+        let size = { ByteCount(archive.size) }
+        try packager.write(
+            evaluation,
+            cancellation: cancellation,
+            expecting: digests,
+            written: size
+        ) {
             (bytes) throws(FileError) in try archive.append(bytes)
         }
         if cancellation.isRequested { throw .cancelled }

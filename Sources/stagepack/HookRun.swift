@@ -7,7 +7,7 @@ import StagingService
 
 /// A run inside of the hook of a package manager, which it must neither hold up nor break.
 ///
-/// It stages essential packs only, tells everything about an application in one line, and leaves what
+/// It stages essential packs only, tells everything about an application in one line beside the one at the start, and leaves what
 /// it did not get done to the periodic run, which the history of the application tells about it.
 /// Nothing is started and nothing is waited for but the deadline, so a chroot, an image build, a
 /// `policy-rc.d` and a machine without systemd are no different to it.
@@ -25,9 +25,10 @@ struct HookRun: Sendable {
         return .seconds(seconds ?? 60)
     }
 
-    /// Stages, prints a line for each application, and returns the status of the first failure.
+    /// Stages, prints a line at the start and one for each application, and returns the status of the first failure.
     func run() async -> ExitStatus {
         let start = ContinuousClock.now
+        announce()
         var status = ExitStatus.success
         for session in sessions {
             let rest = max(.zero, deadline - (ContinuousClock.now - start))
@@ -37,6 +38,15 @@ struct HookRun: Sendable {
             if ending.status == .interrupted { break }
         }
         return status
+    }
+
+    /// Tells what is about to take time, before any server is asked.
+    private func announce() {
+        guard !output.quiet, !sessions.isEmpty else { return }
+        let packs =
+            sessions.count == 1
+            ? "essential packs" : "essential packs of \(sessions.count.quantity(of: "application"))"
+        Console.say("stagepack: installing \(packs), within \(deadline.inWords)")
     }
 
     private typealias Ending = (line: String, status: ExitStatus)

@@ -1,11 +1,13 @@
 import Logging
 import StageTransfer
 
-/// The log of the libraries' messages: standard error, from notices on, as the texts that extensions print are.
+/// The log of the libraries' messages: standard error, from notices on, or all of them with `--verbose`.
 enum Log {
-    static let logger: Logger = {
-        var logger = Logger(label: "stagepack") { LineLogHandler(label: $0) }
-        logger.logLevel = .notice
+    static var logger: Logger {
+        var logger = base
+        logger.logLevel = Console.isVerbose ? .debug : .notice
         return logger
-    }()
+    }
+
+    private static let base = Logger(label: "stagepack") { LineLogHandler(label: $0) }
 }

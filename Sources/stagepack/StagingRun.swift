@@ -23,7 +23,9 @@ struct StagingRun: Sendable {
     /// - Throws: ``CommandFailure`` if a manifest cannot be had, or has none of the packs that are named.
     func run() async throws(CommandFailure) -> [StagingReport] {
         do throws(StagingFailure) {
-            return try await service.stage().map(StagingReport.init)
+            return try await withService { service async throws(StagingFailure) in
+                try await service.stage().map(StagingReport.init)
+            }
         } catch {
             throw CommandFailure(error)
         }
@@ -32,7 +34,9 @@ struct StagingRun: Sendable {
     /// Asks for the manifests and keeps them.
     func fetchManifests() async throws(CommandFailure) -> [StagingReport] {
         do throws(StagingFailure) {
-            return try await service.fetchManifests().map(StagingReport.init)
+            return try await withService { service async throws(StagingFailure) in
+                try await service.fetchManifests().map(StagingReport.init)
+            }
         } catch {
             throw CommandFailure(error)
         }
@@ -44,16 +48,24 @@ struct StagingRun: Sendable {
         of id: PackID
     ) async throws(CommandFailure) -> FilePath {
         do throws(StagingFailure) {
-            return try await service.fetchFile(path, of: id)
+            return try await withService { service async throws(StagingFailure) in
+                try await service.fetchFile(path, of: id)
+            }
         } catch {
             throw CommandFailure(error)
         }
     }
 
-    private var service: StagingService {
+    /// Runs `body` with the service, and ends the display of its progress.
+    private func withService<Value>(
+        _ body: (StagingService) async throws(StagingFailure) -> Value
+    ) async throws(StagingFailure) -> Value {
         var request = request
         request.deadline = Deadline.current
         let display = StagingDisplay(output)
-        return StagingService(request, logger: Log.logger) { display.take($0) }
+        defer { display.end() }
+        return try await body(
+            StagingService(request, logger: Log.logger) { display.take($0) }
+        )
     }
 }

@@ -46,7 +46,10 @@ struct ExtensionTests {
 
         let hook = try await installed.run("prefetch", "--all", "--hook")
         #expect(hook.status == 0)
-        #expect(hook.output == "stagepack: net.example.wallpaper: 1 staged (20.2 kB)\n")
+        #expect(
+            hook.output == HookTests.start
+                + "stagepack: net.example.wallpaper: 1 staged (20.2 kB)\n"
+        )
         #expect(try installed.staged() == ["title": 1])
 
         let timer = try await installed.run("prefetch", "--all", "--event", "periodic", "--quiet")
@@ -163,7 +166,7 @@ struct ExtensionTests {
         let hook = try await installed.run("prefetch", "--all", "--hook")
         #expect(hook.status == 0)
         #expect(hook.output.contains("/program/choose' \(fault.message)"))
-        #expect(hook.output.split(separator: "\n").count == 1)
+        #expect(hook.output.split(separator: "\n").count == 2)
     }
 
     @Test(.alone) func theDeadlineOfAHookEndsAnExtensionThatHangs() async throws {

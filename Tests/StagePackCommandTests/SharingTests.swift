@@ -35,6 +35,23 @@ struct SharingTests {
         #expect(try world.staged(first.pack.id) != nil || world.staged(second.pack.id) != nil)
     }
 
+    @Test func anArchiveOfTwoPacksIsDownloadedOnceAndTheRunSaysSo() async throws {
+        var world = try World()
+        let first = try SamplePack.large(try PackID("one"), version: 1, mebibytes: 8)
+        let second = SamplePack(try PackID("two"), archive: first.archive, first.files)
+        try world.publish(first, second)
+        let ending = try await world.run("prefetch", "--progress", "lines")
+        #expect(ending.status == 0)
+        #expect(ending.error.contains("two: has the archive of 'one', which is fetched once\n"))
+        #expect(!ending.error.contains("another process"))
+        let sent = world.server.requests(for: first.path) + world.server.requests(for: second.path)
+        #expect(sent.count == 1)
+        for pack in [first, second] {
+            #expect(try world.staged(pack.pack.id) == StagedFiles(first))
+        }
+        #expect(try world.names(in: "downloads") == [])
+    }
+
     @Test func prioritiesOfAnySizeAreOrdered() async throws {
         var world = try World()
         var packs = try ["lowest", "highest", "usual"].map { try SamplePack.small(try PackID($0)) }

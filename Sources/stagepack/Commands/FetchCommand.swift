@@ -23,6 +23,7 @@ struct FetchCommand: SourcedSubcommand {
     @OptionGroup(title: "Output") var output: OutputOptions
 
     var printsJSON: Bool { output.json }
+    var messages: MessageOptions? { output.messages }
 
     func validate() throws {
         if manifestOnly, !packs.isEmpty {

@@ -33,6 +33,7 @@ struct LoadCommand: SourcedSubcommand {
     @OptionGroup(title: "Output") var output: OutputOptions
 
     var printsJSON: Bool { output.json }
+    var messages: MessageOptions? { output.messages }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source, network)

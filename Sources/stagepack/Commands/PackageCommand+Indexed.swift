@@ -28,7 +28,7 @@ extension PackageCommand {
         writer.older = bases.list.dropFirst().map(\.index)
         writer.report = { display.take($0) }
         writer.reportComparison = { display.take(compared: $0, of: $1) }
-        writer.reportArchive = { display.take(archived: $0) }
+        writer.reportArchive = { display.take(archive: $0) }
         let configured = writer
         let (result, _) = await withInterruption(after: nil) {
             () async -> Result<IndexedPack, PackagingError> in

@@ -137,7 +137,7 @@ struct PackageCommand: StagePackSubcommand {
             // Each takes some 100 MB at the highest level.
             threads: min(ProcessInfo.processInfo.activeProcessorCount, 8)
         )
-        packager.progress = { display.take($0) }
+        packager.progress = { display.take(archive: $0) }
         let configured = packager
         let (result, _) = await withInterruption(after: nil) {
             () async -> Result<PackagedArchive, PackagingError> in

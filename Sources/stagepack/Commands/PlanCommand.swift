@@ -22,6 +22,7 @@ struct PlanCommand: SourcedSubcommand {
     @OptionGroup(title: "Output") var output: OutputOptions
 
     var printsJSON: Bool { output.json }
+    var messages: MessageOptions? { output.messages }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let packs = StagingRequest.Packs.event(event?.request, essentialOnly: essential)

@@ -12,7 +12,7 @@ struct PrefetchCommand: SourcedSubcommand {
         discussion: """
             In the hook of a package manager ('--hook', or when dpkg runs the maintainer script that \
             calls it) only essential packs are staged, within a deadline of 60 seconds, one line is \
-            printed for each application, and the status is 0 whatever happens. The next \
+            printed at the start and one for each application, and the status is 0 whatever happens. The next \
             'stagepack prefetch --all --event periodic' stages packs that are still missing.
             """
     )
@@ -51,6 +51,7 @@ struct PrefetchCommand: SourcedSubcommand {
     @OptionGroup(title: "Output") var output: OutputOptions
 
     var printsJSON: Bool { output.json }
+    var messages: MessageOptions? { output.messages }
 
     mutating func validate() throws {
         if all, source.app != nil || !source.manifest.isEmpty || source.container != nil {

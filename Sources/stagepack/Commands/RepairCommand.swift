@@ -18,6 +18,7 @@ struct RepairCommand: SourcedSubcommand {
     @OptionGroup(title: "Output") var output: OutputOptions
 
     var printsJSON: Bool { output.json }
+    var messages: MessageOptions? { output.messages }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source, network)

@@ -49,6 +49,7 @@ struct SimulateCommand: StagePackSubcommand {
     @OptionGroup(title: "Output") var output: OutputOptions
 
     var printsJSON: Bool { output.json }
+    var messages: MessageOptions? { output.messages }
 
     mutating func validate() throws {
         if (app == nil) == (registration == nil) {

@@ -1,20 +1,26 @@
 import ArgumentParser
 import FoundationEssentials
+import StageDisplay
 import StageModel
 
 /// A command of this program: it returns how it ended, and its failures are told in one place.
 protocol StagePackSubcommand: AsyncParsableCommand {
     /// Whether failures are printed as JSON.
     var printsJSON: Bool { get }
+    /// The options for messages; `nil` where the command has none.
+    var messages: MessageOptions? { get }
 
     /// Does what the command is for.
     func perform() async throws(CommandFailure) -> ExitStatus
 }
 
 extension StagePackSubcommand {
+    var messages: MessageOptions? { nil }
+
     /// Performs the command, tells a failure, and ends with its status.
     func run() async throws {
         var status: ExitStatus
+        if let messages { Console.use(messages) }
         do throws(CommandFailure) {
             let source = (self as? any SourcedSubcommand).map { HintSource($0.source) }
             let name = Self.path

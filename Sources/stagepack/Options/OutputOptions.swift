@@ -22,6 +22,11 @@ struct OutputOptions: ParsableArguments {
     @Option(help: ArgumentHelp("How to show progress.", valueName: "style"))
     var progress = ProgressStyle.auto
 
-    @Flag(name: .shortAndLong, help: "Print nothing but errors.")
-    var quiet = false
+    @OptionGroup var messages: MessageOptions
+
+    /// Whether nothing but errors is printed.
+    var quiet: Bool {
+        get { messages.quiet }
+        set { messages.quiet = newValue }
+    }
 }

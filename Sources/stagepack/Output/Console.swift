@@ -1,5 +1,6 @@
 import FoundationEssentials
 import Glibc
+import StageDisplay
 import StageModel
 import StageSystem
 import Synchronization
@@ -13,7 +14,13 @@ enum Console {
         asJSON: Bool,
         schema: OutputSchema = .current
     ) {
-        let text = asJSON ? json(OutputDocument(schema: schema, value: value)) : value.description
+        let styled = (value as? any StyledReport)?.styled.map {
+            Self.text(of: $0, for: STDOUT_FILENO)
+        }
+        let text =
+            asJSON
+            ? json(OutputDocument(schema: schema, value: value))
+            : styled?.joined(separator: "\n") ?? value.description
         if !text.isEmpty { write(text + "\n", to: STDOUT_FILENO) }
     }
 
@@ -22,9 +29,26 @@ enum Console {
         write(text + "\n", to: STDOUT_FILENO)
     }
 
-    /// Prints a line to standard error.
-    static func note(_ text: String) {
-        write(text + "\n", to: STDERR_FILENO)
+    /// Prints a line to standard error, above the lines that are drawn there.
+    static func note(_ text: String) { note(styled(text)) }
+
+    /// Prints a line to standard error, above the lines that are drawn there.
+    static func note(_ line: StyledText) {
+        drawn.withLock { drawn in
+            let text = Self.text(of: line, for: STDERR_FILENO) + "\n"
+            write(erasure(of: drawn.count) + text + redrawing(drawn), to: STDERR_FILENO)
+        }
+    }
+
+    /// The line with the first word of an error, a warning or a hint in its style.
+    private static func styled(_ text: String) -> StyledText {
+        let heads: [(String, TextStyle)] = [
+            ("stagepack: error:", .failure), ("stagepack: warning:", .warning), ("hint:", .accent),
+        ]
+        for (head, style) in heads where text.hasPrefix(head) {
+            return StyledText(head, style: style) + String(text.dropFirst(head.count))
+        }
+        return StyledText(text)
     }
 
     /// Prints a failure: as a line, with its hint, or as JSON on standard output.
@@ -87,6 +111,79 @@ enum Console {
         }
     }
 
+    /// The settings for messages of the command that runs.
+    struct Messages {
+        var color = MessageOptions.ColourChoice.auto
+        var isVerbose = false
+
+        init() {}
+
+        init(_ options: MessageOptions) {
+            color = options.color
+            isVerbose = options.verbose
+        }
+    }
+
+    private static let messages = Mutex(Messages())
+
+    /// Uses the settings that a command has.
+    static func use(_ options: MessageOptions) {
+        messages.withLock { $0 = Messages(options) }
+    }
+
+    /// Whether also what happens inside is printed.
+    static var isVerbose: Bool { messages.withLock(\.isVerbose) }
+
+    /// The lines that are drawn at the terminal now, which the next ones replace.
+    private static let drawn = Mutex<[String]>([])
+
+    /// Draws lines in place of those that were drawn before, unless they are not wanted any more.
+    static func show(_ lines: [StyledText], if isWanted: () -> Bool = { true }) {
+        drawn.withLock { drawn in
+            guard isWanted(), !(lines.isEmpty && drawn.isEmpty) else { return }
+            let new = lines.map { text(of: $0, for: STDERR_FILENO) }
+            write(erasure(of: drawn.count) + redrawing(new), to: STDERR_FILENO)
+            drawn = new
+        }
+    }
+
+    /// The sequence that removes a number of lines above the cursor (ECMA-48, CUU and ED).
+    private static func erasure(of count: Int) -> String {
+        count == 0 ? "" : "\u{1B}[\(count)A\u{1B}[J"
+    }
+
+    private static func redrawing(_ lines: [String]) -> String {
+        lines.map { $0 + "\n" }.joined()
+    }
+
+    /// The text of a line with its colours, where the file takes them.
+    static func text(of line: StyledText, for file: CInt) -> String {
+        usesColour(on: file) ? line.coloured : line.description
+    }
+
+    private static func usesColour(on file: CInt) -> Bool {
+        let environment = ProcessEnvironment.current
+        return switch messages.withLock(\.color) {
+        case .always: true
+        case .never: false
+        case .auto:
+            isatty(file) == 1 && environment["TERM"] != "dumb"
+                && (environment["NO_COLOR"] ?? "").isEmpty
+        }
+    }
+
+    /// The characters that the terminal can show.
+    static var glyphs: DisplayGlyphs {
+        let environment = ProcessEnvironment.current
+        if ProcessEnvironment.isPrivileged {
+            // Root believes no variable that names a locale.
+            return environment["TERM"] == "linux" ? .ascii : .unicode
+        }
+        let names = ["LC_ALL", "LC_CTYPE", "LANG"].lazy.compactMap { environment[$0] }
+        let locale = names.first { !$0.isEmpty }?.lowercased() ?? ""
+        return locale.hasSuffix("utf-8") || locale.hasSuffix("utf8") ? .unicode : .ascii
+    }
+
     /// Whether a person at a terminal reads standard error.
     static var isInteractive: Bool {
         isatty(STDERR_FILENO) == 1 && ProcessEnvironment.current["TERM"] != "dumb"
@@ -98,6 +195,12 @@ enum Console {
         let status = unsafe ioctl(STDERR_FILENO, UInt(TIOCGWINSZ), &size)
         return status == 0 && size.ws_col > 0 ? Int(size.ws_col) : 80
     }
+}
+
+/// A report whose lines have styles at a terminal.
+protocol StyledReport {
+    /// The lines of the report.
+    var styled: [StyledText] { get }
 }
 
 /// What `--json` prints when a command fails as a whole.

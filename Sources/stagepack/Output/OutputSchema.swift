@@ -51,3 +51,7 @@ struct Listing<Element: Encodable & CustomStringConvertible>: Encodable, CustomS
         try container.encode(elements, forKey: Key(stringValue: name))
     }
 }
+
+extension Listing: StyledReport where Element: StyledReport {
+    var styled: [StyledText] { elements.flatMap(\.styled) }
+}

@@ -1,6 +1,7 @@
 import FoundationEssentials
 import StageContainer
 import StageControl
+import StageDisplay
 import StageEngine
 import StageModel
 import StagePack
@@ -150,14 +151,18 @@ struct FileReport: Codable {
     }
 }
 
-extension StagingReport: CustomStringConvertible {
+extension StagingReport: CustomStringConvertible, StyledReport {
+    var description: String { styled.map(\.description).joined(separator: "\n") }
+
     /// One line that tells what happened; the failures are told one by one besides.
-    var description: String {
+    var styled: [StyledText] {
         let staged = packs.count { $0.outcome == .staged }
         let present = packs.count { $0.outcome == .present }
         let failed = packs.count { $0.outcome == .failed }
-        var text = "\(application): \(staged) staged, \(present) up to date"
-        if failed > 0 { text += ", \(failed) failed" }
+        let head = StyledText(application.text, style: .name) + ": "
+        let count = StyledText("\(staged) staged", style: staged > 0 ? .success : .plain)
+        let failures = StyledText(failed > 0 ? "\(failed) failed" : "", style: .failure)
+        var text = ""
         let waiting = packs.filter { $0.outcome == .waiting }
         if let first = waiting.first {
             text += ", \(waiting.count) waiting (\(first.textOfReason))"
@@ -169,8 +174,9 @@ extension StagingReport: CustomStringConvertible {
         if let removed, !removed.isEmpty { text += ", \(removed.count) removed" }
         if let evicted, !evicted.isEmpty { text += ", \(evicted.count) evicted" }
         if transferred > .zero { text += " (\(transferred) transferred)" }
-        let lines = (evicted ?? []).map { "\nevicted to make room: \($0)" }
-        return text + " in \(container)" + lines.joined()
+        let lines = (evicted ?? []).map { StyledText("evicted to make room: \($0)") }
+        let first = head + count + ", \(present) up to date" + (failed > 0 ? ", " : "") + failures
+        return [first + text + " in \(container)"] + lines
     }
 }
 

@@ -1,0 +1,81 @@
+import StageEngine
+import StageModel
+
+/// The part of a whole that a bar and the numbers beside it show.
+struct Amount: Equatable, Sendable {
+    var done: ByteCount
+    var all: ByteCount
+    var isUnpacking: Bool
+
+    /// Creates a part of a whole that is not unpacked.
+    init(done: ByteCount, all: ByteCount) {
+        self.done = done
+        self.all = all
+        isUnpacking = false
+    }
+
+    /// The bytes of a pack that are downloaded, or unpacked from the end of the download on.
+    init(_ pack: PackProgress) {
+        isUnpacking = pack.phase == .unpacking && pack.received >= pack.downloadSize
+        done = isUnpacking ? pack.unpacked : pack.received
+        all = isUnpacking ? pack.installedSize : pack.downloadSize
+    }
+
+    /// The same of all packs.
+    init(_ progress: StagingProgress) {
+        isUnpacking = progress.received >= progress.downloadSize
+        done = isUnpacking ? progress.unpacked : progress.received
+        all = isUnpacking ? progress.installedSize : progress.downloadSize
+    }
+
+    /// The part, from 0 to 1.
+    var fraction: Double { all <= .zero ? 1 : Double(done.rawValue) / Double(all.rawValue) }
+
+    /// The part in percent, three columns wide and rounded down: 100 is all.
+    var percentText: String {
+        let text = "\(Int((min(max(fraction, 0), 1) * 100).rounded(.down)))"
+        return String(repeating: " ", count: max(0, 3 - text.count)) + text + " %"
+    }
+
+    /// `12.3 MB of 40.0 MB`, or for little room `12.3/40.0 MB`.
+    func text(_ isShort: Bool) -> String {
+        guard isShort else {
+            return isUnpacking ? "unpacked \(done) of \(all)" : "\(done) of \(all)"
+        }
+        if isUnpacking { return "unpacked \(percentText)" }
+        let (part, whole) = ("\(done)".split(separator: " "), "\(all)".split(separator: " "))
+        return part.last == whole.last
+            ? "\(part.first ?? "")/\(all)" : "\(done)/\(all)"
+    }
+}
+
+extension Double {
+    /// A number of seconds as `8 s`, `3 min 20 s` or `2 h 5 min`, rounded up.
+    var inClockWords: String {
+        let whole = Int(min(max(self, 0).rounded(.up), 359_999))
+        if whole < 60 { return "\(whole) s" }
+        if whole < 3600 { return "\(whole / 60) min \(whole % 60) s" }
+        return "\(whole / 3600) h \(whole % 3600 / 60) min"
+    }
+}
+
+extension String {
+    /// The host and port of a URL as people read it; `nil` where it has none.
+    var hostForDisplay: String? {
+        guard let start = range(of: "://")?.upperBound else { return nil }
+        let authority = self[start...].prefix { !"/?#".contains($0) }
+        let host = authority.split(separator: "@", omittingEmptySubsequences: false).last ?? ""
+        return host.isEmpty ? nil : String(host).forDisplay(atMost: 60)
+    }
+
+    private func range(of text: String) -> Range<Index>? {
+        var start = startIndex
+        while start < endIndex {
+            if self[start...].hasPrefix(text) {
+                return start..<index(start, offsetBy: text.count)
+            }
+            start = index(after: start)
+        }
+        return nil
+    }
+}

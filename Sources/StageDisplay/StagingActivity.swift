@@ -1,0 +1,89 @@
+public import StageEngine
+public import StageModel
+
+/// The state of a run that a person watches: the request for the manifest, then the packs, with the times since which
+/// nothing has come in.
+///
+/// A pure value; times are in seconds from any instant.
+public struct StagingActivity: Equatable, Sendable {
+    /// The seconds of silence after which a server counts as silent.
+    static let patience = 1.0
+
+    /// The state of the request for the manifest.
+    struct ManifestRequest: Equatable, Sendable {
+        var beganAt: Double
+        var source: String?
+        var waiting: String?
+    }
+
+    private(set) var manifest: ManifestRequest?
+    private(set) var progress: StagingProgress?
+    private(set) var rate = TransferRate()
+    private var times: [PackID: Times] = [:]
+
+    private struct Times: Equatable, Sendable {
+        var beganAt: Double
+        var changedAt: Double
+    }
+
+    /// Creates the state of a run that has not begun.
+    public init() {}
+
+    /// Takes note of an event of the request for the manifest.
+    public mutating func applyToManifest(_ event: StagingEvent, at time: Double) {
+        var request = manifest ?? ManifestRequest(beganAt: time)
+        switch event {
+        case .connecting(let url):
+            request.source = url
+            request.waiting = nil
+        case .waiting(let reason, _): request.waiting = reason
+        default: break
+        }
+        manifest = request
+    }
+
+    /// Begins with the packs of a plan.
+    public mutating func begin(_ plan: Plan) {
+        self = StagingActivity()
+        progress = StagingProgress(plan)
+    }
+
+    /// Takes note of an event of a pack.
+    public mutating func apply(_ event: StagingEvent, to id: PackID, at time: Double) {
+        let before = progress?[id]
+        progress?.apply(event, to: id)
+        guard let pack = progress?[id] else { return }
+        var entry = times[id] ?? Times(beganAt: time, changedAt: time)
+        if pack != before { entry.changedAt = time }
+        times[id] = entry
+    }
+
+    /// Takes note of the bytes that have come in so far, from which the speed follows.
+    public mutating func sampleRate(at time: Double) {
+        if let progress { rate.sample(progress.transferred, at: time) }
+    }
+
+    /// Ends the run: nothing is left to show.
+    public mutating func end() { self = StagingActivity() }
+
+    /// The progress of a pack; `nil` if it is not in the plan.
+    public subscript(id: PackID) -> PackProgress? { progress?[id] }
+
+    /// The packs that are worked on.
+    var activePacks: [PackProgress] {
+        (progress?.packs ?? []).filter { $0.phase != .queued && $0.phase != .ended }
+    }
+
+    /// The whole seconds for which a server has sent nothing for a pack; `nil` where nothing is expected or it just has.
+    func silence(of pack: PackProgress, at time: Double) -> Int? {
+        guard pack.phase == .receiving, let since = times[pack.id]?.changedAt,
+            time - since >= Self.patience
+        else { return nil }
+        return Int(time - since)
+    }
+
+    /// The seconds since work on a pack began.
+    func duration(of id: PackID, at time: Double) -> Double {
+        max(0, time - (times[id]?.beganAt ?? time))
+    }
+}

@@ -1,0 +1,84 @@
+/// The meaning of a piece of text, from which its look at a terminal follows.
+public enum TextStyle: Equatable, Sendable {
+    case plain
+    /// A name of a pack or an application.
+    case name
+    case success
+    case failure
+    case warning
+    /// A hint, and the filled part of a bar.
+    case accent
+    /// The unfilled part of a bar, and what matters least.
+    case faint
+
+    /// The parameter of the sequence that selects the look (ECMA-48, SGR); `nil` for none.
+    fileprivate var parameter: String? {
+        switch self {
+        case .plain: nil
+        case .name: "1"
+        case .success: "32"
+        case .failure: "1;31"
+        case .warning: "33"
+        case .accent: "36"
+        case .faint: "2"
+        }
+    }
+}
+
+/// Text for one line of a terminal, in pieces of one style each.
+public struct StyledText: Equatable, Sendable {
+    /// A piece of one style.
+    public struct Piece: Equatable, Sendable {
+        /// The text without control sequences.
+        public var text: String
+        /// The look of the text.
+        public var style: TextStyle
+    }
+
+    /// The pieces from left to right.
+    public private(set) var pieces: [Piece] = []
+
+    /// Creates text of one style.
+    public init(_ text: String, style: TextStyle = .plain) {
+        if !text.isEmpty { pieces = [Piece(text: text, style: style)] }
+    }
+
+    /// One text after the other.
+    public static func + (left: Self, right: Self) -> Self {
+        var sum = left
+        sum.pieces += right.pieces
+        return sum
+    }
+
+    /// Text in the plain style after the text.
+    public static func + (left: Self, right: String) -> Self { left + StyledText(right) }
+
+    /// The number of columns at a terminal.
+    public var terminalColumns: Int { pieces.reduce(0) { $0 + $1.text.terminalColumns } }
+
+    /// The text without its end where it has more columns than `limit`.
+    public func fitted(toColumns limit: Int) -> StyledText {
+        var rest = limit
+        var fitted = StyledText("")
+        for piece in pieces where rest > 0 {
+            let text = piece.text.fitted(toColumns: rest)
+            fitted.pieces.append(Piece(text: text, style: piece.style))
+            // What was cut ends with an ellipsis, and nothing follows that.
+            rest = text == piece.text ? rest - text.terminalColumns : 0
+        }
+        return fitted
+    }
+
+    /// The text with control sequences for its styles.
+    public var coloured: String {
+        pieces.map { piece in
+            guard let parameter = piece.style.parameter else { return piece.text }
+            return "\u{1B}[\(parameter)m\(piece.text)\u{1B}[0m"
+        }.joined()
+    }
+}
+
+extension StyledText: CustomStringConvertible {
+    /// The text without styles.
+    public var description: String { pieces.map(\.text).joined() }
+}

@@ -1,0 +1,32 @@
+import ArgumentParser
+
+/// The options for messages, which every command has.
+struct MessageOptions: ParsableArguments {
+    /// When text is coloured.
+    enum ColourChoice: String, ExpressibleByArgument, CaseIterable {
+        /// At a terminal, unless `NO_COLOR` is set.
+        case auto
+        case always
+        case never
+    }
+
+    @Option(
+        help: ArgumentHelp(
+            "When to colour text; auto does it at a terminal, unless NO_COLOR is set.",
+            valueName: "when"
+        )
+    )
+    var color = ColourChoice.auto
+
+    @Flag(name: .shortAndLong, help: "Print also what happens inside: retries, decisions, tidying.")
+    var verbose = false
+
+    @Flag(name: .shortAndLong, help: "Print nothing but errors.")
+    var quiet = false
+
+    func validate() throws {
+        if verbose, quiet {
+            throw ValidationError("--verbose and --quiet exclude each other.")
+        }
+    }
+}
