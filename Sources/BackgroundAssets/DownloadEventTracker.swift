@@ -66,5 +66,7 @@ struct DownloadEventTracker {
     }
 
     /// The reasons for waiting that fail a foreground download.
-    private static let stalls: Set<PendingReason.Kind> = [.backoff, .server, .offline, .portal, .disk]
+    private static let stalls: Set<PendingReason.Kind> = [
+        .backoff, .server, .offline, .portal, .disk,
+    ]
 }

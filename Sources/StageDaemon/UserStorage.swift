@@ -63,7 +63,8 @@ final class UserStorage: Sendable {
     ) throws(TransferError) {
         switch grow(item, to: size.rawValue, of: user) {
         case .granted: return
-        case .later: throw .storage(FileError("grow", path: root.path, errno: DiskQuota.quotaExceeded))
+        case .later:
+            throw .storage(FileError("grow", path: root.path, errno: DiskQuota.quotaExceeded))
         case .never(let limit): throw .unacceptable(url: url, .size(limit: ByteCount(limit)))
         case .full:
             let free = (try? root.freeSpace().bytes) ?? 0

@@ -1,3 +1,5 @@
+import StageDisplay
+
 /// The shape of a JSON document that a command prints, by its name in `Manifests/output.schema.json`.
 ///
 /// The number behind the name becomes another one when a member is removed or changes its meaning; members may be

@@ -1,6 +1,7 @@
 import StageContainer
 import StageEngine
 import StageModel
+import StagePack
 
 extension PackOutcome {
     /// What is to be done, as a plan says it, or was done.
@@ -33,7 +34,9 @@ struct PlanReport: Encodable, CustomStringConvertible {
                 ]
         }
         let head =
-            ["", "pack", "version", "policy"] + (hasLocations ? ["where"] : []) + ["download", "why"]
+            ["", "pack", "version", "policy"] + (hasLocations ? ["where"] : []) + [
+                "download", "why",
+            ]
         var lines = [
             "\(plan.application), \(plan.revision.asManifestText), into \(plan.container)",
             Table(head: head, rows: rows).description,
