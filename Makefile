@@ -14,6 +14,8 @@ BIN := $(DESTDIR)$(PREFIX)/bin
 SHARE := $(DESTDIR)$(PREFIX)/share
 SOURCES := Sources Tests Benchmarks Examples Package.swift Fuzzing/Package.swift Fuzzing/Sources/fuzz
 RELEASE := .build/release
+# What 'stagepack version' prints; a source tree without history has none.
+export STAGEPACK_COMMIT ?= $(shell git rev-parse --verify --quiet HEAD 2>/dev/null)
 PROGRAMS := stagepack stagepackd
 STRIP ?= strip
 LIB := $(DESTDIR)$(PREFIX)/lib
@@ -111,6 +113,7 @@ uninstall: ## Remove what 'make install' installed.
 # hash tables. Debug information, which is stripped from the package, has the times of headers. One job at a time, so that each finds the same
 # C modules in the cache of the build.
 SAME_EACH_TIME := env --ignore-environment PATH='$(PATH)' HOME='$(HOME)' LC_ALL=C.UTF-8 SWIFT_DETERMINISTIC_HASHING=1 \
+    STAGEPACK_COMMIT='$(STAGEPACK_COMMIT)' \
     $(shell setarch --addr-no-randomize true 2>/dev/null && echo setarch --addr-no-randomize)
 
 deb: dependencies ## Make the Debian package, which needs no Swift where it is installed.

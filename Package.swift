@@ -38,6 +38,14 @@ func cLibrary(_ name: String, _ pkgConfig: String, _ package: String) -> Target 
     .systemLibrary(name: name, pkgConfig: pkgConfig, providers: [.apt([package])])
 }
 
+/// The commit that `make` builds, for the one file that tells it.
+///
+/// SwiftPM reads that of the clone only when this file changes.
+let commit: [CSetting] =
+    Context.environment["STAGEPACK_COMMIT"].flatMap { commit in
+        commit.isEmpty ? nil : [.define("STAGEPACK_COMMIT", to: "\"\(commit)\"")]
+    } ?? []
+
 /// The tests of one module.
 func tests(
     _ name: String,
@@ -200,13 +208,13 @@ let package = Package(
         ),
 
         // 8: the executables, and what runs in them before anything else
-        .target(name: "ProgramStart"),
+        .target(name: "ProgramStart", cSettings: commit),
         .executableTarget(
             name: "stagepack",
             dependencies: [
                 "ProgramStart", "StageArchive", "StageContainer", "StageControl",
-                "StageDaemonCommand", "StageDigest", "StageDisplay", "StageEngine", "StageIndex",
-                "StageModel", "StageOrigin", "StagePack",
+                "StageDaemonCommand", "StageDigest", "StageDisplay", "StageEngine", "StageFrame",
+                "StageIndex", "StageModel", "StageOrigin", "StagePack",
                 "StagePublish", "StageSigning", "StageSystem", "StageTransfer", "StageTrust",
                 "StagingService", arguments, logging, subprocess, system,
             ],

@@ -1,6 +1,14 @@
 #include "ProgramStart.h"
 #include "../CLinux/environment.h"
 
+const char *stage_commit(void) {
+#ifdef STAGEPACK_COMMIT
+    return STAGEPACK_COMMIT;
+#else
+    return NULL;
+#endif
+}
+
 // The function that the program begins at, by the name that the build gives it where it links more than one program into a file.
 extern int main(int, char **);
 extern int stagepack_main(int, char **) __attribute__((weak));

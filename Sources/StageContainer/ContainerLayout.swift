@@ -23,7 +23,8 @@ public enum ContainerLayout {
     public static let formatVersion = 1
 
     static let record: FilePath.Component = "container.json"
-    static let packs: FilePath.Component = "packs"
+    /// A link for each staged pack, to its current generation.
+    public static let packs: FilePath.Component = "packs"
     /// All generations of all packs, by pack.
     public static let generations: FilePath.Component = "generations"
     static let staging: FilePath.Component = "staging"

@@ -19,6 +19,9 @@ extension StagingHistory: JSONReadable {
         firstLoadedAt =
             members.has(.firstLoadedAt)
             ? Int64(try members.number(.firstLoadedAt, in: .min ... .max)) : nil
+        lastSuccessAt =
+            members.has(.lastSuccessAt)
+            ? Int64(try members.number(.lastSuccessAt, in: .min ... .max)) : nil
         spent = try members.value(Spending.self, for: .spent)
         if members.has(.lastRun) {
             lastRun = Run(try members.node(.lastRun, expected: "an object").value)
@@ -36,6 +39,7 @@ extension StagingHistory: JSONReadable {
 
     private enum Key: String, CodingKey {
         case isRegistered, applicationVersion, pending, firstLoadedAt, spent, lastRun, packs
+        case lastSuccessAt
     }
 
     /// The history as JSON, each pack on a line of its own.
@@ -52,6 +56,7 @@ extension StagingHistory: JSONReadable {
         if let pending { header.append(.init("pending", .string(pending.rawValue))) }
         if let firstLoadedAt { header.append(.init("firstLoadedAt", .integer(firstLoadedAt))) }
         if let lastRun { header.append(.init("lastRun", lastRun.json)) }
+        if let lastSuccessAt { header.append(.init("lastSuccessAt", .integer(lastSuccessAt))) }
         var json = Array("{\n".utf8)
         for member in header.sorted(by: { $0.name < $1.name }) {
             json += "\"\(member.name)\":\(member.value.text),\n".utf8

@@ -23,6 +23,8 @@ public struct StagingHistory: Hashable, Sendable {
     public var spent = Spending()
     /// The run that ended last.
     public var lastRun: Run?
+    /// When the last run ended that had the server's manifest and staged all that it had to, in seconds since 1970.
+    public var lastSuccessAt: Int64?
     /// The last decision about each pack, by whichever run made it, in the order of the last plan.
     public var packs: [PackEntry] = []
 

@@ -12,6 +12,8 @@ public struct ServiceStatus: Hashable, Codable, Sendable {
     public var conditions: [String: String]
     /// Absolute path of the directory with the client's finished downloads, each named by the identifier of its task.
     public var staged: String?
+    /// The versions of the libraries that the daemon is linked with, by their names.
+    public var libraries: [String: String]?
 
     /// Creates a status.
     public init(
@@ -20,7 +22,8 @@ public struct ServiceStatus: Hashable, Codable, Sendable {
         user: UInt32,
         unfinishedTasks: Int,
         conditions: [String: String],
-        staged: String? = nil
+        staged: String? = nil,
+        libraries: [String: String]? = nil
     ) {
         self.version = version
         self.process = process
@@ -28,6 +31,7 @@ public struct ServiceStatus: Hashable, Codable, Sendable {
         self.unfinishedTasks = unfinishedTasks
         self.conditions = conditions
         self.staged = staged
+        self.libraries = libraries
     }
 }
 

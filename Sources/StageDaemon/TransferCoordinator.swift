@@ -319,7 +319,11 @@ extension TransferCoordinator {
             user: client.user,
             unfinishedTasks: state.sessions(for: client).reduce(0) { $0 + $1.unfinished },
             conditions: state.scheduler.conditions.texts,
-            staged: files.finishedPath(of: 0, user: client.user).removingLastComponent().string
+            staged: files.finishedPath(of: 0, user: client.user).removingLastComponent().string,
+            libraries: [
+                "SQLite": LinkedDatabaseLibrary.version,
+                "libcurl": LinkedTransferLibrary.version,
+            ]
         )
     }
 }

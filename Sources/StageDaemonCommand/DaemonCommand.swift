@@ -104,7 +104,15 @@ public struct DaemonCommand: AsyncParsableCommand {
     ///
     /// If that fails, the exit status still reports it.
     static func report(_ message: String, hint: String? = nil) {
-        let lines = "stagepackd: error: \(message)\n" + (hint.map { "hint: \($0)\n" } ?? "")
+        let isJournal = JournalStream.isConnected(
+            to: .standardError,
+            environment: ProcessEnvironment.current
+        )
+        let lines =
+            isJournal
+            ? "<\(Logger.Level.critical.journalPriority)>stagepackd: error: \(message)"
+                + (hint.map { "; hint: \($0)" } ?? "") + "\n"
+            : "stagepackd: error: \(message)\n" + (hint.map { "hint: \($0)\n" } ?? "")
         _ = try? FileDescriptor.standardError.writeAll(lines.utf8)
     }
 

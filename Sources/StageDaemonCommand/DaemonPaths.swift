@@ -23,8 +23,9 @@ struct DaemonPaths {
         }
         state = "\(folder("XDG_STATE_HOME", default: ".local/state"))/stagepack/transfers"
         configuration = "\(folder("XDG_CONFIG_HOME", default: ".config"))/stagepack/stagepackd.json"
+        let runtime = ControlSocket.runtimeDirectory(environment: environment)
         socket = ControlSocket.user(
-            runtimeDirectory: folder("XDG_RUNTIME_DIR", default: ".local/state/stagepack")
+            runtimeDirectory: runtime ?? "/.local/state/stagepack"
         )
     }
 }

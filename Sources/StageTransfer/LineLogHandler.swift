@@ -1,15 +1,55 @@
+import FoundationEssentials
 public import Logging
 import StageModel
+import StageSystem
+import Synchronization
+import SystemPackage
 
 /// Log handler that writes each message as one line to standard error.
 ///
-/// Messages contain text from clients and servers, such as session names. The handler escapes its control characters,
-/// so that such text can forge neither a log line nor a priority prefix of systemd (sd-daemon(3)).
+/// Lines for the journal of systemd have a priority and no time: the journal has its own. A message that repeats is
+/// written once in ten minutes, with the number of those that were left out. Messages contain text from clients and servers, such as
+/// session names. The handler escapes its control characters, so that such text can forge neither a log line nor a priority
+/// prefix of systemd (sd-daemon(3)).
 public struct LineLogHandler: LogHandler {
     private var base: StreamLogHandler
+    private let label: String
+    private let isForJournal: Bool
+    private let write: (@Sendable (String) -> Void)?
+    private let repetitions = Repetitions()
 
-    /// Creates a handler for a logger with this label.
-    public init(label: String) { base = StreamLogHandler.standardError(label: label) }
+    private final class Repetitions: Sendable {
+        let filter = Mutex(RepetitionFilter())
+    }
+
+    /// Creates a handler for a logger with this label, which writes to standard error.
+    public init(label: String) {
+        self.init(
+            label: label,
+            isForJournal: JournalStream.isConnected(
+                to: .standardError,
+                environment: ProcessEnvironment.current
+            ),
+            write: nil
+        )
+    }
+
+    /// Creates a handler whose lines go elsewhere.
+    ///
+    /// - Parameters:
+    ///   - label: The label of the logger.
+    ///   - isForJournal: Whether the lines are for the journal of systemd.
+    ///   - write: Writes a line, without its end; `nil` for standard error.
+    package init(
+        label: String,
+        isForJournal: Bool,
+        write: (@Sendable (String) -> Void)?
+    ) {
+        self.label = label
+        self.isForJournal = isForJournal
+        self.write = write
+        base = StreamLogHandler.standardError(label: label)
+    }
 
     /// Lowest level that is written.
     public var logLevel: Logger.Level {
@@ -35,11 +75,49 @@ public struct LineLogHandler: LogHandler {
         set { base[metadataKey: key] = newValue }
     }
 
-    /// Writes a message.
+    /// Writes a message, unless it repeats one.
     public func log(event: LogEvent) {
         var event = event
-        event.message = "\(event.message.description.forDisplay(atMost: .max))"
+        var message = event.message.description.forDisplay(atMost: .max)
         event.metadata = event.metadata?.mapValues { "\($0.description.forDisplay(atMost: .max))" }
-        base.log(event: event)
+        // Of 30 tasks that fail for one reason, the reason is told once.
+        let key = [message, event.metadata?["error"]?.description ?? ""].joined(separator: " ")
+        let now = Date().timeIntervalSince1970
+        switch repetitions.filter.withLock({ $0.decide(key, at: now) }) {
+        case .leaveOut: if event.level > .debug { return }
+        case .write(leftOut: 0): break
+        case .write(let leftOut): message += " (and \(leftOut) more like it)"
+        }
+        event.message = "\(message)"
+        guard isForJournal || write != nil else { return base.log(event: event) }
+        let line = journalLine(message, event)
+        if let write { write(line) } else { Self.writeToStandardError(line) }
+    }
+
+    private func journalLine(_ message: String, _ event: LogEvent) -> String {
+        let values = metadata.merging(metadataProvider?.get() ?? [:]) { $1 }
+            .merging(event.metadata ?? [:]) { $1 }
+        let text = values.sorted { $0.key < $1.key }.map { " \($0.key)=\($0.value)" }.joined()
+        let line = "\(label): \(message)\(text)"
+        return isForJournal ? "<\(event.level.journalPriority)>\(line)" : line
+    }
+
+    private static func writeToStandardError(_ line: String) {
+        // There is no other place to tell that it could not be written.
+        _ = try? FileDescriptor.standardError.writeAll("\(line)\n".utf8)
+    }
+}
+
+extension Logger.Level {
+    /// The priority of syslog(3).
+    package var journalPriority: Int {
+        switch self {
+        case .critical: 2
+        case .error: 3
+        case .warning: 4
+        case .notice: 5
+        case .info: 6
+        case .debug, .trace: 7
+        }
     }
 }

@@ -98,6 +98,9 @@ struct RunRecorder {
                 if hasLaunched { history.firstLoadedAt = now }
             }
             history.add(result, selection, at: now)
+            if problem == nil, !result.hasFailures {
+                history.lastSuccessAt = history.lastRun?.endedAt
+            }
         }
     }
 
@@ -169,6 +172,13 @@ struct RunRecorder {
                 logger.warning("what happened cannot be remembered: \(error)")
             }
         }
+    }
+}
+
+extension StagingResult {
+    /// Whether a pack or a file could not be staged.
+    fileprivate var hasFailures: Bool {
+        packs.contains { $0.failure != nil } || (files ?? []).contains { $0.failure != nil }
     }
 }
 

@@ -9,5 +9,10 @@ enum Log {
         return logger
     }
 
-    private static let base = Logger(label: "stagepack") { LineLogHandler(label: $0) }
+    private static let base = Logger(label: "stagepack") { label in
+        // At a terminal a line must not end up among those that are drawn.
+        Console.isInteractive
+            ? LineLogHandler(label: label, isForJournal: false) { Console.note($0) }
+            : LineLogHandler(label: label)
+    }
 }

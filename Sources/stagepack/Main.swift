@@ -16,7 +16,9 @@ struct StagePackCommand: AsyncParsableCommand {
             directory and fetches it if need be.
             """,
         version: Version.text,
-        subcommands: [UnpackServiceCommand.self, StagingWorkerCommand.self],
+        subcommands: [
+            VersionCommand.self, UnpackServiceCommand.self, StagingWorkerCommand.self,
+        ],
         groupedSubcommands: [
             CommandGroup(
                 name: "Staging",
@@ -24,14 +26,17 @@ struct StagePackCommand: AsyncParsableCommand {
             ),
             CommandGroup(
                 name: "Reading",
-                subcommands: [LoadCommand.self, PathCommand.self, StatusCommand.self]
+                subcommands: [
+                    LoadCommand.self, PathCommand.self, ListCommand.self, InfoCommand.self,
+                    StatusCommand.self, DiskUsageCommand.self,
+                ]
             ),
             CommandGroup(
                 name: "Upkeep",
                 subcommands: [
                     VerifyCommand.self, RepairCommand.self, RollbackCommand.self,
                     PinCommand.self, RemoveCommand.self, CollectGarbageCommand.self,
-                    DoctorCommand.self, WhyCommand.self,
+                    DoctorCommand.self, WhyCommand.self, MetricsCommand.self,
                 ]
             ),
             CommandGroup(

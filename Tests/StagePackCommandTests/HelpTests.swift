@@ -6,9 +6,12 @@ import Testing
 struct HelpTests {
     /// The commands, the program itself first.
     static let commands = [
-        "", "prefetch", "fetch", "plan", "load", "path", "status", "verify", "repair", "rollback",
-        "pin", "remove", "gc", "doctor", "why", "tasks", "watch", "cancel", "pause", "resume",
-        "app", "app list", "app show", "app validate", "app register",
+        "", "prefetch", "fetch", "plan", "load", "path", "ls", "info", "status", "du", "version",
+        "verify", "repair", "rollback",
+        "pin", "remove", "gc", "doctor", "why", "metrics", "tasks", "tasks list", "tasks add",
+        "watch",
+        "cancel", "pause", "resume",
+        "app", "app list", "app show", "app validate", "app register", "app unregister",
         "simulate", "package", "delta", "diff", "template", "manifest", "manifest create",
         "manifest add",
         "manifest set-policy", "manifest lint", "store", "store gc",
@@ -59,7 +62,7 @@ struct HelpTests {
         let help = try await Program().run(["--help"]).output
         let listed = help.split(separator: "\n").compactMap { line -> String? in
             guard line.hasPrefix("  "), let name = line.dropFirst(2).split(separator: " ").first,
-                !line.hasPrefix("   "), !name.hasPrefix("-")
+                !line.hasPrefix("   "), !line.hasPrefix("  See "), !name.hasPrefix("-")
             else { return nil }
             return String(name)
         }

@@ -38,6 +38,10 @@ struct OutputSchemaTests {
         try await check("load", ["oceans"], world)
         try await check("path", ["oceans"], world)
         try await check("status", world)
+        try await check("ls", ["--missing"], world)
+        try await check("info", ["aurora"], world)
+        try await check("info", ["missing"], world)
+        try await check("du", world)
         try await check("why", world)
         try await check("verify", world)
         try await check("repair", world)
@@ -102,6 +106,7 @@ struct OutputSchemaTests {
         let sample = OutputSchemas.sources.appending("Manifests/samples/registration-minimal.json")
         try await check("app validate", [sample.string], status: nil)
         try await check("app list", status: nil)
+        try await check("version")
         try await check("doctor", ["--container", world.container.string], status: nil)
     }
 

@@ -1,5 +1,6 @@
 import Logging
 import StageTransfer
+import Synchronization
 import Testing
 
 struct LineLogHandlerTests {
@@ -20,5 +21,60 @@ struct LineLogHandlerTests {
             "\(line)"
         )
         #expect(!line.hasPrefix("<0>"))
+    }
+
+    /// The lines that `body` has a handler write.
+    private static func lines(
+        isForJournal: Bool = true,
+        _ body: (Logger) -> Void
+    ) -> [String] {
+        let lines = Lines()
+        var logger = Logger(label: "test") { label in
+            LineLogHandler(label: label, isForJournal: isForJournal) { line in
+                lines.all.withLock { $0.append(line) }
+            }
+        }
+        logger.logLevel = .trace
+        body(logger)
+        return lines.all.withLock(\.self)
+    }
+
+    private final class Lines: Sendable {
+        let all = Mutex<[String]>([])
+    }
+
+    @Test func linesForTheJournalHaveAPriorityAndNoTime() {
+        let lines = Self.lines { logger in
+            logger.critical("a")
+            logger.error("b", metadata: ["path": "/x", "error": "full"])
+            logger.warning("c")
+            logger.notice("d")
+            logger.info("e")
+            logger.debug("f\n<0>g")
+        }
+        #expect(
+            lines == [
+                "<2>test: a", "<3>test: b error=full path=/x", "<4>test: c", "<5>test: d",
+                "<6>test: e", #"<7>test: f\u{a}<0>g"#,
+            ]
+        )
+    }
+
+    @Test func aFailureOfThirtyTasksIsOneLine() {
+        let lines = Self.lines(isForJournal: false) { logger in
+            for task in 1...30 {
+                logger.error(
+                    "A file could not be staged",
+                    metadata: ["error": "full", "task": "\(task)"]
+                )
+            }
+            logger.error("A file could not be staged", metadata: ["error": "denied"])
+        }
+        #expect(
+            lines == [
+                "test: A file could not be staged error=full task=1",
+                "test: A file could not be staged error=denied",
+            ]
+        )
     }
 }

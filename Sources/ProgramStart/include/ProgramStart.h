@@ -4,3 +4,6 @@
 
 // The version of both programs and of their packages: the only place that has it. `Scripts/version` prints it.
 #define STAGEPACK_VERSION "0.1.0"
+
+/// The commit that `make` built this from, in hexadecimal; a null pointer where that is not known.
+const char *stage_commit(void);

@@ -9,10 +9,10 @@ import SystemPackage
 struct AppCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "app",
-        abstract: "Look at the applications that are registered, and register them.",
+        abstract: "List, show, register and unregister applications.",
         subcommands: [
             AppListCommand.self, AppShowCommand.self, AppValidateCommand.self,
-            AppRegisterCommand.self,
+            AppRegisterCommand.self, AppUnregisterCommand.self,
         ]
     )
 }
@@ -25,7 +25,9 @@ struct AppListCommand: StagePackSubcommand {
     )
 
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
@@ -51,9 +53,11 @@ struct AppShowCommand: StagePackSubcommand {
         abstract: "Print the registration that holds for an application."
     )
 
-    @Argument(help: "The application.") var id: String
+    @Argument(help: "The application.", completion: ApplicationCompletion.kind) var id: String
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
@@ -80,9 +84,12 @@ struct AppValidateCommand: StagePackSubcommand {
         discussion: "Prints nothing if there are none; ends with status 3 if there are."
     )
 
-    @Argument(help: "The registrations' files.") var files: [String]
+    @Argument(help: "The registrations' files.", completion: .file(extensions: ["json"]))
+    var files: [String]
     @Flag(help: "Print the findings as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
@@ -133,9 +140,12 @@ struct AppRegisterCommand: StagePackSubcommand {
         discussion: "Packages do not need this command: they install the file."
     )
 
-    @Argument(help: "The registration's file.") var file: String
+    @Argument(help: "The registration's file.", completion: .file(extensions: ["json"]))
+    var file: String
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {

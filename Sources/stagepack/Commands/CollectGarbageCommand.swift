@@ -51,7 +51,9 @@ struct CollectGarbageCommand: SourcedSubcommand {
     @OptionGroup(title: "Source") var source: SourceOptions
     @OptionGroup var scope: ScopeOptions
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     mutating func validate() throws {

@@ -52,8 +52,10 @@ struct DeltaCommand: StagePackSubcommand {
 
     @OptionGroup(title: "Keys") var signing: SigningOptions
     @Flag(help: "Print the result as JSON.") var json = false
-    @Flag(name: .shortAndLong, help: "Print nothing but errors.") var quiet = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
+    var quiet: Bool { messageOptions.quiet }
     var printsJSON: Bool { json }
 
     mutating func validate() throws {

@@ -22,7 +22,9 @@ struct DiffCommand: StagePackSubcommand {
     var indexes: [String]
 
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     mutating func validate() throws {

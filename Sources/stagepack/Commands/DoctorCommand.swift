@@ -24,7 +24,9 @@ struct DoctorCommand: SourcedSubcommand {
     @OptionGroup var scope: ScopeOptions
     @OptionGroup(title: "Network") var network: NetworkOptions
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     mutating func validate() throws {

@@ -9,7 +9,11 @@ struct FetchCommand: SourcedSubcommand {
         abstract: "Stage the newest version of some packs, whatever their policy."
     )
 
-    @Argument(help: "The packs.", transform: PackArgument.parse)
+    @Argument(
+        help: "The packs.",
+        completion: PackCompletion.kind,
+        transform: PackArgument.parse
+    )
     var packs: [PackID] = []
 
     @Flag(help: "Instead of packs: ask for the manifest and keep it.")

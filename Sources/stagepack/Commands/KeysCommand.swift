@@ -44,7 +44,9 @@ struct KeysInitCommand: StagePackSubcommand {
     @OptionGroup(title: "Root") var root: RootOptions
     @OptionGroup(title: "New keys") var newKeys: NewKeyOptions
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
@@ -106,7 +108,9 @@ struct KeysGenerateCommand: StagePackSubcommand {
     @OptionGroup var new: NewKeyOptions
     @OptionGroup var passphrase: PassphraseOptions
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
@@ -133,7 +137,9 @@ struct KeysShowCommand: StagePackSubcommand {
     @OptionGroup var program: SigningProgramOptions
     @Flag(help: "Print public keys alone, in PEM.") var publicKey = false
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {

@@ -16,7 +16,11 @@ struct LoadCommand: SourcedSubcommand {
             """
     )
 
-    @Argument(help: "The pack.", transform: PackArgument.parse)
+    @Argument(
+        help: "The pack.",
+        completion: PackCompletion.kind,
+        transform: PackArgument.parse
+    )
     var pack: PackID
 
     @Option(

@@ -25,7 +25,9 @@ struct ManifestCreateCommand: StagePackSubcommand {
     var baseURLs: [String] = []
 
     @OptionGroup var file: NewFileOptions
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { false }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
@@ -98,7 +100,9 @@ struct ManifestAddCommand: StagePackSubcommand {
 
     @OptionGroup(title: "Keys") var signing: SigningOptions
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
@@ -177,7 +181,11 @@ struct ManifestSetPolicyCommand: StagePackSubcommand {
     }
 
     @Argument(help: "The manifest's file.", completion: .file()) var manifest: String
-    @Argument(help: "The pack.", transform: PackArgument.parse) var pack: PackID
+    @Argument(
+        help: "The pack.",
+        completion: PackCompletion.kind,
+        transform: PackArgument.parse
+    ) var pack: PackID
     @Argument(help: "The policy.") var policy: Policy
 
     @Option(
@@ -187,7 +195,9 @@ struct ManifestSetPolicyCommand: StagePackSubcommand {
 
     @OptionGroup(title: "Keys") var signing: SigningOptions
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     mutating func validate() throws {

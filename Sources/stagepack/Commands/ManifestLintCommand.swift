@@ -39,7 +39,9 @@ struct ManifestLintCommand: StagePackSubcommand {
     @Flag(help: "Let warnings count as errors for the exit status.") var strict = false
     @Flag(help: "Print the findings as JSON.") var json = false
     @OptionGroup(title: "Network") var network: NetworkOptions
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {

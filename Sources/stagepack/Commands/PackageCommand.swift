@@ -81,8 +81,10 @@ struct PackageCommand: StagePackSubcommand {
 
     @Flag(help: "Print what the recipe selects, and write nothing.") var evaluate = false
     @Flag(help: "Print the result as JSON.") var json = false
-    @Flag(name: .shortAndLong, help: "Print nothing but errors.") var quiet = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
+    var quiet: Bool { messageOptions.quiet }
     var printsJSON: Bool { json }
 
     mutating func validate() throws {

@@ -7,12 +7,18 @@ struct PathCommand: SourcedSubcommand {
         abstract: "Print the directory of a pack if it is staged; else end with status 2."
     )
 
-    @Argument(help: "The pack.", transform: PackArgument.parse)
+    @Argument(
+        help: "The pack.",
+        completion: PackCompletion.kind,
+        transform: PackArgument.parse
+    )
     var pack: PackID
 
     @OptionGroup(title: "Source") var source: SourceOptions
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {

@@ -31,7 +31,9 @@ struct PinCommand: SourcedSubcommand {
 
     @OptionGroup(title: "Source") var source: SourceOptions
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     mutating func validate() throws {

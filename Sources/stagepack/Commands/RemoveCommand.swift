@@ -18,12 +18,18 @@ struct RemoveCommand: SourcedSubcommand {
             """
     )
 
-    @Argument(help: "The packs.", transform: PackArgument.parse)
+    @Argument(
+        help: "The packs.",
+        completion: PackCompletion.kind,
+        transform: PackArgument.parse
+    )
     var packs: [PackID]
 
     @OptionGroup(title: "Source") var source: SourceOptions
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {

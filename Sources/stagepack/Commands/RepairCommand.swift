@@ -10,7 +10,11 @@ struct RepairCommand: SourcedSubcommand {
         discussion: "The damaged generation is served until the new one takes its place."
     )
 
-    @Argument(help: "The packs; all staged ones if none is named.", transform: PackArgument.parse)
+    @Argument(
+        help: "The packs; all staged ones if none is named.",
+        completion: PackCompletion.kind,
+        transform: PackArgument.parse
+    )
     var packs: [PackID] = []
 
     @OptionGroup(title: "Source") var source: SourceOptions

@@ -10,7 +10,9 @@ struct ResumeCommand: StagePackSubcommand {
 
     @OptionGroup(title: "Transfers") var selection: TaskSelection
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {

@@ -43,9 +43,10 @@ struct ServeCommand: StagePackSubcommand {
     )
     var dropAfter: ByteCount?
 
-    @Flag(help: "Do not print a line for each request.")
-    var quiet = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
+    var quiet: Bool { messageOptions.quiet }
     var printsJSON: Bool { false }
 
     func perform() async throws(CommandFailure) -> ExitStatus {

@@ -20,7 +20,9 @@ struct SignCommand: StagePackSubcommand {
     @OptionGroup(title: "Keys") var signing: SigningOptions
     @Flag(help: "Also sign new root metadata, which 'stagepack rotate' has made.") var root = false
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
@@ -55,7 +57,9 @@ struct RefreshCommand: StagePackSubcommand {
     @Flag(help: "Renew snapshot and timestamp also when they are far from their expiry.")
     var force = false
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
@@ -108,7 +112,9 @@ struct RotateCommand: StagePackSubcommand {
 
     @OptionGroup(title: "Root") var options: RootOptions
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {

@@ -117,7 +117,7 @@ extension StagePackSubcommand {
                 )
                 if let hint = problem.hint { hints.append(hint) }
             }
-            for failure in report.failures {
+            for failure in FailureGroups(of: report).failures {
                 Console.note("stagepack: error: \(failure.message)")
                 if let hint = failure.hint, !hints.contains(hint) { hints.append(hint) }
             }

@@ -16,23 +16,39 @@ struct StatusCommand: SourcedSubcommand {
     @OptionGroup(title: "Source") var source: SourceOptions
     @OptionGroup var scope: ScopeOptions
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     mutating func validate() throws { try scope.check(with: source) }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let scopes = try ContainerScopes(source)
+        Console.print(try StatusReport(of: scopes), asJSON: json)
+        return scopes.conclude(.success)
+    }
+}
+
+extension StatusReport {
+    /// Reads the packs of the containers, for every command that shows packs.
+    ///
+    /// - Throws: ``CommandFailure`` if no application is registered and no container named, or if none of the
+    ///   containers that the options name is there.
+    init(of scopes: ContainerScopes) throws(CommandFailure) {
         try scopes.checkForApplications()
-        var report = StatusReport()
         for scope in scopes.scopes {
-            let part = try StatusReport.Part(scope)
+            let part = try Part(scope)
             if part.isEmpty, !scopes.isAll, let own = scope.own {
                 throw CommandFailure(ContainerError.missing(own))
             }
-            report.parts.append(part)
+            parts.append(part)
         }
-        Console.print(report, asJSON: json)
-        return scopes.conclude(.success)
     }
+
+    /// The packs of all containers.
+    var packs: [PackStatus] { parts.flatMap(\.packs) }
+
+    /// The manifests of all containers.
+    var manifests: [ManifestStatus] { parts.flatMap(\.manifests) }
 }

@@ -50,7 +50,9 @@ struct StoreCollectCommand: StagePackSubcommand {
 
     @Flag(help: "Say what would be removed, and change nothing.") var dryRun = false
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     mutating func validate() throws {

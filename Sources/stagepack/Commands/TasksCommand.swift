@@ -1,28 +1,40 @@
 import ArgumentParser
 import StageControl
 
-struct TasksCommand: StagePackSubcommand {
+struct TasksCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "tasks",
-        abstract: "List the daemon's transfers, with what each of them waits for."
+        abstract: "List the daemon's transfers, and add downloads.",
+        subcommands: [TasksListCommand.self, TasksAddCommand.self],
+        defaultSubcommand: TasksListCommand.self
+    )
+}
+
+struct TasksListCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "list",
+        abstract: "List the daemon's transfers, with what each of them waits for.",
+        discussion: "'stagepack tasks' is the same."
     )
 
     @Argument(help: "The numbers of transfers; without any, all.") var tasks: [Int64] = []
     @Flag(help: "Those of all users, for the superuser.") var all = false
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let (numbers, all) = (tasks, all)
         let found = try await Daemon.ask { client throws(ControlError) in
-            guard !numbers.isEmpty else { return try await client.tasks(all: all) }
             var found: [TransferTask] = []
+            if numbers.isEmpty { found = try await client.tasks(all: all) }
             for number in numbers { found.append(try await client.task(number)) }
-            return found
+            return found.map { TaskReport($0, in: client.downloads) }
         }
         if found.isEmpty, !json { Console.note("there are no transfers") }
-        Console.print(Listing(elements: found.map(TaskReport.init), name: "tasks"), asJSON: json)
+        Console.print(Listing(elements: found, name: "tasks"), asJSON: json)
         return .success
     }
 }

@@ -9,7 +9,9 @@ struct TemplateCommand: StagePackSubcommand {
     )
 
     @OptionGroup var file: NewFileOptions
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { false }
 
     func perform() async throws(CommandFailure) -> ExitStatus {

@@ -17,13 +17,19 @@ struct VerifyCommand: SourcedSubcommand {
             """
     )
 
-    @Argument(help: "The packs; all staged ones if none is named.", transform: PackArgument.parse)
+    @Argument(
+        help: "The packs; all staged ones if none is named.",
+        completion: PackCompletion.kind,
+        transform: PackArgument.parse
+    )
     var packs: [PackID] = []
 
     @OptionGroup(title: "Source") var source: SourceOptions
     @OptionGroup var scope: ScopeOptions
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     mutating func validate() throws { try scope.check(with: source) }

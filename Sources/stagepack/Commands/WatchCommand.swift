@@ -12,7 +12,9 @@ struct WatchCommand: StagePackSubcommand {
 
     @Flag(help: "Those of all users, for the superuser.") var all = false
     @Flag(help: "Print the events as JSON, one a line.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {

@@ -18,13 +18,19 @@ struct WhyCommand: SourcedSubcommand {
             """
     )
 
-    @Argument(help: "The pack; without it, every pack.", transform: PackArgument.parse)
+    @Argument(
+        help: "The pack; without it, every pack.",
+        completion: PackCompletion.kind,
+        transform: PackArgument.parse
+    )
     var pack: PackID?
 
     @OptionGroup(title: "Source") var source: SourceOptions
     @OptionGroup var scope: ScopeOptions
     @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
     mutating func validate() throws { try scope.check(with: source) }

@@ -11,7 +11,8 @@ struct SourceOptions: ParsableArguments {
         help: ArgumentHelp(
             "The manifest. Given more than once, the others are mirrors.",
             valueName: "url"
-        )
+        ),
+        completion: .file(extensions: ["json"])
     )
     var manifest: [String] = []
 
@@ -28,7 +29,8 @@ struct SourceOptions: ParsableArguments {
         help: ArgumentHelp(
             "The registered application whose packs are meant.",
             valueName: "id"
-        )
+        ),
+        completion: ApplicationCompletion.kind
     )
     var app: String?
 

@@ -1,5 +1,6 @@
 import ArgumentParser
 import StageControl
+import StageSystem
 
 /// The transfers that a command changes.
 struct TaskSelection: ParsableArguments {
@@ -8,9 +9,14 @@ struct TaskSelection: ParsableArguments {
     @Option(help: ArgumentHelp("All transfers of this session.", valueName: "identifier"))
     var session: String?
 
+    @Flag(help: "All transfers that have not ended; the superuser's are those of all users.")
+    var all = false
+
     func validate() throws {
-        guard tasks.isEmpty == (session != nil) else {
-            throw ValidationError("name transfers by their numbers, or a session by --session")
+        guard [!tasks.isEmpty, session != nil, all].count(where: \.self) == 1 else {
+            throw ValidationError(
+                "name transfers by their numbers, a session by --session, or --all"
+            )
         }
     }
 
@@ -19,10 +25,13 @@ struct TaskSelection: ParsableArguments {
         to state: TransferChange.State,
         asJSON: Bool
     ) async throws(CommandFailure) {
-        let (numbers, session) = (tasks, session)
+        let (numbers, session, all) = (tasks, session, all)
         let changed = try await Daemon.ask { client throws(ControlError) in
             var numbers = numbers
-            if let session {
+            if all {
+                let tasks = try await client.tasks(all: UserIdentity.current.user == 0)
+                numbers = tasks.filter { !$0.hasEnded }.map(\.id)
+            } else if let session {
                 let tasks = try await client.tasks(in: session)
                 numbers = tasks.filter { !$0.hasEnded }.map(\.id)
             }
@@ -33,7 +42,7 @@ struct TaskSelection: ParsableArguments {
             return changed
         }
         Console.print(
-            Listing(elements: changed.map(TaskReport.init), name: "tasks"),
+            Listing(elements: changed.map { TaskReport(task: $0) }, name: "tasks"),
             asJSON: asJSON
         )
     }

@@ -1,8 +1,10 @@
 import FoundationEssentials
 import Glibc
+import Logging
 import StageDisplay
 import StageModel
 import StageSystem
+import StageTransfer
 import Synchronization
 import SystemPackage
 
@@ -30,7 +32,31 @@ enum Console {
     }
 
     /// Prints a line to standard error, above the lines that are drawn there.
-    static func note(_ text: String) { note(styled(text)) }
+    ///
+    /// With `--quiet` only errors and what helps against them.
+    static func note(_ text: String) {
+        let isOfError = text.hasPrefix("stagepack: error:") || text.hasPrefix("hint:")
+        guard isOfError || !messages.withLock(\.isQuiet) else { return }
+        if isJournal {
+            write("<\(priority(of: text))>\(text)\n", to: STDERR_FILENO)
+        } else {
+            note(styled(text))
+        }
+    }
+
+    /// Whether the journal of systemd reads standard error.
+    private static let isJournal = JournalStream.isConnected(
+        to: .standardError,
+        environment: ProcessEnvironment.current
+    )
+
+    /// The priority of a line in the journal (sd-daemon(3)).
+    private static func priority(of text: String) -> Int {
+        let level: Logger.Level =
+            text.hasPrefix("stagepack: error:")
+            ? .error : text.hasPrefix("stagepack: warning:") ? .warning : .info
+        return level.journalPriority
+    }
 
     /// Prints a line to standard error, above the lines that are drawn there.
     static func note(_ line: StyledText) {
@@ -55,6 +81,10 @@ enum Console {
     static func report(_ failure: CommandFailure, asJSON: Bool) {
         if asJSON {
             return reportJSON(FailureReport(failure))
+        }
+        // One entry of the journal for one failure.
+        if isJournal, let hint = failure.hint {
+            return note("stagepack: error: \(failure.message); hint: \(hint)")
         }
         note("stagepack: error: \(failure.message)")
         if let hint = failure.hint { note("hint: \(hint)") }
@@ -115,12 +145,14 @@ enum Console {
     struct Messages {
         var color = MessageOptions.ColourChoice.auto
         var isVerbose = false
+        var isQuiet = false
 
         init() {}
 
         init(_ options: MessageOptions) {
             color = options.color
             isVerbose = options.verbose
+            isQuiet = options.quiet
         }
     }
 

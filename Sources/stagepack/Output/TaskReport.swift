@@ -1,12 +1,31 @@
 import FoundationEssentials
 import StageControl
 import StageModel
+import StageSystem
+import SystemPackage
 
 /// What `tasks` prints of one task of the daemon.
 struct TaskReport: Encodable, CustomStringConvertible {
     var task: TransferTask
+    /// The path of a download that is complete and waits to be taken; `nil` for others.
+    var location: String?
+
+    init(task: TransferTask) { self.task = task }
+
+    /// Creates the report of a task of the daemon that leaves downloads in a directory.
+    init(_ task: TransferTask, in staged: DownloadDirectory?) {
+        self.task = task
+        guard task.state == .completed, task.request.kind == .download,
+            let path = staged?.path.appending("\(task.id)"), FileStatus.exists(path)
+        else { return }
+        location = path.string
+    }
+
+    private enum CodingKeys: CodingKey { case location }
 
     func encode(to encoder: any Encoder) throws {
+        var members = encoder.container(keyedBy: CodingKeys.self)
+        try members.encodeIfPresent(location, forKey: .location)
         var shown = task
         shown.request.url = task.request.url.withoutUser
         try shown.encode(to: encoder)
@@ -24,6 +43,7 @@ struct TaskReport: Encodable, CustomStringConvertible {
         if let problem = task.lastProblem, !task.holds.contains(where: { $0.problem == problem }) {
             lines.append("    last problem: \(problem)")
         }
+        if let location { lines.append("    file: \(location)") }
         return lines.joined(separator: "\n")
     }
 

@@ -1,0 +1,13 @@
+import GRDB
+
+/// SQLite as it is linked with this program.
+enum LinkedDatabaseLibrary {
+    /// The version.
+    static let version = readVersion() ?? "unknown"
+
+    private static func readVersion() -> String? {
+        // A database in memory can always be opened, or the version is not known.
+        let queue = try? DatabaseQueue()
+        return try? queue?.read { try String.fetchOne($0, sql: "SELECT sqlite_version()") }
+    }
+}

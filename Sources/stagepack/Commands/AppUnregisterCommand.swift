@@ -1,0 +1,92 @@
+import ArgumentParser
+import StageModel
+import StagePack
+import StageSystem
+import StagingService
+import SystemPackage
+
+struct AppUnregisterCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "unregister",
+        abstract: "Remove the registration that 'register' made.",
+        discussion: """
+            The packs stay: 'gc --unregistered' removes those of applications that are not \
+            registered any more. A registration that a package has installed goes with the package.
+            """
+    )
+
+    @Argument(help: "The application.", completion: ApplicationCompletion.kind) var id: String
+    @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
+
+    var messages: MessageOptions? { messageOptions }
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let folders = RegistrationFolders(environment: ProcessEnvironment.current)
+        let application = try Self.application(id)
+        guard let folder = folders.folderForWriting else {
+            throw .usage("no folder for registrations: set HOME or XDG_CONFIG_HOME")
+        }
+        let path = folder.appending("\(application).json")
+        guard FileStatus.exists(path) else { throw Self.notThere(application, path, folders) }
+        do throws(FileError) {
+            let directory = try Directory.open(folder)
+            try directory.remove(FilePath.Component(stringLiteral: "\(application).json"))
+            try directory.synchronize()
+        } catch {
+            throw CommandFailure(
+                status: .containerUnusable,
+                message: error.description,
+                hint: "run it as a user that may write there",
+                retry: .never
+            )
+        }
+        let rest = try? folders.registration(of: application)
+        let report = UnregistrationReport(
+            application: application,
+            removed: path.string,
+            inForce: rest?.path.string
+        )
+        Console.print(report, asJSON: json)
+        return .success
+    }
+
+    private static func application(_ text: String) throws(CommandFailure) -> ApplicationID {
+        do throws(ValueError) {
+            return try ApplicationID(text)
+        } catch {
+            throw .usage("expected an application: \(error)")
+        }
+    }
+
+    /// The failure that says where the registration is instead.
+    private static func notThere(
+        _ application: ApplicationID,
+        _ path: FilePath,
+        _ folders: RegistrationFolders
+    ) -> CommandFailure {
+        guard let found = try? folders.registration(of: application) else {
+            return .usage("application '\(application)' is not registered")
+        }
+        var failure = CommandFailure.usage(
+            "application '\(application)' is registered by '\(found.path)', and not by '\(path)'"
+        )
+        failure.hint = "remove the package, or the file, as its owner"
+        return failure
+    }
+}
+
+/// The output of `app unregister`.
+private struct UnregistrationReport: Encodable, CustomStringConvertible {
+    var application: ApplicationID
+    /// The file that was removed.
+    var removed: String
+    /// The registration that holds now; `nil` for none.
+    var inForce: String?
+
+    var description: String {
+        let rest = inForce.map { "; the registration '\($0)' holds now" } ?? ""
+        return "\(application): removed '\(removed.forDisplay())'\(rest)"
+    }
+}

@@ -1,0 +1,96 @@
+import ArgumentParser
+import StageContainer
+import StageModel
+import StagePack
+import StageSystem
+import SystemPackage
+
+struct DiskUsageCommand: SourcedSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "du",
+        abstract: "Show the disk space that packs take.",
+        discussion: """
+            A version before the current one is kept for 'rollback' and for applications that read \
+            it; 'gc' removes what is superfluous. Files that versions share on disk count for each.
+            """
+    )
+
+    @OptionGroup(title: "Source") var source: SourceOptions
+    @OptionGroup var scope: ScopeOptions
+    @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
+
+    var messages: MessageOptions? { messageOptions }
+    var printsJSON: Bool { json }
+
+    mutating func validate() throws { try scope.check(with: source) }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let scopes = try ContainerScopes(source)
+        try scopes.checkForApplications()
+        var usages: [DiskUsage] = []
+        for scope in scopes.scopes {
+            do throws(ContainerError) {
+                let before = usages.count
+                for path in scope.containers {
+                    guard let container = try Container.open(path) else { continue }
+                    usages.append(try DiskUsage(of: container, at: scope.location(of: path)))
+                }
+                if usages.count == before, !scopes.isAll, let own = scope.own { throw .missing(own) }
+            } catch {
+                throw CommandFailure(error)
+            }
+        }
+        Console.print(Listing(elements: usages, name: "containers"), asJSON: json)
+        return scopes.conclude(.success)
+    }
+}
+
+/// The output of `du` for one container.
+private struct DiskUsage: Encodable, CustomStringConvertible {
+    struct PackUsage: Encodable {
+        var id: PackID
+        /// The bytes of the version that applications read.
+        var current = ByteCount.zero
+        /// The bytes of other versions.
+        var kept = ByteCount.zero
+
+        var total: ByteCount { current + kept }
+    }
+
+    var container: String
+    /// Whose container it is; `nil` for one in another place.
+    var location: ContainerLocation?
+    /// The packs, largest first.
+    var packs: [PackUsage]
+    /// The bytes of downloads that are not complete, or not unpacked.
+    var downloads: ByteCount
+    var total: ByteCount
+
+    init(of container: Container, at location: ContainerLocation?) throws(ContainerError) {
+        self.location = location
+        self.container = container.root.path.string
+        var usages: [PackID: PackUsage] = [:]
+        for generation in try container.reader.inventory() {
+            var usage = usages[generation.id] ?? PackUsage(id: generation.id)
+            if generation.role == .current {
+                usage.current = usage.current + generation.size
+            } else {
+                usage.kept = usage.kept + generation.size
+            }
+            usages[generation.id] = usage
+        }
+        packs = usages.values.sorted { ($1.total, $0.id) < ($0.total, $1.id) }
+        downloads = try container.downloadedSizes().values.reduce(.zero, +)
+        total = packs.reduce(downloads) { $0 + $1.total }
+    }
+
+    var description: String {
+        var rows = packs.map { ["\($0.id)", "\($0.current)", "\($0.kept)", "\($0.total)"] }
+        rows.append(["downloads", "", "", "\(downloads)"])
+        rows.append(["all", "", "", "\(total)"])
+        let place = location.map { " (\($0.rawValue))" } ?? ""
+        return "container \(container.forDisplay())\(place)\n"
+            + Table(head: ["pack", "current", "kept", "total"], rows: rows).description
+    }
+}

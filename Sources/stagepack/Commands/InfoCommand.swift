@@ -1,0 +1,85 @@
+import ArgumentParser
+import FoundationEssentials
+import StageContainer
+import StageDisplay
+import StageEngine
+import StageModel
+import StagePack
+import StagingService
+import SystemPackage
+
+struct InfoCommand: SourcedSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "info",
+        abstract: "Show everything about a pack, without using the network."
+    )
+
+    @Argument(
+        help: "The pack.",
+        completion: PackCompletion.kind,
+        transform: PackArgument.parse
+    )
+    var pack: PackID
+
+    @OptionGroup(title: "Source") var source: SourceOptions
+    @OptionGroup var scope: ScopeOptions
+    @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
+
+    var messages: MessageOptions? { messageOptions }
+    var printsJSON: Bool { json }
+
+    mutating func validate() throws { try scope.check(with: source) }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let scopes = try ContainerScopes(source)
+        let packs = try StatusReport(of: scopes).packs
+        guard let status = packs.first(where: { $0.id == pack }) else {
+            throw CommandFailure(StagingFailure(StageError.unknownPack(pack)))
+        }
+        Console.print(PackInformation(status), asJSON: json)
+        return scopes.conclude(.success)
+    }
+}
+
+/// The output of `info`.
+private struct PackInformation: Encodable, CustomStringConvertible {
+    var status: StatusReport.PackStatus
+    /// The directory with the files; `nil` for a pack that is not staged.
+    var directory: String?
+
+    init(_ status: StatusReport.PackStatus) {
+        self.status = status
+        guard let container = status.container else { return }
+        let path = FilePath(container).appending(ContainerLayout.packs)
+        directory = path.appending(status.id.text).appending(ContainerLayout.content).string
+    }
+
+    private enum CodingKeys: CodingKey { case directory }
+
+    func encode(to encoder: any Encoder) throws {
+        try status.encode(to: encoder)
+        var members = encoder.container(keyedBy: CodingKeys.self)
+        try members.encodeIfPresent(directory, forKey: .directory)
+    }
+
+    var description: String {
+        let place = status.location.map { " (\($0.rawValue))" } ?? ""
+        let rows: [(String, String?)] = [
+            ("pack", status.id.text),
+            ("state", status.text),
+            ("version", status.version.map(String.init)),
+            ("offered", status.offeredVersion.map { "version \($0)" }),
+            ("policy", status.policy),
+            ("size", status.installedSize.map(\.description)),
+            ("download", status.downloadSize.map(\.description)),
+            ("staged", status.stagedAt.map { "\($0.age), \(InternetTime($0))" }),
+            ("from", status.source?.withoutUser.forDisplay()),
+            ("directory", directory?.forDisplay()),
+            ("container", status.container.map { $0.forDisplay() + place }),
+        ]
+        return rows.compactMap { name, value in
+            value.map { name.filling(columns: 10) + " " + $0 }
+        }.joined(separator: "\n")
+    }
+}

@@ -1,0 +1,170 @@
+import ArgumentParser
+import FoundationEssentials
+import StageContainer
+import StageModel
+import StageSystem
+import StagingService
+import SystemPackage
+
+struct MetricsCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "metrics",
+        abstract: "Write the state of the registered applications for Prometheus.",
+        discussion: """
+            In the text format that the textfile collector of the node exporter reads. A file is \
+            replaced in one step, so that the collector never reads half of one.
+            """
+    )
+
+    @Option(
+        name: [.customShort("o"), .customLong("output-path")],
+        help: ArgumentHelp(
+            "The file to write, whose name has to end in '.prom'. Without it: standard output.",
+            valueName: "file"
+        ),
+        completion: .file(extensions: ["prom"])
+    )
+    var output: String?
+
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
+
+    var messages: MessageOptions? { messageOptions }
+    var printsJSON: Bool { false }
+
+    func validate() throws {
+        if let output, !output.hasSuffix(".prom") {
+            throw ValidationError(
+                "expected a file that ends in '.prom', found '\(output.forDisplay())': the collector reads no other"
+            )
+        }
+    }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let folders = RegistrationFolders(environment: ProcessEnvironment.current)
+        let applications = try CommandFailure.wrapping { () throws(StagingFailure) in
+            try folders.applications()
+        }
+        var metrics = MetricsText()
+        metrics.add("stagepack_build_info", ["version": Version.text], 1)
+        for application in applications { ApplicationMetrics(application).add(to: &metrics) }
+        guard let output else {
+            Console.write(metrics.text, to: 1)
+            return .success
+        }
+        try Self.replace(FilePath(output), with: metrics.text)
+        return .success
+    }
+
+    private static func replace(_ path: FilePath, with text: String) throws(CommandFailure) {
+        let above = path.removingLastComponent()
+        guard let name = path.lastComponent else {
+            throw .usage("expected a file, found '\(path)'")
+        }
+        do throws(FileError) {
+            // The collector is another user.
+            try Directory.open(above.isEmpty ? "." : above)
+                .write(
+                    Array(text.utf8),
+                    to: name,
+                    durably: false,
+                    exactly: [.ownerReadWrite, .groupRead, .otherRead]
+                )
+        } catch {
+            throw CommandFailure(output: error)
+        }
+    }
+}
+
+/// The metrics of one application.
+private struct ApplicationMetrics {
+    private let application: ApplicationID
+    private let report: StatusReport?
+    private let history: StagingHistory?
+
+    /// Reads what `status` and `why` read; what cannot be read is counted as that.
+    init(_ application: ApplicationID) {
+        self.application = application
+        let source = try? SourceOptions.parse(["--app", application.text])
+        let scopes = source.flatMap { try? ContainerScopes($0) }
+        report = scopes.flatMap { try? StatusReport(of: $0) }
+        let histories = (scopes?.scopes ?? []).flatMap(\.containers).compactMap { path in
+            let reader = try? ContainerReader.open(path)
+            return try? reader?.history(of: application)
+        }
+        history = histories.max { $0.lastRun?.endedAt ?? 0 < $1.lastRun?.endedAt ?? 0 }
+    }
+
+    func add(to metrics: inout MetricsText) {
+        let labels = ["application": application.text]
+        metrics.add("stagepack_application_readable", labels, report == nil ? 0 : 1)
+        guard let report else { return }
+        addPacks(report.packs, to: &metrics)
+        for manifest in report.manifests where manifest.application == application {
+            metrics.add(
+                "stagepack_manifest_received_timestamp_seconds",
+                labels,
+                manifest.receivedAt.timeIntervalSince1970
+            )
+        }
+        addRuns(to: &metrics)
+    }
+
+    private func addPacks(
+        _ packs: [StatusReport.PackStatus],
+        to metrics: inout MetricsText
+    ) {
+        let labels = ["application": application.text]
+        for (kind, packs) in Dictionary(grouping: packs, by: Kind.init).sorted(by: {
+            $0.key < $1.key
+        }) {
+            let names = labels.merging(["policy": kind.policy, "state": kind.state]) { $1 }
+            metrics.add("stagepack_packs", names, Double(packs.count))
+        }
+        let staged = packs.filter { $0.state != .missing }
+        let missing = packs.count { $0.state == .missing && $0.policy == "essential" }
+        metrics.add("stagepack_missing_essential_packs", labels, Double(missing))
+        let size = staged.reduce(ByteCount.zero) { $0 + ($1.installedSize ?? .zero) }
+        metrics.add("stagepack_staged_bytes", labels, Double(size.rawValue))
+        let downloaded = packs.reduce(ByteCount.zero) { $0 + ($1.downloaded ?? .zero) }
+        metrics.add("stagepack_downloaded_bytes", labels, Double(downloaded.rawValue))
+        for pack in staged {
+            guard let date = pack.stagedAt else { continue }
+            let names = labels.merging(["pack": pack.id.text]) { $1 }
+            let name = "stagepack_pack_staged_timestamp_seconds"
+            metrics.add(name, names, date.timeIntervalSince1970)
+        }
+    }
+
+    private func addRuns(to metrics: inout MetricsText) {
+        let labels = ["application": application.text]
+        guard let history else { return }
+        if let run = history.lastRun {
+            let hasFailed = history.lastSuccessAt != run.endedAt
+            metrics.add("stagepack_last_run_timestamp_seconds", labels, Double(run.endedAt))
+            metrics.add("stagepack_last_run_failed", labels, hasFailed ? 1 : 0)
+        }
+        if let time = history.lastSuccessAt {
+            metrics.add("stagepack_last_success_timestamp_seconds", labels, Double(time))
+        }
+        metrics.add("stagepack_pending_event", labels, history.pending == nil ? 0 : 1)
+        for pack in history.packs where pack.failures > 0 {
+            let names = labels.merging(["pack": pack.id.text]) { $1 }
+            metrics.add("stagepack_pack_failures", names, Double(pack.failures))
+        }
+    }
+
+    /// The labels by which packs are counted.
+    private struct Kind: Hashable, Comparable {
+        var policy: String
+        var state: String
+
+        init(_ pack: StatusReport.PackStatus) {
+            policy = pack.policy ?? "none"
+            state = pack.state.rawValue
+        }
+
+        static func < (left: Self, right: Self) -> Bool {
+            (left.policy, left.state) < (right.policy, right.state)
+        }
+    }
+}

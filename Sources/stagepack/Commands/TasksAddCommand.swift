@@ -1,0 +1,81 @@
+import ArgumentParser
+import FoundationEssentials
+import StageControl
+import StageDigest
+import StageModel
+import SystemPackage
+
+struct TasksAddCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "add",
+        abstract: "Have the daemon download a file.",
+        discussion: """
+            Prints the transfer, which outlives this command and the session of its user. The same \
+            URL and digest again are the same transfer. 'stagepack tasks' says where the file is \
+            when it has come.
+            """
+    )
+
+    @Argument(help: "The http or https URL.") var url: String
+
+    @Option(
+        help: ArgumentHelp(
+            "The SHA-256 digest that the file must have, in hexadecimal.",
+            valueName: "digest"
+        ),
+        transform: Self.digest
+    )
+    var sha256: Digest?
+
+    @Option(
+        help: ArgumentHelp("The size that the file must have.", valueName: "size"),
+        transform: ByteSize.parse
+    )
+    var size: ByteCount?
+
+    @Flag(help: "Wait for an unmetered network and mains power.") var discretionary = false
+    @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
+
+    var messages: MessageOptions? { messageOptions }
+    var printsJSON: Bool { json }
+
+    /// The sessions that the downloads belong to.
+    private var session: String {
+        discretionary ? "stagepack.tasks.discretionary" : "stagepack.tasks"
+    }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let scheme = url.prefix { $0 != ":" }.lowercased()
+        guard ["http", "https"].contains(scheme) else {
+            throw .usage("expected an http or https URL, found '\(url.withoutUser.forDisplay())'")
+        }
+        let token = [url, sha256?.description ?? ""].joined(separator: " ")
+        var request = TransferRequest(
+            token: Digest(of: Array(token.utf8)).description,
+            kind: .download,
+            url: url
+        )
+        request.sha256 = sha256?.description
+        request.size = size
+        var configuration = SessionConfiguration()
+        configuration.isDiscretionary = discretionary
+        configuration.sendsLaunchEvents = false
+        let (session, settings, added) = (session, configuration, request)
+        let task = try await Daemon.ask { client throws(ControlError) in
+            try await client.makeSession(session, configuration: settings)
+            let ids = try await client.createTasks([added], in: session)
+            return try await client.task(ids[0])
+        }
+        Console.print(TaskReport(task: task), asJSON: json)
+        return .success
+    }
+
+    private static func digest(_ text: String) throws -> Digest {
+        do throws(ValueError) {
+            return try Digest(hexadecimal: text)
+        } catch {
+            throw ValidationError(error.description)
+        }
+    }
+}

@@ -1,0 +1,71 @@
+import ArgumentParser
+import StageArchive
+import StageControl
+import StageDigest
+import StageFrame
+import StageSystem
+import StageTransfer
+
+struct VersionCommand: StagePackSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "version",
+        abstract: "Print the versions of this program, of its libraries, and of the daemon."
+    )
+
+    @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
+
+    var messages: MessageOptions? { messageOptions }
+    var printsJSON: Bool { json }
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        var report = VersionReport()
+        // A daemon that does not answer is none.
+        let client = try? await ControlClient.discover(environment: ProcessEnvironment.current)
+        let status = try? await client?.status()
+        report.daemon = status.map { VersionReport.Daemon(version: $0.version, $0.libraries) }
+        Console.print(report, asJSON: json)
+        return .success
+    }
+}
+
+/// The output of `version`.
+private struct VersionReport: Encodable, CustomStringConvertible {
+    struct Daemon: Encodable {
+        var version: String
+        var libraries: [String: String]?
+
+        init(version: String, _ libraries: [String: String]?) {
+            self.version = version
+            self.libraries = libraries
+        }
+    }
+
+    var version = Version.text
+    /// The commit that `make` built the program from; `nil` where that is not known.
+    var commit = Version.commit
+    /// The libraries that are linked, by their names.
+    var libraries = [
+        "libarchive": LinkedArchiveLibrary.version,
+        "libcurl": LinkedTransferLibrary.version,
+        "OpenSSL": LinkedDigestLibrary.version,
+        "zstd": LinkedFrameLibrary.version,
+    ]
+    /// The daemon that answers; `nil` for none.
+    var daemon: Daemon?
+
+    var description: String {
+        let commit = commit.map { " (commit \($0))" } ?? ""
+        var lines = ["stagepack \(version)\(commit)"]
+        lines += Self.lines(libraries)
+        guard let daemon else { return lines.joined(separator: "\n") }
+        lines.append("stagepackd \(daemon.version), running")
+        lines += Self.lines(daemon.libraries ?? [:])
+        return lines.joined(separator: "\n")
+    }
+
+    private static func lines(_ libraries: [String: String]) -> [String] {
+        libraries.sorted { $0.key.lowercased() < $1.key.lowercased() }
+            .map { "  \($0.key) \($0.value)" }
+    }
+}

@@ -1,0 +1,48 @@
+import StageModel
+
+/// The failures of a report with the packs that fail for one reason put together: one line for one failure.
+struct FailureGroups {
+    /// The failures, in the order of the first pack of each.
+    let failures: [FailureReport]
+
+    /// The most packs that are named beside the first one.
+    private static let limit = 2
+
+    /// Groups the failures of a report.
+    init(of report: StagingReport) {
+        var reasons: [String] = []
+        var groups: [String: [(id: PackID, failure: FailureReport)]] = [:]
+        for pack in report.packs {
+            guard let failure = pack.error else { continue }
+            let reason = Self.reason(failure.message, of: pack.id)
+            if groups[reason] == nil { reasons.append(reason) }
+            groups[reason, default: []].append((pack.id, failure))
+        }
+        let packs = reasons.compactMap { reason -> FailureReport? in
+            guard let members = groups[reason], var failure = members.first?.failure else {
+                return nil
+            }
+            failure.message += Self.text(of: members.dropFirst().map(\.id))
+            return failure
+        }
+        let files = (report.files ?? []).compactMap(\.error)
+        failures = [report.extensionProblem].compactMap(\.self) + packs + files
+    }
+
+    /// The message without what differs between packs that fail for one reason: their names, the paths of URLs, and times.
+    private static func reason(_ message: String, of id: PackID) -> String {
+        let place = #/(?<origin>[a-z]+://[^/'\s]+)/[^'\s]*/#
+        return message.replacing("'\(id)'", with: "")
+            .replacing(place) { String($0.output.origin) }
+            .replacing(#/\d+ ms/#, with: "")
+    }
+
+    /// The names of the further packs, as the end of a message.
+    private static func text(of packs: [PackID]) -> String {
+        guard !packs.isEmpty else { return "" }
+        let names = packs.prefix(limit).map { "'\($0)'" }.joined(separator: ", ")
+        let rest = packs.count - limit
+        return "; the same for \(names)"
+            + (rest > 0 ? " and \(rest.quantity(of: "other pack"))" : "")
+    }
+}

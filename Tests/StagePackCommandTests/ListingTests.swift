@@ -1,0 +1,133 @@
+import Foundation
+import StageModel
+import StageTesting
+import SystemPackage
+import Testing
+
+/// The commands that show packs, applications and versions.
+@Suite(.server, .directory)
+struct ListingTests {
+    private static func masked(_ text: String, _ world: World) -> String {
+        world.masked(text).replacing(#/\d+ seconds? ago/#, with: "AGO")
+            .replacing(#/\d{4}-\d\d-\d\dT[0-9:.]+Z/#, with: "TIME")
+    }
+
+    private static func world() async throws -> World {
+        var world = try World()
+        try world.publish(
+            try SamplePack.small(.aurora),
+            try SamplePack.small(try PackID("on-demand"), policy: .onDemand)
+        )
+        try await world.succeed("prefetch")
+        return world
+    }
+
+    @Test func stagedPacksAreListedAndOthersOnRequest() async throws {
+        let world = try await Self.world()
+        let staged = Self.masked(try await world.succeed("ls"), world)
+        #expect(
+            staged == """
+                pack    version  size     staged
+                aurora  1        20.0 kB  AGO
+
+                """
+        )
+        let all = Self.masked(try await world.succeed("ls", "--missing"), world)
+        #expect(all.split(separator: "\n").last == "on-demand  -        20.0 kB  not staged")
+        let json = try await world.succeed("ls", "--json")
+        #expect(json.contains(#""id" : "aurora""#))
+        #expect(!json.contains("on-demand"))
+    }
+
+    @Test func aPackIsShownWithEverythingThatIsKnownOfIt() async throws {
+        let world = try await Self.world()
+        let text = Self.masked(try await world.succeed("info", "aurora"), world)
+        #expect(
+            text == """
+                pack       aurora
+                state      staged
+                version    1
+                offered    version 1
+                policy     essential
+                size       20.0 kB
+                download   20.2 kB
+                staged     AGO, TIME
+                from       SERVER/packs/aurora-1.tar.zst
+                directory  DIRECTORY/container/packs/aurora/content
+                container  DIRECTORY/container
+
+                """
+        )
+        let missing = try await world.run("info", "nothing")
+        #expect(missing.status == 13)
+        #expect(missing.error.hasPrefix("stagepack: error: "))
+        #expect(try await world.run("info", "on-demand", "--json").output.contains(#""missing""#))
+    }
+
+    @Test func theSpaceOfAllVersionsIsCounted() async throws {
+        var world = try await Self.world()
+        try world.publish(try SamplePack.small(.aurora, version: 2))
+        try await world.succeed("prefetch")
+        struct Usage: Decodable {
+            struct Pack: Decodable, Equatable {
+                var id: String
+                var current: Int
+                var kept: Int
+            }
+            var packs: [Pack]
+            var downloads: Int
+            var total: Int
+        }
+        let json = try await world.succeed("du", "--json")
+        let usage = try JSONDecoder().decode(Usage.self, from: Data(json.utf8))
+        let pack = try #require(usage.packs.first)
+        #expect(usage.packs.map(\.id) == ["aurora"])
+        #expect(pack.current >= 20_000)
+        #expect(pack.kept >= 20_000)
+        #expect(usage.total == pack.current + pack.kept + usage.downloads)
+        let lines = try await world.succeed("du").split(separator: "\n").map(String.init)
+        #expect(lines.first?.split(separator: " ") == ["pack", "current", "kept", "total"])
+        #expect(lines.count == 4)
+    }
+
+    @Test func theVersionNamesTheLinkedLibraries() async throws {
+        let ending = try await Program().run(["version"])
+        #expect(ending.status == 0)
+        let pattern =
+            #/
+            stagepack\ \d+\.\d+\.\d+(\ \(commit\ [0-9a-f]{40}\))?\n
+            \ \ libarchive\ \d+\.\d+\.\d+\n\ \ libcurl\ \d+\.\d+\.\d+\n
+            \ \ OpenSSL\ \d+\.\d+\.\d+\n\ \ zstd\ \d+\.\d+\.\d+\n
+            /#
+        #expect(ending.output.wholeMatch(of: pattern) != nil, "\(ending.output)")
+    }
+
+    @Test func packsAreCompletedFromTheContainerThatTheLineNames() async throws {
+        let world = try await Self.world()
+        let arguments = ["---completion", "info", "--", "positional@0", "0", "0"]
+        let line = ["stagepack", "info", "--container", world.container.string, ""]
+        let ending = try await world.program.run(arguments + line)
+        #expect(ending.output.split(separator: "\n") == ["aurora", "on-demand"])
+    }
+
+    @Test func quietCommandsPrintTheirResultAndNoNotes() async throws {
+        let both = try await Program().run(["version", "--quiet", "--verbose"])
+        #expect(both.status == 64)
+        let world = try await Self.world()
+        let text = try await world.succeed("status", "--quiet")
+        #expect(text.contains("aurora"))
+    }
+
+    @Test(arguments: [
+        ("always", true), ("never", false), ("auto", false),
+    ])
+    func textIsColouredWhenAskedFor(choice: String, isColoured: Bool) async throws {
+        var world = try World()
+        try world.publish(try SamplePack.small(.aurora))
+        world.server.answer("/packs/aurora-1.tar.zst", with: .status(404))
+        let ending = try await world.run("prefetch", "--attempts", "1", "--color", choice)
+        #expect(ending.output.contains("\u{1B}[1;31m1 failed\u{1B}[0m") == isColoured)
+        #expect(ending.error.contains("\u{1B}[1;31mstagepack: error:\u{1B}[0m") == isColoured)
+        #expect((ending.output + ending.error).contains("\u{1B}") == isColoured)
+    }
+}

@@ -1,0 +1,122 @@
+import Glibc
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// The metrics for Prometheus, and the lines for the journal of systemd.
+@Suite(
+    .alone,
+    .server,
+    .directory,
+    .enabled("root needs a '/var/lib' of its own") {
+        guard geteuid() == 0 else { return true }
+        return await Program.canMount
+    }
+)
+struct MetricsTests {
+    private static func packs() throws -> [SamplePack] {
+        let events: Set<InstallationEvent> = [.firstInstallation, .subsequentUpdate]
+        return [
+            try .small(try PackID("essential"), policy: .essential(events)),
+            try .small(try PackID("prefetch"), policy: .prefetch(events)),
+            try .small(try PackID("on-demand"), policy: .onDemand),
+        ]
+    }
+
+    /// The samples of a text, without comments and with times masked.
+    private static func samples(_ text: String) -> [String] {
+        text.split(separator: "\n").filter { !$0.hasPrefix("#") }.map(String.init)
+            .map { $0.replacing(#/seconds(\{.*\}) \d{9,}$/#) { "seconds\($0.output.1) TIME" } }
+            .map { $0.replacing(#/version="[^"]+"/#, with: "version=\"V\"") }
+    }
+
+    @Test func theMetricsTellWhatIsStagedMissingAndFailing() async throws {
+        var installed = try await Installed()
+        let packs = try Self.packs()
+        try installed.world.publish(packs)
+        installed.world.server.answer(packs[1].path, with: .status(403))
+        _ = try await installed.run("prefetch", "--all", "--attempts", "1", "--quiet")
+        let application = #"application="net.example.wallpaper""#
+        let ending = try await installed.run("metrics")
+        #expect(ending.status == 0)
+        #expect(
+            Self.samples(ending.output) == [
+                #"stagepack_build_info{version="V"} 1"#,
+                "stagepack_application_readable{\(application)} 1",
+                "stagepack_packs{\(application),policy=\"essential\",state=\"staged\"} 1",
+                "stagepack_packs{\(application),policy=\"onDemand\",state=\"missing\"} 1",
+                "stagepack_packs{\(application),policy=\"prefetch\",state=\"missing\"} 1",
+                "stagepack_missing_essential_packs{\(application)} 0",
+                "stagepack_staged_bytes{\(application)} \(packs[0].pack.installedSize.rawValue)",
+                "stagepack_downloaded_bytes{\(application)} 0",
+                "stagepack_pack_staged_timestamp_seconds{\(application),pack=\"essential\"} TIME",
+                "stagepack_manifest_received_timestamp_seconds{\(application)} TIME",
+                "stagepack_last_run_timestamp_seconds{\(application)} TIME",
+                "stagepack_last_run_failed{\(application)} 1",
+                "stagepack_pending_event{\(application)} 1",
+                "stagepack_pack_failures{\(application),pack=\"prefetch\"} 1",
+            ]
+        )
+        let named = packs[1].path
+        installed.world.server.answer(named, with: .content(packs[1].archive))
+        _ = try await installed.run("prefetch", "--all", "--quiet")
+        let after = Self.samples(try await installed.run("metrics").output)
+        #expect(after.contains("stagepack_last_run_failed{\(application)} 0"))
+        #expect(after.contains("stagepack_last_success_timestamp_seconds{\(application)} TIME"))
+        #expect(!after.contains { $0.hasPrefix("stagepack_pack_failures") })
+    }
+
+    @Test func aFileOfMetricsIsReplacedInOneStepAndReadByAll() async throws {
+        let installed = try await Installed()
+        let directory = installed.world.directory
+        try directory.write(
+            Array("old".utf8),
+            to: "a.prom",
+            durably: false,
+            exactly: .ownerReadWrite
+        )
+        let path = directory.path.appending("a.prom").string
+        #expect(try await installed.run("metrics", "-o", path).status == 0)
+        #expect(try directory.status("a.prom")?.mode == 0o644)
+        let text = try #require(try directory.bytes(of: "a.prom", limit: 1 << 20))
+        #expect(
+            Self.samples(String(decoding: text, as: UTF8.self)).last
+                == #"stagepack_application_readable{application="net.example.wallpaper"} 0"#
+        )
+        let names = try directory.entries().map(\.name.string)
+        #expect(!names.contains { $0.hasPrefix(".a.prom") })
+        #expect(try await installed.run("metrics", "-o", "\(path).txt").status == 64)
+    }
+
+    @Test func packsThatFailForOneReasonAreOneLine() async throws {
+        var world = try World()
+        let packs = try (1...30).map { try SamplePack.small(try PackID("pack-\($0)")) }
+        try world.publish(packs)
+        for pack in packs { world.server.answer(pack.path, with: .status(403)) }
+        let ending = try await world.run("prefetch", "--attempts", "1", "--progress", "none")
+        let lines = ending.error.split(separator: "\n")
+        #expect(lines.count { $0.hasPrefix("stagepack: error:") } == 1, "\(ending.error)")
+        #expect(
+            lines.first?.hasSuffix("; the same for 'pack-2', 'pack-3' and 27 other packs") ?? false,
+            "\(ending.error)"
+        )
+    }
+
+    @Test func linesForTheJournalHavePrioritiesAndNoTimes() async throws {
+        var world = try World()
+        let pack = try SamplePack.small(.aurora)
+        try world.publish(pack)
+        world.server.answer(pack.path, with: .status(403))
+        world.program.wrapper = [
+            "/bin/sh", "-c", #"JOURNAL_STREAM=$(stat -Lc %d:%i /dev/fd/2) exec "$@""#, "sh",
+            try Program.path.string,
+        ]
+        let ending = try await world.run("prefetch", "--attempts", "1", "--progress", "none")
+        let lines = ending.error.split(separator: "\n")
+        #expect(lines.count == 2, "\(ending.error)")
+        #expect(lines.first?.hasPrefix("<3>stagepack: error: pack 'aurora': ") ?? false)
+        #expect(lines.last?.hasPrefix("<6>hint: ") ?? false)
+    }
+}
