@@ -291,7 +291,7 @@ extension StatusReport.PackStatus {
     }
 
     /// The state as a person reads it, with what holds it.
-    fileprivate var text: String {
+    var text: String {
         let pin = pin.map { ", \($0.text)" } ?? ""
         let previous = previousVersion.map { " (version \($0) is kept)" } ?? ""
         let unused = (unusedCopies ?? []).map { copy in
