@@ -108,7 +108,7 @@ struct PackReport: Encodable {
 
     private enum CodingKeys: String, CodingKey {
         case id, version, policy, outcome, reason, downloadSize, installedSize, transferred, reused
-        case source, transfer, transferSize, isTransferSizeExact, error
+        case location, source, transfer, transferSize, isTransferSizeExact, error
     }
 
     init(_ result: PackResult) {
