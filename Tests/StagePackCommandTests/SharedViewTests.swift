@@ -120,7 +120,9 @@ struct SharedViewTests {
 
     @Test func aRemovalNamesWhatStaysInTheSystemsContainer() async throws {
         let machine = try await machine()
-        let removed: Listing<Removed> = try decode(try await machine.user("remove", "aurora", "--json"))
+        let removed: Listing<Removed> = try decode(
+            try await machine.user("remove", "aurora", "--json")
+        )
         let expected = Removed(
             pack: "aurora",
             location: "user",

@@ -36,7 +36,9 @@ struct DiskUsageCommand: SourcedSubcommand {
                     guard let container = try Container.open(path) else { continue }
                     usages.append(try DiskUsage(of: container, at: scope.location(of: path)))
                 }
-                if usages.count == before, !scopes.isAll, let own = scope.own { throw .missing(own) }
+                if usages.count == before, !scopes.isAll, let own = scope.own {
+                    throw .missing(own)
+                }
             } catch {
                 throw CommandFailure(error)
             }
