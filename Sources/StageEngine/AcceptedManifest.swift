@@ -2,18 +2,18 @@ public import StageContainer
 public import StageModel
 import StageTransfer
 
-/// Where a manifest is asked for, and what it must be.
+/// Sources of a manifest, and the requirements that it must meet.
 public struct ManifestSource: Equatable, Sendable {
     /// The URLs, in order of preference.
     public var urls: [String]
-    /// The application it must be for; `nil` takes any.
+    /// The application that the manifest must be for; `nil` accepts any.
     public var application: ApplicationID?
-    /// The version of the application that is installed; `nil` where it is not known.
+    /// The installed version of the application; `nil` if unknown.
     public var applicationVersion: String?
-    /// The signed metadata that it is verified with; `nil` believes it for its transport.
+    /// The signed metadata that verifies the manifest; `nil` to trust its transport instead.
     public var trust: TrustLedger?
-    /// The application, of a manifest in a format of the application's own, which is not read here and offers no packs;
-    /// `nil` for StagePack's format.
+    /// The application, if its manifest is in a format of its own, which StagePack does not read and which
+    /// offers no packs; `nil` for StagePack's format.
     public var ownFormatOf: ApplicationID?
 
     /// Creates a source from its parts.
@@ -35,31 +35,31 @@ public struct ManifestSource: Equatable, Sendable {
 public struct AcceptedManifest: Equatable, Sendable {
     /// The manifest.
     public let manifest: Manifest
-    /// What is kept of it in a container.
+    /// The record that a container stores for the manifest.
     public let record: StoredManifest
-    /// Whether it is the one that was stored before.
+    /// `true` if the text equals that of the manifest that was stored before.
     public let isUnchanged: Bool
-    /// Whether signed metadata names it, so that it and what it names by digests may come over any
-    /// transport.
+    /// `true` if signed metadata names the manifest: it, and the content that it names by digest, may then use
+    /// any transport.
     public let isSigned: Bool
 
-    /// Takes a manifest that a container has stored, without asking its server.
+    /// Creates the value from a manifest that a container has stored, without a request.
     ///
-    /// - Throws: ``StageError/manifestInvalid(url:_:)`` if what is stored is not a manifest.
+    /// - Throws: ``StageError/manifestInvalid(url:_:)`` if the stored text is not a manifest.
     public init(stored record: StoredManifest) throws(StageError) {
         try self.init(record, isUnchanged: true)
     }
 
-    /// Takes a manifest that a container has stored, in the place of one that the source does not give.
+    /// Creates the value from a stored manifest, for use when its source is unavailable.
     ///
     /// - Parameters:
     ///   - record: The stored manifest.
-    ///   - source: The source, with whose metadata it is verified if it has any.
-    ///   - time: The time that the metadata must not have expired at, in seconds since 1970; `nil` without
-    ///     regard to expiry, where nothing is fetched.
-    /// - Throws: ``StageError/manifestInvalid(url:_:)``; ``StageError/manifestRefused(url:_:)`` if it is
-    ///   not what the source must give; ``StageError/storedUntrusted(url:_:)`` if the stored metadata does
-    ///   not name it; ``StageError/untrusted(url:_:)`` if that has expired.
+    ///   - source: The source; its metadata, if any, verifies the manifest.
+    ///   - time: The time at which the metadata must be unexpired, in seconds since 1970; `nil` ignores
+    ///     expiry, for callers that fetch nothing.
+    /// - Throws: ``StageError/manifestInvalid(url:_:)``; ``StageError/manifestRefused(url:_:)`` if the
+    ///   manifest does not meet the requirements of the source; ``StageError/storedUntrusted(url:_:)`` if the
+    ///   stored metadata does not name it; ``StageError/untrusted(url:_:)`` if the metadata has expired.
     public init(
         stored record: StoredManifest,
         for source: ManifestSource,
@@ -76,19 +76,18 @@ public struct AcceptedManifest: Equatable, Sendable {
         try check(source, after: nil)
     }
 
-    /// The revision of the manifest; `nil` of one in a format of the application's own, whose publisher counts in its own
-    /// way.
+    /// The revision of the manifest; `nil` for a format of the application's own, whose revisions StagePack
+    /// does not know.
     public var revision: Int? { record.ownFormatOf == nil ? manifest.revision : nil }
 
-    /// Checks that the manifest does not go back behind one that was accepted before, from whatever
-    /// URL.
+    /// Checks that the revision is not lower than that of the manifest accepted before, from any URL.
     ///
-    /// Manifests of which one is in a format of the application's own do not compare: the new one takes the place of the
-    /// one before.
+    /// If either manifest is in a format of the application's own, the revisions do not compare, and the new
+    /// manifest replaces the old one.
     ///
     /// - Throws: ``StageError/manifestRefused(url:_:)``.
     public func checkRevision(after record: StoredManifest?) throws(StageError) {
-        // A stored manifest that cannot be read any more proves nothing.
+        // An unreadable stored manifest has no revision to compare with.
         try checkRevision(after: record.flatMap { try? AcceptedManifest(stored: $0) })
     }
 
@@ -114,7 +113,7 @@ public struct AcceptedManifest: Equatable, Sendable {
         self.isSigned = isSigned
     }
 
-    /// Checks that the manifest is the one that was asked for, and not older than `stored`.
+    /// Checks that the manifest meets the requirements of the source and is not older than `stored`.
     func check(_ source: ManifestSource, after stored: AcceptedManifest?) throws(StageError) {
         if let expected = source.application, expected != manifest.application {
             throw refused(.otherApplication(expected: expected, found: manifest.application))
@@ -140,7 +139,7 @@ public struct AcceptedManifest: Equatable, Sendable {
 }
 
 extension ManifestSource {
-    /// Refuses URLs that no manifest is believed from.
+    /// Throws if a URL is not acceptable as the source of a manifest.
     fileprivate func checkURLs() throws(StageError) {
         for url in urls where !ManifestTrust.isAcceptable(url, isSigned: trust != nil) {
             guard url.isPlainHTTP else {
@@ -152,17 +151,17 @@ extension ManifestSource {
 }
 
 extension Stager {
-    /// Asks for the manifest, and returns it if it is well formed and may be accepted.
+    /// Fetches the manifest, and checks that it is well formed and acceptable.
     ///
-    /// Where `stored` came from the same URL, the server is asked only whether it changed. With signed
-    /// metadata of the source each URL stands for a repository, and what was verified is noted in
-    /// ``ManifestSource/trust``, whose state the caller stores, also after an error.
+    /// If `stored` came from one of the URLs, the request is conditional on its entity tag. If the source has
+    /// signed metadata, each URL is that of a repository, and the verified metadata is recorded in
+    /// ``ManifestSource/trust``; the caller stores its state, also after an error.
     ///
     /// - Parameters:
-    ///   - source: Where to ask, and what the manifest must be.
+    ///   - source: The URLs, and the requirements that the manifest must meet.
     ///   - stored: The manifest that was accepted before.
-    ///   - report: Told what is waited for and which mirrors fail.
-    /// - Returns: The manifest that holds from now on, the stored one if the server has no other.
+    ///   - report: Receives events about waiting and about mirrors that fail.
+    /// - Returns: The manifest to use from now on: the stored one if the server has no other.
     /// - Throws: ``StageError`` of the first phase: `manifestUnavailable`, `manifestInvalid`,
     ///   `manifestRefused`, `untrusted`, `cancelled`.
     public func manifest(
@@ -175,7 +174,7 @@ extension Stager {
             let visits = RepositoryVisits(self, source: source, trust: trust, report: report)
             return try await visits.manifest(stored: stored)
         }
-        // A stored manifest that cannot be read any more, or has another format, is asked for anew.
+        // A stored manifest that is unreadable or in another format is fetched without a condition.
         let stored = stored?.ownFormatOf == source.ownFormatOf ? stored : nil
         let before = stored.flatMap { try? AcceptedManifest(stored: $0) }
         var request = FetchRequest(mirrors: source.urls, limit: ByteCount(ManifestLimits.byteCount))
@@ -189,7 +188,7 @@ extension Stager {
         let accepted: AcceptedManifest
         switch try await fetch(request) {
         case .document(let document):
-            // Text that was mended would not be what the publisher wrote.
+            // Repairing invalid UTF-8 would change the publisher's text.
             guard let text = String(validating: document.bytes, as: UTF8.self) else {
                 throw .manifestInvalid(
                     url: document.url,
@@ -228,9 +227,9 @@ extension Stager {
 }
 
 extension String {
-    /// Whether it is an unencrypted URL.
+    /// `true` for an http URL.
     fileprivate var isPlainHTTP: Bool { URLReference(self).origin?.scheme == "http" }
 
-    /// Whether it is the URL of a local file.
+    /// `true` for a file URL.
     fileprivate var isLocal: Bool { URLReference(self).schemeName == "file" }
 }

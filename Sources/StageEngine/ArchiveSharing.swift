@@ -1,21 +1,21 @@
 import StageModel
 import Synchronization
 
-/// The packs of a run that have the same archive: it is downloaded once, for the first of them, and removed when the last
-/// one has ended.
+/// Packs of a run that share an archive: the run downloads the archive once, for the first of them, and
+/// deletes it after the last one has ended.
 final class ArchiveSharing: Sendable {
     private let firsts: [Digest: PackID]
     private let state: Mutex<State>
 
     private struct State {
-        /// The packs that have not ended.
+        /// The packs that have not ended, by the digest of their archive.
         var packs: [Digest: Set<PackID>]
-        /// The packs that wait until the first one has ended.
+        /// The continuations that resume when the first pack has ended.
         var waiting: [Digest: [CheckedContinuation<Void, Never>]] = [:]
         var endedFirsts: Set<Digest> = []
     }
 
-    /// Finds the archives that more than one of the packs have.
+    /// Creates the state for the archives that at least two of the packs share.
     init(_ packs: [Pack] = []) {
         let archives = packs.compactMap { pack in pack.archive.map { ($0.digest, pack.id) } }
         let shared = Dictionary(grouping: archives, by: \.0).filter { $1.count > 1 }
@@ -23,13 +23,14 @@ final class ArchiveSharing: Sendable {
         state = Mutex(State(packs: shared.mapValues { Set($0.map(\.1)) }))
     }
 
-    /// Returns the first pack that has the archive, where that is another one.
+    /// Returns the first pack that has the archive, or `nil` if that is `id` itself or the archive is not
+    /// shared.
     func first(with digest: Digest, besides id: PackID) -> PackID? {
         guard let first = firsts[digest], first != id else { return nil }
         return first
     }
 
-    /// Returns when the first pack that has the archive has ended, well or not.
+    /// Waits until the first pack that has the archive has ended, successfully or not.
     func waitForFirst(with digest: Digest) async {
         await withCheckedContinuation { continuation in
             let hasEnded = state.withLock { state in
@@ -41,7 +42,8 @@ final class ArchiveSharing: Sendable {
         }
     }
 
-    /// Takes note that a pack does not need its archive any more, and returns whether no other one of the run does.
+    /// Records that a pack has ended, resumes the packs that wait for it if it was the first, and returns
+    /// whether no other pack of the run needs the archive.
     func end(_ digest: Digest, for id: PackID) -> Bool {
         let (isLast, waiting) = state.withLock { state in
             state.packs[digest]?.remove(id)

@@ -4,7 +4,7 @@ import StageModel
 import StageSystem
 import StageTransfer
 
-/// A whole bundle in a file, which can be read though its name is removed.
+/// A complete bundle in an open file, which stays readable after its name is removed.
 final class BundleFile: Sendable {
     private let part: PartialFile
     private let file: File
@@ -14,7 +14,7 @@ final class BundleFile: Sendable {
         file = try File.open(readingRegular: part.path)
     }
 
-    /// Reads bytes of the bundle; fewer where it is shorter.
+    /// Reads bytes of the bundle; returns fewer if the file ends before the range does.
     func bytes(in range: Range<Int64>) throws(FileError) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: range.count)
         let count = try file.read(into: &bytes, at: range.lowerBound)
@@ -22,15 +22,15 @@ final class BundleFile: Sendable {
         return bytes
     }
 
-    /// Removes the file; the caller holds the lock on the download.
+    /// Removes the file. The caller holds the download lock.
     func remove() throws(TransferError) { try part.remove() }
 }
 
-/// Whole bundles in files, from servers that give no parts.
+/// Complete bundles in files, for servers that do not support range requests.
 actor BundleFiles {
     private let source: IndexSource
     private let index: ContentIndex
-    /// Whether whole bundles are fetched at all.
+    /// `true` if complete bundles may be downloaded.
     let isAllowed: Bool
     private var files: [Int: Task<Result<BundleFile, StageError>, Never>] = [:]
 
@@ -40,7 +40,7 @@ actor BundleFiles {
         self.isAllowed = isAllowed
     }
 
-    /// Returns the file of a bundle, after fetching all of it.
+    /// Returns the file of a bundle, after downloading it unless that has happened.
     func file(of number: Int) async throws(StageError) -> BundleFile {
         let bundle = index.bundles[number]
         let task: Task<Result<BundleFile, StageError>, Never>
@@ -60,12 +60,12 @@ actor BundleFiles {
         return try result.get()
     }
 
-    /// Removes what is not needed any more; what was not complete stays for a later run.
+    /// Removes the downloaded bundles. Incomplete downloads stay for a later run to resume.
     func remove() async {
         for (number, task) in files {
             let name = ContainerLayout.downloadName(of: index.bundles[number].digest)
-            // A process that holds the lock needs the file, and removes it. What cannot be removed now is
-            // removed by a sweep.
+            // Another process that holds the lock needs the file and removes it. A later sweep removes a file
+            // that cannot be removed now.
             guard case .success(let bundle) = await task.value,
                 let lock = try? source.work.container.attemptDownloadLock(name)
             else { continue }
@@ -77,7 +77,7 @@ actor BundleFiles {
 }
 
 extension IndexSource {
-    /// Where a bundle is, in the order in which to ask.
+    /// Returns the URLs of a bundle, in order of preference.
     func urls(of bundle: ContentIndex.Bundle) -> [String] {
         work.manifest.manifest.urls(
             forBundle: bundle.digest,
@@ -86,7 +86,7 @@ extension IndexSource {
         )
     }
 
-    /// Fetches a bundle whole.
+    /// Downloads a complete bundle.
     fileprivate func download(
         _ bundle: ContentIndex.Bundle
     ) async throws(StageError) -> BundleFile {
@@ -103,7 +103,7 @@ extension IndexSource {
 }
 
 extension Result where Success: Sendable, Failure: Sendable {
-    /// What an asynchronous body returns or throws.
+    /// Creates the result of an asynchronous body, from its value or the error that it throws.
     init(_ body: () async throws(Failure) -> Success) async {
         do throws(Failure) {
             self = .success(try await body())

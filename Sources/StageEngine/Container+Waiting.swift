@@ -3,10 +3,10 @@ import StageModel
 import SystemPackage
 
 extension Container {
-    /// Takes a lock of the container as soon as no other process or task has it.
+    /// Acquires a lock of the container, and waits while another process or task holds it.
     ///
-    /// It is tried again from time to time, since a thread that waits in the kernel hears of no
-    /// cancellation: a hook has a deadline, however long a lock is held.
+    /// Polls with a delay that grows from 10 to 200 ms: a thread that blocks in the kernel could not be
+    /// cancelled, and callers have deadlines.
     func lock<Lock: Sendable>(
         report: @Sendable (StagingEvent) -> Void,
         reporting event: @autoclosure () -> StagingEvent = .waitingForOther,
@@ -28,7 +28,7 @@ extension Container {
         }
     }
 
-    /// Takes the lock on a download as soon as no other process or task fetches it.
+    /// Acquires the lock of a download, and waits while another process or task holds it.
     func downloadLock(
         _ name: FilePath.Component,
         report: @Sendable (StagingEvent) -> Void

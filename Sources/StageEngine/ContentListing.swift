@@ -5,11 +5,11 @@ public import StageModel
 import StageSystem
 import SystemPackage
 
-/// The list of what a generation holds, file by file with digests, made when the pack was staged and
-/// compared when it is verified.
+/// The listing of a generation: its files with their digests, written when the pack is staged and compared
+/// when it is verified.
 ///
-/// A text file named `files` beside the content: one line an entry, in no particular order, fields
-/// separated by tabs, which no name of a pack can contain:
+/// A text file named `files` beside the content: one line per entry, in no particular order. Tabs separate the
+/// fields; the name of a pack's file cannot contain one.
 ///
 /// ```
 /// f <mode, octal> <size> <SHA-256> <path>
@@ -19,13 +19,13 @@ import SystemPackage
 public enum ContentListing {
     static let name = ContainerLayout.listing
 
-    /// One way in which content differs from its listing.
+    /// A difference between content and its listing.
     public enum Difference: Hashable, Sendable {
-        /// A file, directory or link is gone.
+        /// A file, directory or link of the listing does not exist.
         case missing(String)
-        /// Something is there that the pack did not bring.
+        /// An entry exists that is not in the listing.
         case added(String)
-        /// Something is there with other content, another mode or of another kind.
+        /// An entry differs from the listing in content, mode or kind.
         case changed(String)
 
         /// The path, relative to the pack.
@@ -36,11 +36,11 @@ public enum ContentListing {
         }
     }
 
-    /// The source of the digests of a listing.
+    /// Source of the digests for a listing.
     enum DigestSource: Equatable, Sendable {
-        /// The files, each of which is read once.
+        /// The files: each of them is read once.
         case files
-        /// The index that all content was compared with.
+        /// The index that the content was verified against.
         case index(ContentIndex)
     }
 
@@ -49,7 +49,7 @@ public enum ContentListing {
     /// - Parameters:
     ///   - area: The staging area.
     ///   - digests: The source of the digests.
-    /// - Returns: The figures of what is on disk, whatever the source of the digests says.
+    /// - Returns: The file count and size of the content on disk, independent of the source of the digests.
     /// - Throws: ``FileError`` if the content cannot be read or the listing cannot be written.
     static func write(
         for area: StagingArea,
@@ -74,7 +74,7 @@ public enum ContentListing {
         return figures
     }
 
-    /// Tells the path and the digest of each file that the listing of a generation names.
+    /// Calls `take` with the path and the digest of each file in the listing of a generation.
     static func forEachFile(
         in generation: Directory,
         _ take: (_ path: ArraySlice<UInt8>, _ digest: Digest) -> Void
@@ -87,7 +87,7 @@ public enum ContentListing {
                 omittingEmptySubsequences: false
             )
             rest = rest[(end + 1)...]
-            // What is no line of a file is of no use here.
+            // Ignores lines of directories and links, and malformed lines.
             guard fields.count == 5, fields[0].elementsEqual("f".utf8),
                 let digest = try? Digest(hexadecimal: String(decoding: fields[3], as: UTF8.self))
             else { continue }
@@ -97,8 +97,8 @@ public enum ContentListing {
 
     /// Compares the content of a generation with its listing, reading every file once.
     ///
-    /// The listing is read a line at a time into a set of what is expected, so memory grows with the
-    /// number of files, at some 200 bytes each.
+    /// The entries of the listing are held in a set, so memory grows with the number of files, at some 200
+    /// bytes each.
     static func differences(in generation: Directory) throws(FileError) -> [Difference] {
         guard try generation.status(FilePath(ContainerLayout.content))?.kind == .directory,
             let content = try generation.directory(FilePath(ContainerLayout.content))
@@ -106,7 +106,7 @@ public enum ContentListing {
         guard let listing = try bytes(in: generation) else {
             return [.missing("the listing '\(name)'")]
         }
-        // By their bytes: two names that Unicode takes for one are two for the file system.
+        // Compares bytes: names that are equal in Unicode are different names to the file system.
         var expected = Set(listing.split(separator: UInt8(ascii: "\n")))
         var unexpected: [ArraySlice<UInt8>] = []
         var buffer = makeBuffer()
@@ -121,7 +121,8 @@ public enum ContentListing {
             + added.subtracting(missing).sorted().map(Difference.added)
     }
 
-    /// Reads the listing of a generation; `nil` where there is none, or it cannot be one.
+    /// Reads the listing of a generation; `nil` if it does not exist, is not a regular file or is larger than
+    /// 1 GiB.
     private static func bytes(in generation: Directory) throws(FileError) -> [UInt8]? {
         do throws(FileError) {
             return try generation.bytes(of: FilePath(name), limit: 1 << 30)
@@ -131,10 +132,10 @@ public enum ContentListing {
         }
     }
 
-    /// A buffer for small files, which are most; ``grow(_:for:)`` makes it larger for others.
+    /// Returns a buffer for small files, which are the most frequent; ``grow(_:for:)`` enlarges it for others.
     private static func makeBuffer() -> [UInt8] { [UInt8](repeating: 0, count: 16 << 10) }
 
-    /// Makes a buffer as large as the file that is read next, up to 256 KiB.
+    /// Enlarges the buffer to 256 KiB if the next file does not fit.
     private static func grow(_ buffer: inout [UInt8], for size: Int64) {
         let wanted = min(size, 256 << 10)
         if wanted > buffer.count { buffer = [UInt8](repeating: 0, count: 256 << 10) }
@@ -145,8 +146,8 @@ public enum ContentListing {
         return String(decoding: fields.last ?? [], as: UTF8.self)
     }
 
-    /// Calls `take` with the line of a directory, and of each entry below it, and with the size of what counts as a
-    /// file of a pack.
+    /// Calls `take` with the line of the directory and of every entry below it. The size is `nil` for
+    /// directories, which do not count as files of a pack.
     private static func walk(
         _ directory: Directory,
         _ path: String,
@@ -188,7 +189,7 @@ extension ContentFigures {
         self.size = self.size + size
     }
 
-    /// Counts what is below a directory, without reading a file.
+    /// Counts the files and links below a directory, without reading their content.
     fileprivate mutating func add(_ directory: Directory) throws(FileError) {
         for entry in try directory.entries() {
             switch entry.kind {
@@ -203,7 +204,7 @@ extension ContentFigures {
     }
 }
 
-/// Gathers lines and writes them a block at a time.
+/// Collects lines and writes them in blocks of 64 KiB.
 private struct ListingWriter: ~Copyable {
     let file: File
     private var block: [UInt8] = []
@@ -227,9 +228,9 @@ private struct ListingWriter: ~Copyable {
 }
 
 extension Container {
-    /// Compares the current generation of a pack with what was staged, reading every file once.
+    /// Compares the current generation of a pack with its listing, reading every file once.
     ///
-    /// Returns `nil` if the pack is not staged, and no differences if every byte is as it was.
+    /// Returns `nil` if the pack is not staged, and an empty array if nothing differs.
     public func differences(in id: PackID) throws(ContainerError) -> [ContentListing.Difference]? {
         guard let lease = try reader.lease(id, marksUse: false) else {
             guard try reader.currentGeneration(of: id) != nil else { return nil }

@@ -1,17 +1,17 @@
 import StageContainer
 import StageModel
 
-/// The source of the content of a pack: all that ``PackWork`` does differently for archives and for indexed
-/// packs.
+/// Source of a pack's content. It contains everything that ``PackWork`` does differently for archives and for
+/// indexed packs.
 enum ContentSource: Sendable {
-    /// An archive, which is in `downloads/` and verified before the pack has a staging area.
+    /// An archive, downloaded to `downloads/` and verified before the staging area of the pack is created.
     case archive(VerifiedArchive)
-    /// An index, and what it names: bundles, which are fetched into the staging area, or an archive.
+    /// An index with its bundles, which are fetched into the staging area, or with an archive.
     case index(IndexSource)
 
     /// The result of filling a staging area.
     struct Filling: Sendable {
-        /// The cost of it.
+        /// The bytes transferred and reused.
         var figures: StagingFigures
         /// The source of the digests for the listing.
         var digests: ContentListing.DigestSource
@@ -25,7 +25,7 @@ enum ContentSource: Sendable {
         }
     }
 
-    /// Makes the staging area, or continues the one that an earlier run left of the same index.
+    /// Creates the staging area, or resumes that of an earlier run that staged the same index.
     func makeArea(
         in container: Container,
         holding lock: PackLock
@@ -38,7 +38,7 @@ enum ContentSource: Sendable {
         }
     }
 
-    /// Puts the content into a staging area.
+    /// Writes the content into a staging area.
     func fill(_ area: StagingArea) async throws(StageError) -> Filling {
         switch self {
         case .archive(let archive): try await archive.unpack(into: area)
@@ -46,10 +46,11 @@ enum ContentSource: Sendable {
         }
     }
 
-    /// Returns whether a later run continues the area of a run that failed.
+    /// Returns whether a later run can resume the staging area of a run that failed.
     ///
-    /// Archives are in `downloads/` and unpacked again. The area of an index has the only copy of what was
-    /// fetched, unless the index or the content of the area is wrong.
+    /// An archive stays in `downloads/` and is unpacked again. The staging area of an index holds the only
+    /// copy of the content received, so it is kept unless the error concerns the index or the content of the
+    /// area.
     func keepsArea(after error: StageError) -> Bool {
         switch (self, error) {
         case (.archive, _), (.index, .index), (.index, .incompleteContent): false
@@ -57,7 +58,7 @@ enum ContentSource: Sendable {
         }
     }
 
-    /// Removes the downloads that a staged pack does not need.
+    /// Removes the downloads that a staged pack no longer needs.
     func removeDownload() throws(StageError) {
         switch self {
         case .archive(let archive): try archive.remove()
@@ -65,7 +66,7 @@ enum ContentSource: Sendable {
         }
     }
 
-    /// Gives up the right to the download.
+    /// Releases the download lock of an archive.
     func end() {
         if case .archive(let archive) = self { archive.end() }
     }

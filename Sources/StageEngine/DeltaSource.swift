@@ -7,27 +7,27 @@ import StageSystem
 import StageTransfer
 import SystemPackage
 
-/// A delta set, and the files of the staged generation that its windows are in.
+/// A delta set, and the files of the staged generation that contain its windows.
 struct DeltaSource: Sendable {
-    /// The object that the set is in.
+    /// The URLs of the object that contains the set.
     let mirrors: [String]
-    /// The bytes of that object.
+    /// The size of that object, in bytes.
     let size: Int64
     let set: DeltaSet
-    /// Where each delta frame is in the object.
+    /// The range of each delta frame in the object.
     let ranges: [Range<Int64>]
     private let tableSize: Int
     private let content: Directory
-    /// The files of windows, by their entries in the older index.
+    /// The paths of the files that windows refer to, by their position in the older index.
     private let paths: [Int: FilePath]
 
-    /// A window that was read, since frames that refer to it follow each other.
+    /// The window that was read last: frames with the same window are consecutive.
     struct Window: Sendable {
         fileprivate var number: Int
         fileprivate var bytes: [UInt8]?
     }
 
-    /// Reads a table whose digest is right; `nil` if it is of other versions than `base` and `new`.
+    /// Decodes a table whose digest was verified; returns `nil` if it does not fit `base` and `new`.
     init?(
         _ table: [UInt8],
         from mirrors: [String],
@@ -35,7 +35,7 @@ struct DeltaSource: Sendable {
         _ base: IndexSource.Base,
         to new: ContentIndex
     ) {
-        // A set that cannot be used is as good as none.
+        // An unusable set is treated as absent.
         guard let set = try? DeltaSet(decodingTable: table),
             (try? set.check(to: new) { base.held.file(at: $0)?.size }) != nil
         else { return nil }
@@ -52,13 +52,13 @@ struct DeltaSource: Sendable {
         self.paths = paths
     }
 
-    /// Plans the requests for what makes some of `frames`, positions in the newer index.
+    /// Plans the requests for those of `frames`, positions in the newer index, that the set can produce.
     func plan(for frames: [Int]) -> RangePlan {
         RangePlan(frames, of: set, tableSize: tableSize)
     }
 
-    /// Makes the content of a frame from the bytes of a delta frame, the one of this number; `nil` if it
-    /// does not become what it ought to be: an old file that is damaged makes something else, or nothing.
+    /// Decodes the delta frame `number`. Returns `nil` if the result does not match the digest of its frame,
+    /// for example because a file of the base is damaged.
     func content(
         of number: Int,
         _ stored: [UInt8],
@@ -70,7 +70,7 @@ struct DeltaSource: Sendable {
         let frame = index.frames[delta.position]
         guard Digest(of: stored) == delta.digest else { return nil }
         if window?.number != delta.window {
-            // Never two at once.
+            // Frees the old window first, so that there is only one in memory.
             window = nil
             window = Window(number: delta.window, bytes: try bytes(of: delta.window))
         }
@@ -84,7 +84,7 @@ struct DeltaSource: Sendable {
         return content
     }
 
-    /// Reads a window; `nil` if the files are not as long as they ought to be.
+    /// Reads a window; `nil` if a file is missing or too short.
     private func bytes(of window: Int) throws(FileError) -> [UInt8]? {
         let window = set.windows[window]
         var bytes: [UInt8] = []
@@ -103,11 +103,11 @@ struct DeltaSource: Sendable {
 }
 
 extension IndexFetch {
-    /// Fetches the table of the delta set from the staged generation, if there is one that is shorter than
-    /// what is missing; returns the bytes received too.
+    /// Fetches the table of the delta set from the staged generation, if there is such a set and its table is
+    /// smaller than the missing content. Also returns the number of bytes received.
     ///
-    /// Nothing that is wrong with the set, its server or the old files is an error: what does not become
-    /// what it ought to be is fetched from bundles.
+    /// A bad set, a failing server or a damaged old file is not an error: the frames concerned are fetched
+    /// from bundles.
     func deltas(
         for missing: [Int],
         of index: ContentIndex,

@@ -5,25 +5,25 @@ import StageSystem
 import Synchronization
 import SystemPackage
 
-/// Computes the digest of a part file while it grows, on a thread beside the one that receives.
+/// Computes the digest of a partial file while it grows, on a thread other than the receiving one.
 ///
-/// It reads what was written back from the file, so the digest is that of what will be unpacked, and
-/// bytes that an earlier run had left are covered like all others. No byte is held in memory.
+/// Reads the bytes back from the file, so the digest covers the bytes that will be unpacked, including those
+/// that an earlier run received. Holds no more than one buffer in memory.
 final class DigestFollower: Sendable {
     private let queue = DispatchQueue(label: "stagepack.digest")
     private let size: ByteCount
     private let target = Mutex(Target())
-    /// Only the jobs of `queue` use it, one after the other; the lock is never waited for.
+    /// Used by the jobs of `queue` only, one at a time; the lock is never contended.
     private let progress = Mutex<Progress?>(nil)
 
-    /// How far the file is to be read.
+    /// The file to read, and the offset to read up to.
     private struct Target {
         var path: FilePath?
         var end: Int64 = 0
         var isScheduled = false
     }
 
-    /// How far the file was read.
+    /// The file being read, and the offset reached.
     private struct Progress: ~Copyable {
         let file: File
         var hasher = SHA256Hasher()
@@ -36,7 +36,7 @@ final class DigestFollower: Sendable {
             buffer = [UInt8](repeating: 0, count: Int(capacity))
         }
 
-        /// Digests the bytes up to `end`, as far as the file has them.
+        /// Updates the digest with the bytes up to `end`, or to the end of the file if that comes first.
         mutating func read(to end: Int64) throws(FileError) {
             while offset < end {
                 let count = try file.read(into: &buffer, at: offset)
@@ -58,13 +58,12 @@ final class DigestFollower: Sendable {
         consuming func finish() -> Digest { hasher.finish() }
     }
 
-    /// Creates a follower of a file that will have `size` bytes.
+    /// Creates a follower of a file that will be `size` bytes long.
     init(size: ByteCount) {
         self.size = size
     }
 
-    /// Takes note that the content is in the file at `path` from now on, and begins again if that is
-    /// another file than before.
+    /// Sets the path of the file. A path other than the one before restarts the digest.
     func follow(_ path: FilePath) {
         target.withLock { target in
             guard target.path != path else { return }
@@ -73,7 +72,7 @@ final class DigestFollower: Sendable {
         }
     }
 
-    /// Takes note that the file holds the first `end` bytes of the content.
+    /// Sets the number of bytes that the file holds, and schedules reading them.
     func follow(to end: ByteCount) {
         let mustSchedule = target.withLock { target in
             target.end = end.rawValue
@@ -83,9 +82,9 @@ final class DigestFollower: Sendable {
         if mustSchedule { queue.async { [self] in catchUp() } }
     }
 
-    /// Returns the digest of the file at `path`, or `nil` if it does not have all of the content.
+    /// Returns the digest of the file at `path`, or `nil` if the file is incomplete.
     ///
-    /// - Throws: ``FileError`` if the file cannot be read: nothing is known of its content then.
+    /// - Throws: ``FileError`` if the file cannot be read.
     func digest(of path: FilePath) async throws(FileError) -> Digest? {
         let result = await withCheckedContinuation { continuation in
             queue.async { [self] in
@@ -103,7 +102,7 @@ final class DigestFollower: Sendable {
             return (target.path, target.end)
         }
         guard let path else { return }
-        // What cannot be read now is read again when the digest is asked for.
+        // After an error, `digest(of:)` reads these bytes again.
         try? advance(path, to: end)
     }
 

@@ -5,17 +5,16 @@ public import StageSystem
 import StageTransfer
 public import SystemPackage
 
-/// A file that an application's extension asks for by its URL: no pack, so known by its size alone.
+/// A file that an application's extension requests by URL: it is not a pack, and only its size is known.
 public struct FileTransfer: Hashable, Sendable {
-    /// The URL: https, or http of this machine.
+    /// The URL: https, or http to this machine.
     public var url: String
-    /// The exact size; a file of another one is an error.
+    /// The exact size, in bytes; the transfer fails if the file has another size.
     public var size: ByteCount
-    /// Header fields for the server, each as one line; other servers that it redirects to do not get
-    /// them.
+    /// Header fields for the server, one line each. They are not sent to other servers after a redirect.
     public var fields: [String]
-    /// URLs of the origins that are asked with the user's credentials, and that may be on this machine: an
-    /// extension may ask for what its host may ask for there and nowhere else.
+    /// URLs of the origins that receive the user's credentials and may be on this machine: an extension can
+    /// request there what its host can, and nothing elsewhere.
     public var trustedURLs: [String]
     /// Orders transfers that wait for a connection: higher comes first.
     public var priority: Int
@@ -37,17 +36,17 @@ public struct FileTransfer: Hashable, Sendable {
 }
 
 extension Stager {
-    /// Fetches a file into a directory.
+    /// Downloads a file into a directory.
     ///
-    /// What was received is kept in the container until the file is complete, so that a later run goes
-    /// on there, if the server proves that it is the same content.
+    /// The container holds the partial file until the download is complete. A later run resumes it if the
+    /// server proves that the content is the same.
     ///
     /// - Parameters:
     ///   - transfer: The file.
-    ///   - container: Where what has arrived so far is kept.
-    ///   - directory: Gets the file, on the container's file system.
-    ///   - name: The name it gets.
-    ///   - report: Told what happens.
+    ///   - container: The container that holds the partial file.
+    ///   - directory: The destination, on the container's file system.
+    ///   - name: The name of the file in `directory`.
+    ///   - report: Receives events of the download.
     /// - Returns: The path of the complete file.
     /// - Throws: ``StageError/transfer(_:)``, ``StageError/container(_:)``, ``StageError/cancelled``.
     public func fetch(
@@ -58,7 +57,7 @@ extension Stager {
         report: @escaping @Sendable (StagingEvent) -> Void = { _ in }
     ) async throws(StageError) -> FilePath {
         var request = DownloadRequest(mirrors: [transfer.url], size: transfer.size) { _ in
-            // The engine has counted the bytes, and there is nothing else to know the file by.
+            // The engine has checked the size; the digest is unknown.
             true
         } report: { event in
             if let event = StagingEvent(event) { report(event) }
@@ -85,8 +84,8 @@ extension Stager {
         return directory.path.appending(name)
     }
 
-    /// Downloads into a part file of a container, whose lock the caller holds, from the domains that are
-    /// allowed.
+    /// Downloads into a partial file of a container, from the allowed domains only. The caller holds the
+    /// download lock.
     func download(
         _ request: DownloadRequest,
         as name: FilePath.Component,

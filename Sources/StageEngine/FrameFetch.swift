@@ -6,33 +6,34 @@ import StageSystem
 import StageTransfer
 import Synchronization
 
-/// Fetches frames, a few ranges of a delta set and of bundles at a time, and has each written where it
-/// belongs.
+/// Fetches frames from a delta set and from bundles, several ranges at a time, and writes each frame to its
+/// place.
 struct FrameFetch: Sendable {
     let source: IndexSource
     let tree: IndexedTree
-    /// The entries that need nothing, by position.
+    /// The entries that need no frames, by position.
     let done: [Bool]
-    /// Differences that some of the frames can be made of.
+    /// The delta set that can produce some of the frames.
     let deltas: DeltaSource?
-    /// The most bytes of whole bundles that are fetched from a server without ranges; `nil` for any number.
+    /// The maximum total size of complete bundles to download if a server does not support ranges; `nil` for
+    /// no limit.
     var limit: ByteCount?
 
-    /// How many ranges are on their way or being written at once.
+    /// The number of ranges that are requested or written concurrently.
     private static let width = 6
-    /// How many of them are of the delta set: each has a window in memory.
+    /// The number of those that may be in the delta set: each holds a window in memory.
     private static let deltaWidth = 2
 
-    /// What came of it.
+    /// The result of a fetch.
     struct Outcome: Sendable {
         var received: ByteCount
-        /// The URL of one of the objects; `nil` if nothing was asked for.
+        /// The URL of one of the objects; `nil` if nothing was requested.
         var source: String?
-        /// Frames that their differences did not make, by their positions in the index.
+        /// Positions in the index of the frames that their delta frames failed to produce.
         var unmade: [Int]
     }
 
-    /// Fetches `frames`, positions in the index.
+    /// Fetches and writes `frames`, positions in the index.
     func run(_ frames: [Int]) async throws(StageError) -> Outcome {
         let queue = Queue(frames, of: tree.index, deltas)
         let wanted = tree.index.storedLength(of: frames)
@@ -71,13 +72,13 @@ struct FrameFetch: Sendable {
         return progress.outcome
     }
 
-    /// One range to ask for.
+    /// A range to request.
     fileprivate enum Job: Sendable {
         case deltas(RangePlan.Request, DeltaSource)
         case bundle(RangePlan.Request)
     }
 
-    /// The ranges that are not yet asked for.
+    /// The ranges that have not been requested.
     private final class Queue: Sendable {
         private let left: Mutex<(deltas: [Job], bundles: [Job])>
 
@@ -93,7 +94,8 @@ struct FrameFetch: Sendable {
             left = Mutex((deltas.reversed(), bundles.reversed()))
         }
 
-        /// The next range; of the delta set first, so that what does not come of it is known early.
+        /// Removes and returns the next range. Ranges of the delta set come first, so that frames it fails to
+        /// produce are known early.
         func next(takesDeltas: Bool) -> Job? {
             left.withLock { left in
                 (takesDeltas ? left.deltas.popLast() : nil) ?? left.bundles.popLast()
@@ -113,7 +115,7 @@ struct FrameFetch: Sendable {
                 let part = (request.range, deltas.size)
                 try await fetch(part, from: deltas.mirrors, consumer, progress)
             } catch {
-                // What has come whole is made; the rest comes from bundles.
+                // Writes the frames that arrived completely; bundles provide the rest.
                 await consumer.settle()
                 guard case .transfer = error else { throw error }
             }
@@ -126,7 +128,7 @@ struct FrameFetch: Sendable {
                 do throws(StageError) {
                     return try await run(request, mirrors, bundles, progress)
                 } catch .transfer(.wrongDigest) where attempts > 0 {
-                    // Another mirror may have what this one has not.
+                    // Tries the next mirror, whose copy may be intact.
                     mirrors.append(mirrors.removeFirst())
                 }
             }
@@ -161,7 +163,7 @@ struct FrameFetch: Sendable {
                 await consumer.settle()
             }
         } catch {
-            // What has come whole is written, and not asked for again.
+            // Writes the frames that arrived completely, so that a later run does not request them again.
             _ = try? await consumer.finish()
             throw error
         }
@@ -175,7 +177,8 @@ struct FrameFetch: Sendable {
         progress.note(source: url)
     }
 
-    /// Fetches a range, and has it taken as it comes; returns where it came from.
+    /// Fetches a range, passing the bytes to `consumer` as they arrive, and returns the URL that they came
+    /// from.
     @discardableResult
     private func fetch(
         _ part: (Range<Int64>, Int64),
@@ -191,11 +194,11 @@ struct FrameFetch: Sendable {
     }
 }
 
-/// What has come so far of frames that are fetched.
+/// Progress of fetching frames.
 final class FetchProgress: Sendable {
     private struct State {
         var received: Int64 = 0
-        /// The bytes of the pack that are here, as they are stored.
+        /// The stored bytes of the pack that are on this machine.
         var present: Int64
         var reused: Int64
         var written: Int64 = 0
@@ -204,9 +207,9 @@ final class FetchProgress: Sendable {
     }
 
     private let state: Mutex<State>
-    /// Called under the lock, so that what is told only rises.
+    /// Called under the lock, so that reported numbers never decrease.
     private let report: @Sendable (StagingEvent) -> Void
-    /// What has come and is not yet written.
+    /// Limits the bytes that are received but not yet written.
     let receiveWindow = ReceiveWindow(limit: .mebibytes(8))
 
     init(reused: ByteCount, report: @escaping @Sendable (StagingEvent) -> Void) {
@@ -215,7 +218,7 @@ final class FetchProgress: Sendable {
         report(.received(reused, reused: reused))
     }
 
-    /// Takes note of bytes of bundles that a server has sent.
+    /// Counts bytes of bundles that were received.
     func receive(_ count: Int) {
         state.withLock { state in
             state.received += Int64(count)
@@ -224,10 +227,10 @@ final class FetchProgress: Sendable {
         }
     }
 
-    /// Takes note of bytes of a delta set, which count as what is made of them.
+    /// Counts received bytes of a delta set; they add to progress only when a frame is made of them.
     func receive(ofDeltas count: Int) { state.withLock { $0.received += Int64(count) } }
 
-    /// Takes note of a frame that was made without its bytes.
+    /// Counts a frame that was produced from a delta, without its own bytes.
     func make(_ frame: ContentIndex.Frame) {
         state.withLock { state in
             state.present += Int64(frame.storedLength)
@@ -236,7 +239,7 @@ final class FetchProgress: Sendable {
         }
     }
 
-    /// Takes note of bytes that were written.
+    /// Counts bytes that were written.
     func write(_ count: Int64) {
         state.withLock { state in
             state.written += count
@@ -244,13 +247,13 @@ final class FetchProgress: Sendable {
         }
     }
 
-    /// Takes note of frames that were not made.
+    /// Adds frames that their deltas failed to produce.
     func leave(_ frames: [Int]) { state.withLock { $0.unmade += frames } }
 
-    /// Takes note of where bytes came from.
+    /// Records the URL that bytes came from.
     func note(source: String) { state.withLock { $0.source = source } }
 
-    /// What came of it.
+    /// The result of the fetch so far.
     var outcome: FrameFetch.Outcome {
         state.withLock { state in
             FrameFetch.Outcome(

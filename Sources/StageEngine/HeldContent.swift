@@ -5,25 +5,25 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// What a staged generation has, by content: small, since it is held beside the index of a new version.
+/// Lookup from content digest to location in the staged generation.
 ///
-/// It says only where to look: what is found there is compared with the digest that it ought to have. So
-/// digests are remembered by their hashes alone.
+/// Stores hashes of digests instead of digests, since it is in memory together with the index of the new
+/// version. Callers must verify the content that they read.
 struct HeldContent: Sendable {
-    /// The digest of the index that the generation was made from, if there was one.
+    /// The digest of the index that the generation was made from; `nil` if it had none.
     private(set) var indexDigest: Digest?
     /// The paths of the files, one after the other.
     private var paths: [UInt8] = []
     private var list: [File] = []
-    /// A file with this content, by the hash of its digest.
+    /// Files by the hash of their digest.
     private var files: [Int: Int32] = [:]
-    /// Where the content of a frame is, by the hash of its digest.
+    /// Locations of frames by the hash of their digest.
     private var frames: [Int: Place] = [:]
 
     private struct File {
-        /// Its position in the index; -1 without one.
+        /// The position in the index; -1 without an index.
         var entry: Int32
-        /// Where in `paths` its path ends.
+        /// The end of the path in `paths`.
         var end: UInt32
         var size: Int64
     }
@@ -33,10 +33,11 @@ struct HeldContent: Sendable {
         var offset: Int64
     }
 
-    /// Finds out what a generation has: from its index, or from its listing where it was an archive.
+    /// Reads the index of a generation, or its listing if it was made from an archive.
     init(of generation: Directory) throws(FileError) {
         if let bytes = try ContainerLayout.indexBytes(in: generation),
-            // Each byte that it leads to is verified, and without it the listing does.
+            // An index that does not decode is ignored in favour of the listing: callers verify all content
+            // anyway.
             let index = try? ContentIndex(decoding: bytes)
         {
             indexDigest = Digest(of: bytes)
@@ -48,17 +49,17 @@ struct HeldContent: Sendable {
         }
     }
 
-    /// A file that had this content.
+    /// Returns the path of a file with this content.
     func path(of file: ContentIndex.File) -> String? {
         files[file.digest.hashValue].map(path)
     }
 
-    /// Where the content of this frame was.
+    /// Returns the location of this frame's content.
     func place(of frame: ContentIndex.Frame) -> (path: String, offset: Int64)? {
         frames[frame.digest.hashValue].map { (path($0.file), $0.offset) }
     }
 
-    /// The file at a position of the index.
+    /// Returns the file at a position of the index, by binary search.
     func file(at entry: Int) -> (path: String, size: Int64)? {
         var (low, high) = (0, list.count)
         while low < high {

@@ -4,23 +4,24 @@ import StageModel
 import StageSystem
 
 extension IndexFetch {
-    /// A choice among the ways to what is missing, and what was fetched to make it.
+    /// The chosen way to fetch missing content, and the results of the requests made for the choice.
     struct Comparison: Sendable {
         var choice: TransferChoice
         var deltas: IndexSource.Deltas
-        /// The bytes of the table of a delta set.
+        /// The size of the delta table that was received, in bytes.
         var received: ByteCount
     }
 
-    /// Compares the bytes of what is missing in objects and in the archive.
+    /// Compares the sizes of the transfer from objects and from the archive.
     ///
-    /// The table of a delta set is asked for where the set alone makes the difference.
+    /// Requests the table of a delta set only if it can change the choice.
     ///
     /// - Parameters:
     ///   - missing: The missing frames, by their positions in the index.
     ///   - index: The index.
     ///   - base: The staged generation.
-    ///   - archive: The bytes of the archive that are not here; `nil` without one, or without room for it.
+    ///   - archive: The bytes of the archive still to download; `nil` if there is no archive or no space for
+    ///     it.
     /// - Returns: The choice.
     /// - Throws: ``StageError`` if the task is cancelled.
     func choose(
@@ -47,13 +48,14 @@ extension IndexFetch {
         )
     }
 
-    /// Finds out what staging the pack transfers: fetches the index, and the table of a delta set where that is
-    /// decisive, and writes nothing.
+    /// Estimates the transfer for staging the pack. Fetches the index, and the table of a delta set if it can
+    /// change the choice, and writes nothing.
     ///
     /// - Parameters:
-    ///   - base: The staged generation; `nil` where nothing of the pack is here.
-    ///   - archive: The bytes of the archive that are not here; `nil` without one, or without room for it.
-    /// - Returns: The choice with the exact bytes, and the bytes of all requests that a run makes.
+    ///   - base: The staged generation; `nil` if no version of the pack is staged.
+    ///   - archive: The bytes of the archive still to download; `nil` if there is no archive or no space for
+    ///     it.
+    /// - Returns: The choice with exact sizes, and the bytes of all requests of a run.
     /// - Throws: ``StageError`` if the index cannot be fetched.
     func estimate(
         from base: IndexSource.Base?,
@@ -74,15 +76,15 @@ extension IndexFetch {
         if case .known(let source?) = found.deltas {
             found.choice.objects = source.byteCount(for: missing, of: index)
         }
-        // The table of the set is a part of it.
+        // The table counts as a part of the transfer from objects.
         found.choice.objects = found.choice.objects + found.received
         return (found.choice, figures.transferred + found.choice.objects)
     }
 }
 
 extension DeltaSource {
-    /// The bytes that are asked for to make frames of the newer index: those of the delta set, and those of bundles for
-    /// frames that the set does not make.
+    /// Returns the bytes to request for frames of the newer index: those of the delta set, and those of
+    /// bundles for the frames that the set cannot produce.
     func byteCount(for frames: [Int], of index: ContentIndex) -> ByteCount {
         let made = Set(set.frames.lazy.map(\.position))
         let rest = RangePlan(frames.filter { !made.contains($0) }, of: index)
@@ -91,7 +93,7 @@ extension DeltaSource {
 }
 
 extension ContentIndex {
-    /// The frames that a staged generation does not have, by their positions, in their order.
+    /// Returns the ascending positions of the frames that a staged generation does not have.
     fileprivate func framesMissing(from held: HeldContent?) -> [Int] {
         var wanted: Set<Int> = []
         for (_, file) in files where file.size > 0 && held?.path(of: file) == nil {

@@ -7,15 +7,15 @@ import StageTransfer
 import SystemPackage
 
 extension IndexSource {
-    /// A delta set, as far as it is known whether there is one.
+    /// A delta set, or whether it has been looked for.
     enum Deltas: Sendable {
-        /// Nothing has been asked for.
+        /// The table has not been requested.
         case unknown
-        /// Its table has been asked for, and `nil` came of it where it is of no use.
+        /// The table has been requested; `nil` if the set is absent or unusable.
         case known(DeltaSource?)
     }
 
-    /// Returns the delta set, and the bytes that were received to know it.
+    /// Returns the delta set, and the bytes received to obtain it.
     func source(
         of deltas: Deltas,
         for missing: [Int],
@@ -28,7 +28,7 @@ extension IndexSource {
         }
     }
 
-    /// Compares the bytes of what is missing in objects and in the archive.
+    /// Compares the sizes of the transfer from objects and from the archive.
     func choose(
         _ run: Run,
         _ local: LocalContent,
@@ -45,8 +45,8 @@ extension IndexSource {
         return (found.choice, found.deltas)
     }
 
-    /// The bytes of the archive that are not here; `nil` where there is no archive, or no room for it beside
-    /// its files.
+    /// Returns the bytes of the archive still to download; `nil` if there is no archive, or not enough space
+    /// for it and its files.
     private func remainingArchive(in area: StagingArea) async throws(StageError) -> ByteCount? {
         guard let archive = work.pack.archive else { return nil }
         let (container, pack) = (work.container, work.pack)
@@ -62,10 +62,9 @@ extension IndexSource {
         return isRoom ? remaining : nil
     }
 
-    /// Takes the missing files from the archive, and returns what is here then.
+    /// Moves the missing files out of the archive, and returns the updated local content.
     ///
-    /// Nothing that is wrong with the archive or its server is an error: what does not hold what the index
-    /// names comes from objects.
+    /// A bad archive or a failing server is not an error: the files concerned are fetched from objects.
     func takeArchive(
         _ archive: PackArchive,
         in run: Run,
@@ -94,7 +93,7 @@ extension IndexSource {
             try await verified.unpack(into: unpacked)
         } catch {
             guard error.isOfArchive else { throw error }
-            // The files that are whole are as good as any.
+            // Keeps the complete files; the index verifies each of them.
             note(error)
         }
         let done = try await moveFiles(from: unpacked, run, local)
@@ -104,7 +103,7 @@ extension IndexSource {
         return local.adding(done)
     }
 
-    /// The directory of the area that an archive is unpacked to; the next run that is given the area removes it.
+    /// The directory of the staging area for the files of the archive; the next run in this area removes it.
     private static let unpacked: FilePath.Component = "unpacked"
 
     private func moveFiles(
@@ -132,7 +131,7 @@ extension IndexSource {
         )
     }
 
-    /// Removes the archive of a pack that is staged, unless another process needs it.
+    /// Removes the archive of a staged pack, unless another process holds its download lock.
     func removeArchive() throws(StageError) {
         guard let archive = work.pack.archive else { return }
         let container = work.container
@@ -158,8 +157,8 @@ extension StagingFigures {
 }
 
 extension StageError {
-    /// Whether an archive, its server or its decoder is the reason, or the room that it takes, so that objects
-    /// may be had all the same.
+    /// `true` if the error concerns the archive, its server, its decoder or the space that it needs, so that
+    /// fetching from objects may still succeed.
     fileprivate var isOfArchive: Bool {
         if isOutOfSpace { return true }
         return switch self {
@@ -171,7 +170,7 @@ extension StageError {
 }
 
 extension TransferError {
-    /// Whether the server has no such archive, or another one.
+    /// `true` if the server does not have the archive, or has another one.
     fileprivate var isOfArchive: Bool {
         switch self {
         case .refused, .wrongSize, .wrongDigest, .unacceptable: true
@@ -181,7 +180,7 @@ extension TransferError {
 }
 
 extension ContentIndex {
-    /// The bytes of the bundles that some frames are in.
+    /// Returns the total size of the bundles that contain the frames.
     func bundleSize(of frames: [Int]) -> ByteCount {
         let needed = Set(frames.lazy.map { self.frames[$0].bundle })
         return ByteCount(needed.reduce(Int64(0)) { $0 + bundles[$1].size })

@@ -5,18 +5,18 @@ import StageSystem
 import StageTransfer
 import SystemPackage
 
-/// Brings an indexed pack into a staging area: its index, what older generations have of it, and the
-/// frames that are missing, each verified before it is decompressed and written once.
+/// Stages an indexed pack: fetches its index, reuses what older generations hold, and fetches the missing
+/// frames. Each frame is verified before it is decompressed, and written once.
 struct IndexSource: Sendable {
     let work: PackWork
     let reference: PackIndex
 
-    /// The generation that the new one is made from, kept from being removed.
+    /// The generation that the new one is made from; the lease keeps it from being removed.
     struct Base: Sendable {
         let lease: Lease
         let directory: Directory
         let content: Directory
-        /// The figures of `content`, as the index has them.
+        /// Lookup of the generation's files and frames by digest.
         let held: HeldContent
 
         init?(_ lease: Lease?) throws(FileError) {
@@ -27,22 +27,22 @@ struct IndexSource: Sendable {
                 return nil
             }
             self.content = content
-            // What is needed only to read it is given back.
+            // Returns the heap memory that reading the generation needed to the system.
             defer { HeapMemory.release() }
             held = try HeldContent(of: directory)
         }
     }
 
-    /// One area on its way.
+    /// The state of filling one staging area.
     struct Run: Sendable {
         let tree: IndexedTree
         let area: StagingArea
         let base: Base?
     }
 
-    /// Fills the area, continuing what an earlier run has left in it.
+    /// Fills the area, resuming what an earlier run left in it.
     func fill(_ area: StagingArea) async throws(StageError) -> ContentSource.Filling {
-        // Before the index is there: what both take while they are read is not needed at once.
+        // Before the index is decoded, so that the memory for reading both is not needed at the same time.
         let base = try await base()
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
         let index = try await index(for: area.directory, base, &figures)
@@ -62,10 +62,10 @@ struct IndexSource: Sendable {
         return ContentSource.Filling(figures: figures, digests: .index(tree.index))
     }
 
-    /// Finds out what needs no network.
+    /// Finds the content that needs no network.
     private func local(in run: Run) async throws(StageError) -> LocalContent {
         try await StageError.blocking { () throws(FileError) in
-            // What reading the index took besides, and this.
+            // Returns the heap memory of this work, and of decoding the index, to the system.
             defer { HeapMemory.release() }
             let begun = try begin(run.tree, run.area)
             return LocalContent(of: run.tree, begun: begun, base: run.base)
@@ -79,15 +79,15 @@ struct IndexSource: Sendable {
         return try await StageError.blocking { () throws(FileError) in try Base(lease) }
     }
 
-    /// Begins a tree: the directories, what an earlier run has left in the area, and files that were
-    /// fetched one by one.
+    /// Prepares a tree: creates directories, finds what an earlier run left in the area, and links in files
+    /// that were fetched individually.
     private func begin(
         _ tree: IndexedTree,
         _ area: StagingArea
     ) throws(FileError) -> IndexedTree.Inventory {
         var cursor = DirectoryCursor(area.content)
-        // After an error of the disk the kernel's cache can hold what the disk does not: what is compared
-        // is read from the disk.
+        // After a disk error the page cache can differ from the disk. Syncing allows dropping the cache, so
+        // that the comparison reads the disk.
         if area.isContinued { try area.content.synchronizeFileSystem() }
         try tree.prepare(&cursor)
         var inventory =
@@ -104,7 +104,7 @@ struct IndexSource: Sendable {
         return inventory
     }
 
-    /// Completes the files of a tree, in the way that takes the fewest bytes.
+    /// Completes the files of a tree in the way that transfers the fewest bytes.
     private func complete(
         _ run: Run,
         from local: LocalContent,
@@ -123,7 +123,7 @@ struct IndexSource: Sendable {
                 try await takeObjects(run, from: local, deltas, unlessOver: limit, &figures)
                 return
             } catch .transfer(.unacceptable(_, .ranges)) {
-                // Whole bundles are more than the archive is. What of it came stays where it is.
+                // Whole bundles are larger than the archive. Frames that have arrived stay in the area.
                 choice.objects = run.tree.index.bundleSize(of: local.missing)
                 work.report(.chose(choice))
             }
@@ -136,11 +136,11 @@ struct IndexSource: Sendable {
         try await takeObjects(run, from: left, deltas, unlessOver: nil, &figures)
     }
 
-    /// Completes the files of a tree from objects: what is said to be in the staged generation is taken from
-    /// there while the network brings the rest, and then what came of neither.
+    /// Completes the files of a tree from objects: takes content from the staged generation while the network
+    /// delivers the rest, and then fetches what neither delivered.
     ///
-    /// - Throws: `TransferError.unacceptable(url:_:)` for ranges that the server does not give, where whole
-    ///   bundles have more bytes than `limit`.
+    /// - Throws: `TransferError.unacceptable(url:_:)` for ranges if the server does not support them and whole
+    ///   bundles are larger than `limit`.
     private func takeObjects(
         _ run: Run,
         from local: LocalContent,
@@ -153,7 +153,7 @@ struct IndexSource: Sendable {
             await Result { () async throws(StageError) in try await take(local) }
         } and: {
             await Result { () async throws(StageError) in
-                // After an archive everything is here as a rule.
+                // After an archive, no frame is missing as a rule.
                 guard !missing.isEmpty || work.pack.archive == nil else {
                     return FrameFetch.Outcome.nothing
                 }
@@ -201,17 +201,17 @@ extension StagingFigures {
 }
 
 extension FrameFetch.Outcome {
-    /// The outcome without a request.
+    /// The outcome of a fetch without requests.
     fileprivate static let nothing = FrameFetch.Outcome(received: .zero, source: nil, unmade: [])
 }
 
-/// The result of one of two pieces of work.
+/// The result of one of two operations.
 private enum Part<First: Sendable, Second: Sendable>: Sendable {
     case first(Result<First, StageError>)
     case second(Result<Second, StageError>)
 }
 
-/// Runs two pieces of work at once; where one fails, the other is cancelled and waited for.
+/// Runs two operations concurrently. If one fails, cancels the other and waits for it.
 private func withBoth<First: Sendable, Second: Sendable>(
     _ first: @escaping @Sendable () async -> Result<First, StageError>,
     and second: @escaping @Sendable () async -> Result<Second, StageError>
@@ -226,7 +226,7 @@ private func withBoth<First: Sendable, Second: Sendable>(
             case .first(.success(let value)): first = value
             case .second(.success(let value)): second = value
             case .first(.failure(let error)), .second(.failure(let error)):
-                // The one that came of the other's failure is not the one to tell.
+                // The first error is the cause; the second may be a consequence of the cancellation.
                 failure = failure ?? error
                 group.cancelAll()
             }

@@ -5,17 +5,18 @@ import StageSystem
 import SystemPackage
 
 extension IndexedTree {
-    /// Moves files of an unpacked archive to where they belong, as far as they hold what the index names;
-    /// `nil` if it was stopped before the end.
+    /// Moves those files of an unpacked archive that match the index to their places; returns `nil` if stopped
+    /// early.
     ///
-    /// What an earlier run began of them is replaced as a whole. Links and directories are the index's.
+    /// Replaces partial files of an earlier run. Links and directories are not moved: they are made from the
+    /// index.
     ///
     /// - Parameters:
-    ///   - unpacked: What the archive was unpacked to.
-    ///   - done: The entries that are complete, by position.
-    ///   - others: The entries that come from elsewhere.
-    ///   - isStopped: Asked after each file.
-    /// - Returns: The entries that are complete then.
+    ///   - unpacked: The directory that the archive was unpacked to.
+    ///   - done: The complete entries, by position.
+    ///   - others: The entries that come from another source.
+    ///   - isStopped: Called before each file; `true` stops.
+    /// - Returns: The complete entries after moving.
     /// - Throws: ``FileError`` if the content cannot be written.
     func moveFiles(
         from unpacked: Directory,
@@ -40,8 +41,8 @@ extension IndexedTree {
         return done
     }
 
-    /// Finds a file that an archive was unpacked to, and gives it its mode; `nil` unless it holds what the index
-    /// names.
+    /// Returns the place of an unpacked file after setting its mode, or `nil` unless its content matches the
+    /// index.
     private static func place(
         of path: ContentPath,
         _ file: ContentIndex.File,
@@ -57,7 +58,7 @@ extension IndexedTree {
             try made.ensureMode(file.mode)
             return place
         } catch {
-            // What is of another kind, or cannot be read, comes from elsewhere.
+            // An entry of another kind or an unreadable file is fetched from another source.
             return nil
         }
     }

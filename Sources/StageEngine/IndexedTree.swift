@@ -6,18 +6,18 @@ import StageSystem
 import Synchronization
 import SystemPackage
 
-/// The files of an indexed pack in a staging area, as frames and files of older generations arrive.
+/// The files of an indexed pack in a staging area, while frames and files of older generations arrive.
 ///
-/// Any number of threads may use it, each with a cursor of its own; no two write the same bytes.
+/// Threads may use it concurrently, each with its own cursor; no two write the same bytes.
 struct IndexedTree: Sendable {
     let index: ContentIndex
     let content: Directory
-    /// Where the bytes of the frames go, frame by frame.
+    /// The destinations of the bytes of all frames, grouped by frame.
     private let places: [Place]
-    /// Where in `places` those of a frame begin, and after the last one where they end.
+    /// The start of each frame's group in `places`, followed by the end of the last group.
     private let starts: [Int]
 
-    /// Where part of a frame goes.
+    /// The destination of a part of a frame.
     private struct Place {
         var offset: Int64
         var entry: Int32
@@ -25,8 +25,8 @@ struct IndexedTree: Sendable {
         var count: Int32
     }
 
-    /// From this size on, a file begins to be written to disk as it grows: publishing waits for the disk,
-    /// and has less to wait for then.
+    /// The size from which files are written back to disk as they grow, so that the sync before publishing has
+    /// less to wait for.
     private static let largeSize = Int64(256 << 10)
 
     init(_ verified: VerifiedIndex, content: Directory) {
@@ -77,7 +77,7 @@ struct IndexedTree: Sendable {
         places[starts[frame]..<starts[frame + 1]]
     }
 
-    /// Makes the directories, and the files without content.
+    /// Creates the directories and the empty files.
     func prepare(_ cursor: inout DirectoryCursor) throws(FileError) {
         for directory in index.directories {
             let place = try cursor.existingPlace(of: directory.text)
@@ -89,7 +89,7 @@ struct IndexedTree: Sendable {
         }
     }
 
-    /// Makes the file at `position` if it has no bytes that would have made it.
+    /// Creates the file at `position` if it is empty: no frame creates such a file.
     func makeEmptyFile(_ position: Int) throws(FileError) {
         var cursor = DirectoryCursor(content)
         if let file = index.entries.file(at: position), file.size == 0 {
@@ -97,7 +97,7 @@ struct IndexedTree: Sendable {
         }
     }
 
-    /// Makes the links, when everything that they could lead through is there.
+    /// Creates the links. Called after the files and directories exist that links could lead through.
     func makeLinks(_ cursor: inout DirectoryCursor) throws(FileError) {
         for position in index.entries.indices {
             guard case .link(let target) = index.entries.kind(at: position) else { continue }
@@ -105,15 +105,16 @@ struct IndexedTree: Sendable {
             do throws(FileError) {
                 try place.directory.createLink(place.name, to: target.text)
             } catch  where error.errno == .fileExists {
-                // An earlier run was here already. Not by a rename, whose temporary name would be content of
-                // the pack after a crash.
+                // An earlier run made this link. Replacing it by a rename could leave a temporary name in the
+                // pack after a crash.
                 if let name = place.name.lastComponent { try place.directory.removeTree(name) }
                 try place.directory.createLink(place.name, to: target.text)
             }
         }
     }
 
-    /// Writes a frame wherever it belongs, except into the files of `done`; returns how many bytes.
+    /// Writes a frame to all its destinations except the files in `done`, and returns the number of bytes
+    /// written.
     func write(
         _ frame: Int,
         _ bytes: [UInt8],
@@ -136,14 +137,14 @@ struct IndexedTree: Sendable {
         return written
     }
 
-    /// The frames that the files that are not `done` need.
+    /// Returns the frames that are needed for files that are not `done`.
     func frames(except done: [Bool]) -> [Int] {
         index.frames.indices.filter { frame in
             places(of: frame).contains { !done[Int($0.entry)] }
         }
     }
 
-    /// Opens the file of an entry for writing, after making it where it is not there.
+    /// Opens the file of an entry for writing; creates it if necessary.
     @discardableResult
     private func makeFile(
         _ path: ContentPath,
@@ -163,15 +164,15 @@ struct IndexedTree: Sendable {
 }
 
 extension IndexedTree {
-    /// What of the files is here.
+    /// The files and frames that are in the staging area.
     struct Inventory {
-        /// Which entries are complete, by position.
+        /// The complete entries, by position.
         var done: [Bool]
-        /// Which frames are not needed any more, since they are in all the files that they belong to.
+        /// The frames that are not needed, since every incomplete file that contains them holds them.
         var frames: Set<Int> = []
     }
 
-    /// The inventory of an area in which nothing was but what ``prepare(_:)`` made.
+    /// Returns the inventory of an area that contains only the output of ``prepare(_:)``.
     func freshInventory() -> Inventory {
         var inventory = Inventory(done: [Bool](repeating: false, count: index.entries.count))
         for (position, file) in index.files where file.size == 0 {
@@ -180,8 +181,9 @@ extension IndexedTree {
         return inventory
     }
 
-    /// Finds out what an earlier run has left of the files that are not `done`, reading all of it from
-    /// the disk: the file system is synchronized before.
+    /// Finds what an earlier run left of the files that are not `done`.
+    ///
+    /// Reads all of it from the disk. The caller has synced the file system.
     func inventory(
         except done: [Bool]? = nil,
         _ cursor: inout DirectoryCursor
@@ -196,7 +198,7 @@ extension IndexedTree {
             try directory.removeUnless(.file, at: name)
             guard let source = try directory.file(reading: name) else { continue }
             let status = try source.status()
-            // A run can die between making a file and setting its mode.
+            // A run can die between creating a file and setting its mode.
             if status.linkCount == 1 { try source.ensureMode(file.mode) }
             source.dropCache()
             let isSettled = status.linkCount == 1 || status.mode == UInt32(file.mode.rawValue)
@@ -205,7 +207,7 @@ extension IndexedTree {
             {
                 inventory.done[position] = true
             } else if status.linkCount > 1 || status.size > file.size {
-                // Never written into: it is a file of another generation as well.
+                // A file with several links belongs to another generation too, and must not be written to.
                 try directory.removeFile(name)
             } else if case .frames(let list) = file.content {
                 var offset: Int64 = 0
@@ -227,10 +229,11 @@ extension IndexedTree {
         return inventory
     }
 
-    /// Takes the file at `position` over from an older generation, where `path` is said to have its
-    /// content; returns whether it has.
+    /// Reuses a file of an older generation for the entry at `position`, by a hard link or a copy.
     ///
-    /// What an earlier run began of it is replaced as a whole.
+    /// Replaces a partial file of an earlier run.
+    ///
+    /// - Returns: `false` if the file at `path` does not have the content of the entry.
     func take(
         _ position: Int,
         from path: String,
@@ -255,7 +258,7 @@ extension IndexedTree {
                 try directory.removeFile(name)
                 return try take(position, from: path, &generation, &cursor, using: &buffer)
             } catch {
-                // A file system that has no links, or enough of them: a copy does as well.
+                // Copies if the file system does not support hard links or has reached its limit.
             }
         }
         let copy = try directory.file(updating: name, permissions: file.mode)
@@ -266,7 +269,7 @@ extension IndexedTree {
 }
 
 extension Directory {
-    /// Removes what an earlier run cannot have made at `name`: anything of another kind.
+    /// Removes the entry at `name` if it is not of `kind`, so not from an earlier run.
     fileprivate func removeUnless(
         _ kind: FileStatus.Kind,
         at name: FilePath
@@ -291,9 +294,9 @@ extension ContentIndex {
         }
     }
 
-    /// All directories, those above others first.
+    /// All directories, parents before children.
     var directories: [ContentPath] {
-        // By their bytes: two names that Unicode takes for one are two for the file system.
+        // Compares bytes: names that are equal in Unicode are different names to the file system.
         var found: [[UInt8]: ContentPath] = [:]
         var last: ArraySlice<UInt8>?
         for position in entries.indices {
@@ -301,7 +304,7 @@ extension ContentIndex {
             let slash = bytes.lastIndex(of: UInt8(ascii: "/"))
             let isDirectory = entries.isDirectory(at: position)
             let holder = isDirectory ? bytes : bytes[..<(slash ?? bytes.startIndex)]
-            // What lies beside the entry before has the same directories above it.
+            // The entry has the same parent directories as the one before.
             if holder == last { continue }
             last = holder
             let path = entries.path(at: position)

@@ -1,15 +1,15 @@
 public import StageModel
 import StageTransfer
 
-/// What may be spent on an application's packs before it has loaded one: the restrictions of its
-/// registration, and what is left of them.
+/// The budget for an application's packs before its first launch: the restrictions of its registration, and
+/// the amounts used.
 ///
-/// The names and what they count are those of Apple's `BAInitialDownloadRestrictions`. They bind until
-/// the first launch; from then on there is no budget.
+/// Names and meaning follow Apple's `BAInitialDownloadRestrictions`. The restrictions apply until the first
+/// launch; from then on there is no budget.
 public struct InitialBudget: Equatable, Sendable {
-    /// What the registration allows.
+    /// The restrictions of the registration.
     public let restrictions: Registration.Restrictions
-    /// Bytes transferred for essential packs, the manifest's own among them.
+    /// Bytes transferred for essential packs and the manifest.
     public private(set) var essentialDownloads: ByteCount
     /// Bytes transferred for the other packs.
     public private(set) var otherDownloads: ByteCount
@@ -19,15 +19,15 @@ public struct InitialBudget: Equatable, Sendable {
     public private(set) var otherFiles: ByteCount
     private let hosts: @Sendable (Pack) -> [String]
 
-    /// Creates a budget of which this much is spent.
+    /// Creates a budget with the amounts used so far.
     ///
     /// - Parameters:
-    ///   - restrictions: What the registration allows.
-    ///   - essentialDownloads: Bytes of archives of essential packs so far, and of the manifest.
-    ///   - otherDownloads: Bytes of archives of the other packs so far.
+    ///   - restrictions: The restrictions of the registration.
+    ///   - essentialDownloads: Bytes transferred so far for essential packs and the manifest.
+    ///   - otherDownloads: Bytes transferred so far for the other packs.
     ///   - essentialFiles: Bytes of the staged files of essential packs.
     ///   - otherFiles: Bytes of the staged files of the other packs.
-    ///   - hosts: The hosts that a pack's archive is offered at.
+    ///   - hosts: Returns the hosts that offer the content of a pack.
     public init(
         restrictions: Registration.Restrictions,
         essentialDownloads: ByteCount = .zero,
@@ -44,17 +44,17 @@ public struct InitialBudget: Equatable, Sendable {
         self.hosts = hosts
     }
 
-    /// Bytes that may still be transferred for essential packs; `nil` for any number.
+    /// Bytes that may still be transferred for essential packs; `nil` for no limit.
     public var remainingEssentialDownloads: ByteCount? {
         restrictions.essentialDownloadAllowance.map { max($0 - essentialDownloads, .zero) }
     }
 
-    /// Bytes that may still be transferred for the other packs; `nil` for any number.
+    /// Bytes that may still be transferred for the other packs; `nil` for no limit.
     public var remainingOtherDownloads: ByteCount? {
         restrictions.downloadAllowance.map { max($0 - otherDownloads, .zero) }
     }
 
-    /// Why the pack may not be staged, or `nil` if it may.
+    /// Returns the reason to refuse staging the pack, or `nil` if the budget allows it.
     public func refusal(of pack: Pack, isEssential: Bool) -> Plan.Refusal? {
         let hosts = hosts(pack)
         if let domains = restrictions.downloadDomainAllowList, !hosts.isEmpty {
@@ -91,7 +91,7 @@ public struct InitialBudget: Equatable, Sendable {
         return nil
     }
 
-    /// Why a file that is no pack may not be fetched, or `nil` if it may.
+    /// Returns the reason to refuse fetching a file that is not a pack, or `nil` if the budget allows it.
     public func refusal(
         ofFileFrom host: String,
         size: ByteCount,
@@ -111,12 +111,12 @@ public struct InitialBudget: Equatable, Sendable {
         )
     }
 
-    /// Counts a file that is going to be fetched.
+    /// Counts a file that will be fetched.
     public mutating func spend(_ size: ByteCount, isEssential: Bool) {
         if isEssential { essentialDownloads += size } else { otherDownloads += size }
     }
 
-    /// Counts a pack that is going to be staged.
+    /// Counts a pack that will be staged.
     public mutating func spend(_ pack: Pack, isEssential: Bool) {
         if isEssential {
             essentialDownloads += pack.downloadSize
@@ -127,7 +127,7 @@ public struct InitialBudget: Equatable, Sendable {
         }
     }
 
-    /// Budgets are the same if they allow and have spent the same.
+    /// Returns whether both budgets have the same restrictions and amounts used; `hosts` is not compared.
     public static func == (left: InitialBudget, right: InitialBudget) -> Bool {
         left.restrictions == right.restrictions
             && left.essentialDownloads == right.essentialDownloads
@@ -137,7 +137,7 @@ public struct InitialBudget: Equatable, Sendable {
     }
 }
 
-/// A limit of a registration's restrictions, by its name there.
+/// A limit in the restrictions of a registration; the raw value is its key there.
 public enum Allowance: String, Equatable, Sendable {
     /// Bytes to transfer for packs that are not essential.
     case downloadAllowance

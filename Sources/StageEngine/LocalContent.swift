@@ -5,24 +5,23 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// What of a new version needs no network: what is in the staging area already, and what the staged
-/// generation has.
+/// Content of a new version that needs no network: in the staging area already, or in the staged generation.
 ///
-/// What is in the generation is known from its index before any of it is read, so that the rest can be
-/// asked for at once. It counts when it has been read and compared.
+/// The index of the generation tells what to expect before a file is read, so that the network can fetch the
+/// rest at the same time. Content counts once it has been read and compared.
 struct LocalContent: Sendable {
-    /// What is in the area, and what the generation is said to have.
+    /// The content of the area, and that which the generation should have.
     let expected: IndexedTree.Inventory
     private let tree: IndexedTree
-    /// Files and frames that are in the area.
+    /// The files and frames that are in the area.
     let begun: IndexedTree.Inventory
     private let base: IndexSource.Base?
 
-    /// What was expected and is not there, or is not what it ought to be.
+    /// Expected content that is missing or does not match its digest.
     struct Lost: Sendable {
-        /// Files that no byte was written into, by their entries.
+        /// Files without any content in the area, by their entries.
         var files: [Int] = []
-        /// Frames that are missing, those of these files included.
+        /// Missing frames, including those of the lost files.
         var frames: Set<Int> = []
     }
 
@@ -43,18 +42,18 @@ struct LocalContent: Sendable {
         self.expected = expected
     }
 
-    /// The frames that are needed from elsewhere, by their positions in the index.
+    /// The frames to fetch, by their positions in the index.
     var missing: [Int] {
         tree.frames(except: expected.done).filter { !expected.frames.contains($0) }
     }
 
-    /// The same after files have been added to the area, by their entries.
+    /// Returns the local content after adding complete files, by their entries.
     func adding(_ done: [Bool]) -> LocalContent {
         let begun = IndexedTree.Inventory(done: done, frames: self.begun.frames)
         return LocalContent(of: tree, begun: begun, base: base)
     }
 
-    /// Takes over what the generation has; `nil` if it was stopped before the end.
+    /// Takes the expected content from the generation; returns `nil` if stopped early.
     func take(unless isStopped: () -> Bool) throws(FileError) -> Lost? {
         var lost = Lost()
         guard let base else { return lost }
@@ -81,8 +80,8 @@ struct LocalContent: Sendable {
         return lost
     }
 
-    /// All frames of a file that is lost, since parts of it that an earlier run left are not trusted to be
-    /// there still.
+    /// Adds all frames of lost files. Parts that an earlier run left are not trusted, since the file may have
+    /// been removed.
     private func addFrames(_ lost: inout Lost) {
         guard !lost.files.isEmpty else { return }
         var others = [Bool](repeating: true, count: expected.done.count)
@@ -90,12 +89,12 @@ struct LocalContent: Sendable {
         lost.frames.formUnion(tree.frames(except: others))
     }
 
-    /// The file that frames were last found in.
+    /// The file that the last frame was read from.
     private struct Source: ~Copyable {
         private var path: String?
         private var file: File?
 
-        /// Reads a frame; `nil` if it is not what it ought to be.
+        /// Reads a frame; returns `nil` if its content does not match its digest.
         mutating func content(
             of position: Int,
             in tree: IndexedTree,

@@ -9,12 +9,12 @@ struct PackFetching: Sendable {
     let pack: Pack
     let report: @Sendable (StagingEvent) -> Void
 
-    /// The URLs that one of the manifest stands for, in the order in which to ask.
+    /// Returns the URLs that a URL of the manifest resolves to, in order of preference.
     func mirrors(of url: String) -> [String] {
         manifest.manifest.urls(for: url, manifestURL: manifest.record.resolvedURL)
     }
 
-    /// A request for an object of the pack, or a part of one.
+    /// Returns a request for an object of the pack, or a part of one.
     func request(for mirrors: [String], limit: ByteCount) -> FetchRequest {
         var request = FetchRequest(mirrors: mirrors, limit: limit)
         request.expectedKind = .archive
@@ -44,6 +44,6 @@ extension PackWork {
         PackFetching(stager: stager, manifest: manifest, pack: pack, report: report)
     }
 
-    /// The URLs that one of the manifest stands for, in the order in which to ask.
+    /// Returns the URLs that a URL of the manifest resolves to, in order of preference.
     func mirrors(of url: String) -> [String] { fetching.mirrors(of: url) }
 }

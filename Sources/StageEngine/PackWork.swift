@@ -5,8 +5,8 @@ import StageSystem
 import StageTransfer
 import SystemPackage
 
-/// The work on one pack: locked, looked at, filled, checked, listed, published and tidied, in this order
-/// whatever its content comes from.
+/// Stages one pack: locks it, checks its state, fills a staging area, verifies and lists the content,
+/// publishes it and removes leftovers. The order is the same for every source of content.
 struct PackWork: Sendable {
     let stager: Stager
     let manifest: AcceptedManifest
@@ -15,15 +15,15 @@ struct PackWork: Sendable {
     let sharing: ArchiveSharing
     let report: @Sendable (StagingEvent) -> Void
 
-    /// Stages the pack for a reason of a plan.
+    /// Stages the pack for a reason from a plan.
     func stage(_ reason: Plan.Reason, through publisher: Publisher) async -> StagingOutcome {
-        // A pack that fails keeps its archive for the next run, but not that of others.
+        // After a failure the archive stays for the next run, and other packs of this run stop waiting.
         defer { _ = endSharing() }
         do throws(StageError) {
             let lock = try await container.lock(report: report) {
                 container throws(ContainerError) in try container.attemptLock(pack.id)
             }
-            // Damaged content is staged again though its record says that it is there.
+            // The record of a damaged pack says that it is staged.
             if reason != .repair, try isStaged() { return .alreadyStaged }
             try checkPin()
             let source = try await source()
@@ -34,7 +34,8 @@ struct PackWork: Sendable {
         }
     }
 
-    /// Ends the need for the archive, and returns whether no other pack of the run has it.
+    /// Records that this pack does not need its archive any more, and returns whether no other pack of the run
+    /// does.
     private func endSharing() -> Bool {
         pack.archive.map { sharing.end($0.digest, for: pack.id) } ?? true
     }
@@ -45,7 +46,7 @@ struct PackWork: Sendable {
         }
     }
 
-    /// Leaves a pack as it is that was pinned after the plan was made.
+    /// Throws if the pack was pinned to another version after the plan was made.
     private func checkPin() throws(StageError) {
         try StageError.wrapping { () throws(ContainerError) in
             guard let pin = try container.reader.pin(of: pack.id), !pin.holds(pack) else { return }
@@ -80,7 +81,7 @@ struct PackWork: Sendable {
             throw error
         }
         let kept = stager.options.keptGenerations
-        // What cannot be removed now is removed by a sweep.
+        // A later sweep removes what cannot be removed now.
         await attempt("could not remove what is superfluous") { () throws(StageError) in
             if endSharing() { try source.removeDownload() }
             try StageError.wrapping { () throws(ContainerError) in
@@ -90,7 +91,7 @@ struct PackWork: Sendable {
         return figures
     }
 
-    /// Fills a staging area, checks and lists its content, and has it published.
+    /// Fills a staging area, verifies and lists its content, and publishes it.
     private func publish(
         _ source: ContentSource,
         in area: StagingArea,
@@ -113,7 +114,7 @@ struct PackWork: Sendable {
         return filling.figures
     }
 
-    /// Runs `body`, of which a failure is logged and changes nothing, on a thread that may block.
+    /// Runs `body` on a thread that may block; logs an error and ignores it.
     private func attempt(
         _ message: Logger.Message,
         _ body: @escaping @Sendable () throws(StageError) -> Void
@@ -128,7 +129,8 @@ struct PackWork: Sendable {
 }
 
 extension PackWork {
-    /// Takes the lock on the download of an object.
+    /// Acquires the download lock of an object, after waiting for the pack of this run that downloads it
+    /// first.
     func downloadLock(_ digest: Digest) async throws(StageError) -> DownloadLock {
         let first = sharing.first(with: digest, besides: pack.id)
         if let first {
@@ -136,16 +138,16 @@ extension PackWork {
             await sharing.waitForFirst(with: digest)
         }
         return try await container.downloadLock(ContainerLayout.downloadName(of: digest)) { event in
-            // The first pack may still have the lock for a moment, and is no other process.
+            // The first pack may still hold the lock for a moment; it is not another process.
             if first == nil { report(event) }
         }
     }
 
-    /// Downloads an object of the pack, whose lock the caller holds, into its part file, continuing what an
-    /// earlier run has received.
+    /// Downloads an object of the pack into its partial file, or resumes the download of an earlier run. The
+    /// caller holds the download lock.
     ///
-    /// The digest is computed beside the transfer. Received bytes are reported if they count as bytes of the
-    /// pack.
+    /// Computes the digest in parallel. Reports received bytes if they count towards the size of the pack
+    /// (`reportsBytes`).
     func download(
         _ digest: Digest,
         size: ByteCount,
@@ -168,7 +170,7 @@ extension PackWork {
         )
         request.priority = pack.priority
         request.allowsPlainRedirects = manifest.isSigned
-        // A URL that names the content never stands for another version of it.
+        // The content of a URL that contains its digest never changes.
         request.isContentAddressed = mirrors.allSatisfy { $0.contains(digest.description) }
         let name = ContainerLayout.downloadName(of: digest)
         return try await stager.download(request, as: name, in: container)

@@ -1,12 +1,12 @@
 import StageContainer
 public import StageModel
 
-/// What is to be done with each pack of a manifest, and why: a pure value that can be shown before
-/// anything is done.
+/// Decisions about each pack of a manifest, with reasons: a pure value that can be shown before it is carried
+/// out.
 public struct Plan: Equatable, Sendable {
-    /// The packs, in the order in which they are staged; those that are left alone come last.
+    /// The packs, in the order of staging; packs that are left alone come last.
     public var entries: [Entry]
-    /// What goes first, to make room for the packs that are staged.
+    /// The generations to evict first, to free space for the packs to stage.
     public var evictions: [Eviction]
 
     package init(entries: [Entry], evictions: [Eviction] = []) {
@@ -14,146 +14,146 @@ public struct Plan: Equatable, Sendable {
         self.evictions = evictions
     }
 
-    /// One pack and what is done with it.
+    /// The decision about one pack.
     public struct Entry: Equatable, Sendable {
-        /// The pack as the manifest offers it.
+        /// The pack in the manifest.
         public var pack: Pack
-        /// What is done.
+        /// The decision.
         public var decision: Decision
-        /// The ways in which the content of an indexed pack that is staged comes here; `nil` otherwise.
+        /// The ways to transfer an indexed pack that is to be staged; `nil` otherwise.
         public var transfer: TransferChoice?
-        /// The bytes that staging the pack transfers, the index of an indexed pack included; zero for other packs.
+        /// The bytes to transfer for a pack that is to be staged, including the index of an indexed pack; zero
+        /// for other packs.
         public var transferSize = ByteCount.zero
-        /// Whether ``transferSize`` is what is transferred, and not the most that it can be.
+        /// `true` if ``transferSize`` is exact, `false` if it is an upper bound.
         public var isTransferSizeExact = true
     }
 
-    /// What is done with a pack.
+    /// A decision about a pack.
     public enum Decision: Equatable, Sendable {
-        /// It is fetched and published.
+        /// Download and publish the pack.
         case stage(Reason)
-        /// Nothing is done.
+        /// Do nothing.
         case leave(Excuse)
-        /// It ought to be staged and cannot be.
+        /// The pack should be staged, but cannot be.
         case refuse(Refusal)
-        /// It is staged, and goes to make room for others.
+        /// Evict the staged pack to free space for others.
         case evict(Eviction)
     }
 
-    /// Why a pack is staged.
+    /// Reasons to stage a pack.
     public enum Reason: Equatable, Sendable {
-        /// It is not staged.
+        /// The pack is not staged.
         case missing
         /// Another version is staged.
         case outdated(staged: Int)
-        /// Other content is staged under the same version.
+        /// The staged content has the same version and another digest.
         case contentChanged
-        /// It was asked for although it is staged.
+        /// A repair was requested for the staged pack.
         case repair
     }
 
-    /// Why a pack is left alone.
+    /// Reasons to leave a pack alone.
     public enum Excuse: Equatable, Sendable {
-        /// It is staged already.
+        /// The pack is staged in this version.
         case upToDate
-        /// Its policy is to be fetched when the application asks for it.
+        /// The policy of the pack is to download it when the application requests it.
         case onDemand
-        /// Its policy names other events.
+        /// The policy of the pack names other events.
         case otherEvents(Set<InstallationEvent>)
-        /// Only essential packs were asked for.
+        /// Only essential packs were requested.
         case notEssential
-        /// Other packs were asked for by name.
+        /// Other packs were requested by name.
         case notSelected
-        /// The application's downloader extension did not ask for it.
+        /// The application's downloader extension did not select the pack.
         case declined
-        /// It is held at the version that is staged.
+        /// The pack is pinned to the staged version.
         case pinned(Planner.PinnedVersion)
-        /// It is for other versions of the application than the one that is installed.
+        /// The pack requires other versions of the application than the installed one.
         case otherVersion(required: String, installed: String)
-        /// Another container has a newer version, which readers get.
+        /// Another container has a newer version, which readers use.
         case newerElsewhere(version: Int)
     }
 
-    /// Why a pack that ought to be staged cannot be.
+    /// Reasons why a pack that should be staged cannot be.
     public enum Refusal: Equatable, Sendable {
-        /// It does not fit, with the packs before it, on the file system of the container.
+        /// The pack does not fit, after the packs before it, on the container's file system.
         case noSpace(needed: ByteCount, available: ByteCount)
-        /// It does not fit, with the packs before it, into what the container may hold.
+        /// The pack does not fit, after the packs before it, into the quota of the container.
         case exceedsQuota(needed: ByteCount, remaining: ByteCount)
-        /// It exceeds what may be spent before the application has loaded a pack.
+        /// The pack exceeds an allowance for the time before the first launch.
         case exceedsAllowance(Allowance, needed: ByteCount, remaining: ByteCount)
-        /// None of its hosts is one that content may come from before that.
+        /// None of the pack's hosts is in the allowed domains for the time before the first launch.
         case disallowedDomain([String])
-        /// It was asked for by name, and is held at another version.
+        /// The pack was requested by name, and is pinned to another version.
         case pinned(Planner.PinnedVersion)
-        /// It was asked for by name, and is for other versions of the application.
+        /// The pack was requested by name, and requires other versions of the application.
         case otherVersion(required: String, installed: String)
     }
 
-    /// The packs that are staged, in order.
+    /// The packs to stage, in order.
     public var packsToStage: [Pack] {
         entries.compactMap { entry in
             if case .stage = entry.decision { entry.pack } else { nil }
         }
     }
 
-    /// The bytes of the archives of the packs that are staged.
+    /// The total bytes to transfer for the packs to stage if nothing of them is on this machine.
     public var downloadSize: ByteCount {
         packsToStage.reduce(.zero) { $0 + $1.downloadSize }
     }
 
-    /// The bytes of the files of the packs that are staged.
+    /// The total bytes of the files of the packs to stage.
     public var installedSize: ByteCount {
         packsToStage.reduce(.zero) { $0 + $1.installedSize }
     }
 }
 
-/// Which packs somebody wants.
+/// Selection of the packs to plan for.
 public enum PackSelection: Equatable, Sendable {
-    /// Those that the policies of the manifest name for an event; staged packs of which there is
-    /// another version count as named.
+    /// The packs whose policy names an event, and staged packs with an update.
     case event(ContentRequest, essentialOnly: Bool)
-    /// These, whatever their policy.
+    /// Packs by ID, regardless of their policy.
     case packs(Set<PackID>)
-    /// These, even where they are staged already: what is there is damaged.
+    /// Packs by ID, staged again even if they are staged, since their content is damaged.
     case repair(Set<PackID>)
 }
 
-/// Everything that a plan depends on.
+/// The inputs of a plan, and the decisions that follow from them.
 public struct Planner: Sendable {
-    /// What the publisher offers.
+    /// The manifest of the publisher.
     public var manifest: Manifest
-    /// What the container holds.
+    /// The packs that are staged in the container.
     public var staged: [PackID: StagedVersion]
-    /// The copies that readers may get from another container, by pack.
+    /// The copies in another container that readers may use, by pack.
     package var elsewhere: [PackID: CopyElsewhere] = [:]
-    /// The staged packs that are held as they are.
+    /// The pins of staged packs.
     public var pinned: [PackID: PinnedVersion] = [:]
-    /// Bytes of archives that are in part files already.
+    /// The bytes of archives that have been downloaded, complete or partial, by content digest.
     public var downloaded: [Digest: ByteCount]
-    /// What the file system may still be filled with; `nil` stands for "not known".
+    /// The free space of the file system; `nil` if unknown.
     public var freeSpace: ByteCount?
-    /// What the container may hold; `nil` for whatever the file system has room for.
+    /// The maximum size of the container; `nil` for no limit.
     public var quota: ByteCount?
-    /// What may go from the container to make room; `nil` where nothing may.
+    /// The generations that may be evicted; `nil` if none may.
     public var retention: Retention?
-    /// The version of the application that is installed; `nil` where it is not known.
+    /// The installed version of the application; `nil` if unknown.
     public var applicationVersion: String?
-    /// What may be spent; `nil` for whatever it takes.
+    /// The budget before the first launch; `nil` for no limit.
     public var budget: InitialBudget?
-    /// The installation or update that a periodic request completes; `nil` for none.
+    /// The installation or update that a periodic request completes; `nil` if none is incomplete.
     public var pending: ContentRequest?
-    /// The packs that a downloader extension asked for, and whether it called them essential; `nil`
-    /// where policies decide.
+    /// The packs that a downloader extension selected, and whether it declared them essential; `nil` if the
+    /// policies decide.
     public var choices: [PackID: Bool]?
-    /// Packs that do not go to make room, beside those that are asked for.
+    /// Packs that must not be evicted, in addition to those that are requested.
     public var spared: Set<PackID> = []
 
-    /// The staged generation of a pack, as far as a plan depends on it.
+    /// The properties of a staged generation that a plan depends on.
     public struct StagedVersion: Equatable, Sendable {
         /// The publisher's version.
         public var version: Int
-        /// The digest of the archive it came from.
+        /// The content digest of the pack.
         public var contentDigest: Digest
 
         /// Creates the value from its parts.
@@ -163,11 +163,11 @@ public struct Planner: Sendable {
         }
     }
 
-    /// The version that a pack is held at.
+    /// The version that a pack is pinned to.
     public struct PinnedVersion: Equatable, Sendable {
-        /// The version that is held.
+        /// The pinned version.
         public var version: Int
-        /// The version that a rollback has replaced; `nil` where somebody asked for the pin.
+        /// The version that a rollback replaced; `nil` if the pin was requested.
         public var rolledBackFrom: Int?
 
         /// Creates the value from its parts.
@@ -177,10 +177,10 @@ public struct Planner: Sendable {
         }
     }
 
-    /// What is left free on the file system beside everything that is counted.
+    /// The space to leave free on the file system beyond the planned use.
     public static let reserve = ByteCount.mebibytes(16)
 
-    /// Creates a planner for a manifest and what is staged.
+    /// Creates a planner for a manifest and the state of a container.
     public init(
         manifest: Manifest,
         staged: [PackID: StagedVersion] = [:],
@@ -193,10 +193,10 @@ public struct Planner: Sendable {
         self.freeSpace = freeSpace
     }
 
-    /// The request that the state of the container calls for.
+    /// The request that the state of the container requires.
     ///
-    /// An installation lasts until every pack that is essential to it is staged; from then on there
-    /// are updates.
+    /// It is an installation until every pack that is essential to the first installation is staged, and then
+    /// an update.
     public var request: ContentRequest {
         if let pending { return pending }
         let isMissing = manifest.packs.contains { pack in
@@ -208,14 +208,14 @@ public struct Planner: Sendable {
         return isMissing || staged.isEmpty && elsewhere.isEmpty ? .install : .update
     }
 
-    /// Decides what is done with each pack.
+    /// Decides about each pack.
     ///
-    /// Essential packs come first, then those of the policy `prefetch`, then the others; within each
-    /// by priority, then in the order of the manifest. A pack that does not fit what is left, of space
-    /// or of an allowance, does not keep smaller ones after it from being staged.
+    /// Essential packs come first, then those of the policy `prefetch`, then the others; within each group
+    /// packs are ordered by priority, then as in the manifest. A pack that exceeds the remaining space or an
+    /// allowance does not prevent later, smaller packs from being staged.
     public func plan(for selection: PackSelection) -> Plan {
         let order = manifest.packs.enumerated().sorted { left, right in
-            // The higher priority first: its sides are swapped, since not every number has a negative.
+            // The higher priority comes first. The sides are swapped, since negating `Int.min` overflows.
             let a = (rank(of: left.element), right.element.priority, left.offset)
             let b = (rank(of: right.element), left.element.priority, right.offset)
             return a < b
@@ -223,7 +223,7 @@ public struct Planner: Sendable {
         var entries: [Plan.Entry] = []
         var left: [Plan.Entry] = []
         var budget = budget
-        // What an application asks for by name is not restricted: it runs.
+        // Requests by name come from an application that runs, so the budget does not apply.
         if case .event = selection {} else { budget = nil }
         var room = Room(self, for: selection)
         var archives: Set<Digest> = []
@@ -241,7 +241,7 @@ public struct Planner: Sendable {
                 budget?.spend(pack, isEssential: isEssential(pack))
                 entry.transfer = transferChoice(for: pack)
                 entry.isTransferSizeExact = entry.transfer == nil
-                // What is here of an archive serves the first of the packs that share it.
+                // Downloaded bytes of an archive count for the first of the packs that share it.
                 let isFirst = archives.insert(pack.contentDigest).inserted
                 entry.transferSize = transferSize(of: pack, by: entry.transfer, isFirst)
             }
@@ -257,7 +257,7 @@ public struct Planner: Sendable {
         return Plan(entries: entries + left, evictions: room.evictions)
     }
 
-    /// The packs that the selection asks for, staged or not: they do not go to make room for each other.
+    /// Returns the packs that the selection requests, staged or not; they are not evicted for each other.
     public func packsAskedFor(_ selection: PackSelection) -> Set<PackID> {
         switch selection {
         case .packs(let ids), .repair(let ids): ids.union(spared)
@@ -277,27 +277,27 @@ public struct Planner: Sendable {
         }
     }
 
-    /// Whether the pack is one that the first launch waits for.
+    /// Returns whether the first launch waits for the pack.
     public func isEssential(_ pack: Pack) -> Bool {
         if let choice = choices?[pack.id] { return choice }
         if case .essential = pack.policy { return true }
         return false
     }
 
-    /// The place of the pack in the order of staging.
+    /// Returns the group of the pack in the order of staging.
     private func rank(of pack: Pack) -> Int {
         if isEssential(pack) { return 0 }
         if pack.policy == .onDemand, choices?[pack.id] == nil { return 2 }
         return 1
     }
 
-    /// The space that staging a pack takes at its height: the rest of the archive, the files, and
-    /// what a file system adds to each.
+    /// Returns the peak space needed to stage the pack: the rest of the archive, the files, and the overhead
+    /// of the file system for each of them.
     ///
-    /// The generation that stays is counted as used already.
+    /// Does not include the current generation, which is counted as used space.
     public func space(for pack: Pack) -> ByteCount {
-        // Of an indexed pack nothing has to be on disk but the files: its archive is taken only where there
-        // is room for that as well.
+        // An indexed pack needs space for its files only: its archive is used only if there is space for it
+        // too.
         let archive =
             pack.index == nil
             ? pack.downloadSize - (downloaded[pack.contentDigest] ?? .zero) : .zero
@@ -305,8 +305,8 @@ public struct Planner: Sendable {
             + StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
     }
 
-    /// The most bytes that staging the pack transfers, from a server that still has what was begun: what of its archive is
-    /// not here, or its index and its content.
+    /// Returns the maximum number of bytes to transfer for the pack, provided that the server still has the
+    /// content of partial downloads: the rest of the archive, or the index and the content.
     private func transferSize(
         of pack: Pack,
         by choice: TransferChoice?,
@@ -343,7 +343,7 @@ public struct Planner: Sendable {
         return state.map(Plan.Decision.stage) ?? .leave(.upToDate)
     }
 
-    /// Why what is offered may not take the place of what is staged, or `nil` if it may.
+    /// Returns the reason not to replace the staged version by the offered one, or `nil` if there is none.
     private func refusal(of pack: Pack) -> Plan.Refusal? {
         if let pin = pinned[pack.id] { return .pinned(pin) }
         guard let installed = applicationVersion, let required = pack.applicationVersion,
@@ -352,7 +352,7 @@ public struct Planner: Sendable {
         return .otherVersion(required: required.text, installed: installed)
     }
 
-    /// Why the pack would be staged, or `nil` if it is there.
+    /// Returns the reason to stage the pack, or `nil` if it is up to date.
     private func state(of pack: Pack) -> Plan.Reason? {
         if let copy = copyElsewhere(of: pack) { return reason(toStage: pack, beside: copy) }
         guard let present = staged[pack.id] else { return .missing }
@@ -360,7 +360,7 @@ public struct Planner: Sendable {
         return present.contentDigest == pack.contentDigest ? nil : .contentChanged
     }
 
-    /// Why the event does not call for the pack, or `nil` if it does.
+    /// Returns the reason why the event does not require the pack, or `nil` if it does.
     private func excuse(
         for pack: Pack,
         _ request: ContentRequest,
@@ -383,7 +383,8 @@ public struct Planner: Sendable {
         }
     }
 
-    /// Whether a policy names the event; a periodic request stands for the one that is not complete.
+    /// Returns whether a policy names the event. A periodic request stands for the incomplete installation or
+    /// update.
     private func isNamed(_ request: ContentRequest, by events: Set<InstallationEvent>) -> Bool {
         switch request {
         case .install: events.contains(.firstInstallation)

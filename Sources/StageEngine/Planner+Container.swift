@@ -4,9 +4,9 @@ import StageSystem
 public import SystemPackage
 
 extension Planner {
-    /// Creates a planner for a manifest and what a container holds at this moment.
+    /// Creates a planner for a manifest and the current state of a container.
     ///
-    /// What is staged is read from the links of the packs alone: one readlink(2) for each.
+    /// Reads the state of each pack from its link: one readlink(2) per pack.
     public init(manifest: Manifest, container: Container) throws(StageError) {
         try self.init(manifest: manifest, reader: container.reader)
         downloaded = try StageError.wrapping { () throws(ContainerError) in
@@ -14,19 +14,19 @@ extension Planner {
         }
     }
 
-    /// Creates a planner for a manifest and what can be seen of a container without writing to it.
+    /// Creates a planner for a manifest and a container that is only read.
     ///
-    /// Without a container nothing is staged, and how much space there is is not known.
+    /// Without a container nothing is staged, and the free space is unknown.
     public init(manifest: Manifest, containerAt path: FilePath) throws(StageError) {
         let reader = try StageError.wrapping { () throws(ContainerError) in
             try ContainerReader.open(path)
         }
         try self.init(manifest: manifest, reader: reader)
-        // Who may not look plans for the whole archives.
+        // Without permission to read the downloads, plans for complete archives.
         downloaded = (try? reader?.downloadedSizes()) ?? [:]
     }
 
-    /// Returns a planner with the same settings for what the container holds now.
+    /// Returns a planner with the same settings and the current state of the container.
     package func refreshed(from container: Container) throws(StageError) -> Planner {
         var planner = try Planner(manifest: manifest, container: container)
         planner.elsewhere = elsewhere
@@ -66,11 +66,9 @@ extension Planner {
 }
 
 extension Planner {
-    /// Decides what is done with each pack, and what goes from the container where there is no room for
-    /// them.
+    /// Decides about each pack, and about the generations to evict if there is not enough space.
     ///
-    /// What there is in the container is looked at only where that matters: where there is a quota, or
-    /// something does not fit.
+    /// Reads the generations of the container only if there is a quota or a pack does not fit.
     public mutating func plan(
         for selection: PackSelection,
         in reader: ContainerReader
@@ -83,7 +81,7 @@ extension Planner {
 }
 
 extension Plan {
-    /// Whether a pack does not fit on the file system.
+    /// `true` if a pack does not fit on the file system.
     fileprivate var lacksSpace: Bool {
         entries.contains { entry in
             if case .refuse(.noSpace) = entry.decision { true } else { false }
@@ -92,7 +90,7 @@ extension Plan {
 }
 
 extension Planner.PinnedVersion {
-    /// The version that a pin of a container holds.
+    /// Creates the value from the pin of a container.
     public init(_ pin: Pin) {
         self.init(version: pin.version, rolledBackFrom: pin.replaced?.content?.version)
     }

@@ -2,11 +2,11 @@ import StageContainer
 import StageModel
 
 extension Planner {
-    /// The copy of a pack that readers have from another container than the one that is planned for.
+    /// A copy of a pack in another container than the planned one.
     package struct CopyElsewhere: Equatable, Sendable {
-        /// What is staged there.
+        /// The staged version of the copy.
         package var staged: StagedVersion
-        /// The version that the pack is held at there, if it is.
+        /// The version that the copy is pinned to; `nil` if it is not pinned.
         package var pin: PinnedVersion?
 
         /// Creates the value from its parts.
@@ -15,15 +15,16 @@ extension Planner {
             self.pin = pin
         }
 
-        /// Whether the copy was made from what `pack` names.
+        /// Returns whether the copy has the version and the content of `pack`.
         func holds(_ pack: Pack) -> Bool {
             staged == StagedVersion(version: pack.version, contentDigest: pack.contentDigest)
         }
     }
 
-    /// What is done with a pack because of another container's copy; `nil` if that does not decide.
+    /// Returns the decision that follows from another container's copy of a pack; `nil` if the copy does not
+    /// decide.
     ///
-    /// Nothing is staged that no reader would get.
+    /// Packs that no reader would use are not staged.
     func decisionElsewhere(on pack: Pack, _ selection: PackSelection) -> Plan.Decision? {
         guard let copy = copyElsewhere(of: pack), reason(toStage: pack, beside: copy) == nil else {
             return nil
@@ -41,7 +42,7 @@ extension Planner {
         return .leave(.newerElsewhere(version: copy.staged.version))
     }
 
-    /// The copy of the pack in another container, if it is the one that readers get.
+    /// Returns the copy of the pack in another container if readers use that copy.
     func copyElsewhere(of pack: Pack) -> CopyElsewhere? {
         guard let copy = elsewhere[pack.id] else { return nil }
         guard let own = staged[pack.id] else { return copy }
@@ -49,7 +50,8 @@ extension Planner {
             < precedence(of: copy) ? copy : nil
     }
 
-    /// The reason to stage a pack though another container has it, or `nil` if that would give readers nothing newer.
+    /// Returns the reason to stage a pack that another container has, or `nil` if readers would not get a
+    /// newer version.
     func reason(toStage pack: Pack, beside copy: CopyElsewhere) -> Plan.Reason? {
         guard !copy.holds(pack),
             precedence(of: pack.version, isPinned: false) > precedence(of: copy)

@@ -1,18 +1,18 @@
 import StageContainer
 import StageModel
 
-/// The room that is left for packs while a plan is made, and what goes to make more of it.
+/// The space left for packs while a plan is made, and the evictions that increase it.
 struct Room {
-    /// What goes, in this order.
+    /// The evictions, in order.
     private(set) var evictions: [Eviction] = []
     private let planner: Planner
-    /// The generations that may go; `nil` where none may.
+    /// The generations that may be evicted; `nil` if none may.
     private var queue: EvictionQueue?
-    /// The generations that are current, without those that go.
+    /// The current generations, without the evicted ones.
     private var current: [PackID: StoredGeneration] = [:]
-    /// What the file system may still be filled with; `nil` where that is not known.
+    /// The free space of the file system; `nil` if unknown.
     private var free: ByteCount?
-    /// What the container may still take; `nil` for any amount.
+    /// The unused part of the quota; `nil` for no limit.
     private var remaining: ByteCount?
 
     init(_ planner: Planner, for selection: PackSelection) {
@@ -24,9 +24,9 @@ struct Room {
         if let quota = planner.quota { remaining = quota - retention.size }
     }
 
-    /// Takes the room for a pack, evicting for it what may go, or returns why it cannot be had.
+    /// Reserves space for a pack, with evictions if necessary, or returns the reason to refuse it.
     ///
-    /// Nothing goes for a pack that does not fit in the end.
+    /// Nothing is evicted if the pack would not fit in the end.
     mutating func take(_ pack: Pack) -> Plan.Refusal? {
         let space = planner.space(for: pack) + Planner.reserve
         let growth = growth(of: pack)
@@ -46,8 +46,8 @@ struct Room {
         return nil
     }
 
-    /// What the container holds more once the pack is staged, without the generation that it replaces:
-    /// where there is a quota, that one goes before anything else.
+    /// Returns the growth of the container when the pack is staged. The replaced generation does not count
+    /// unless it is leased: with a quota it is removed first.
     private func growth(of pack: Pack) -> ByteCount {
         let size = StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
         guard let replaced = current[pack.id], !replaced.isLeased else { return size }

@@ -3,11 +3,11 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// A pack that may be published: its staging area holds as many files and bytes as the manifest declares,
-/// and a listing of them with their digests.
+/// A pack that is ready to publish: its staging area holds as many files and bytes as the manifest declares,
+/// and a listing with their digests.
 ///
-/// Made by ``check(_:as:listing:)`` alone, whatever the content comes from, so publishing content that is
-/// not checked does not compile.
+/// Only ``check(_:as:listing:)`` creates it, for every source of content, so code that publishes
+/// unchecked content does not compile.
 struct PublishablePack: ~Copyable, Sendable {
     let area: StagingArea
     let record: StagedPack
@@ -17,20 +17,19 @@ struct PublishablePack: ~Copyable, Sendable {
         self.record = record
     }
 
-    /// From this size on, a pack begins to be written to disk before its files are read for the listing.
+    /// The size from which a pack is written back to disk before its files are read for the listing.
     private static let largeSize = ByteCount.mebibytes(8)
 
-    /// Compares what is in a staging area with what its record declares, and lists it.
+    /// Compares the content of a staging area with the declaration of its record, and writes the listing.
     ///
-    /// The files are counted on disk: the process that unpacked an archive is not trusted, and a continued
-    /// area may hold files that no run of this program made.
+    /// Counts the files on disk: the process that unpacks an archive is not trusted, and a resumed area may
+    /// contain other files.
     static func check(
         _ area: StagingArea,
         as record: StagedPack,
         listing digests: ContentListing.DigestSource
     ) async throws(StageError) -> PublishablePack {
-        // The processor reads a large pack once more while the disk writes it: publishing waits for the disk
-        // in any case, and has less to wait for then.
+        // The disk writes a large pack while the listing reads it, so that publishing has less to wait for.
         let writesAhead = digests == .files && record.installedSize >= largeSize
         async let writing: Result<Void, FileError> =
             writesAhead ? synchronize(area.content) : .success(())
@@ -54,7 +53,7 @@ struct PublishablePack: ~Copyable, Sendable {
 }
 
 extension ContentFigures {
-    /// Checks the figures of content against these, which the manifest declares.
+    /// Throws unless `actual` equals these figures, which the manifest declares.
     func check(actual: ContentFigures) throws(StageError) {
         guard actual == self else { throw .incompleteContent(declared: self, actual: actual) }
     }

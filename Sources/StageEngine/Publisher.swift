@@ -2,10 +2,10 @@ import StageContainer
 import StageModel
 import StageSystem
 
-/// Publishes packs that end at about the same time together.
+/// Publishes packs that are ready at about the same time together.
 ///
-/// Waiting for the disk is most of the cost, and one wait serves any number of packs: while one batch
-/// is being written, the next gathers.
+/// Syncing to disk is most of the cost, and one sync serves a whole batch: while one batch is written, the
+/// next one collects.
 actor Publisher {
     private let container: Container
     private var waiting: [Waiting] = []
@@ -21,7 +21,7 @@ actor Publisher {
         self.container = container
     }
 
-    /// Makes the pack visible, and returns when it is durable.
+    /// Publishes the pack, and returns when that is durable.
     nonisolated func publish(_ pack: consuming PublishablePack) async throws(StageError) {
         let (area, record) = (pack.area, pack.record)
         try await publish(area, as: record)

@@ -7,17 +7,17 @@ import StageSystem
 import StageTransfer
 import Synchronization
 
-/// Takes the bytes of one range as they come, and writes each frame as soon as it is whole.
+/// Consumes the bytes of one range as they arrive, and writes each frame as soon as it is complete.
 final class RangeConsumer: Sendable {
     private struct State: ~Copyable {
         var decompressor = FrameDecompressor()
         var cursor: DirectoryCursor
-        /// The window of a delta set that was needed last.
+        /// The window of the delta set that was used last.
         var window: DeltaSource.Window?
-        /// What has come and is of no whole frame yet, from `start` of the object on.
+        /// The received bytes that do not complete a frame yet, from offset `start` of the object.
         var bytes: [UInt8] = []
         var start: Int64 = 0
-        /// The frame that is awaited, by its place in the request.
+        /// The position in the request of the frame to complete next.
         var next = 0
         var isWritten: [Bool]
         var error: StageError?
@@ -30,11 +30,11 @@ final class RangeConsumer: Sendable {
 
     private let fetch: FrameFetch
     private let request: RangePlan.Request
-    /// The delta set that the request is for; `nil` for one for a bundle.
+    /// The delta set that the request reads; `nil` if it reads a bundle.
     private let deltas: DeltaSource?
     private let progress: FetchProgress
     private let queue = DispatchQueue(label: "stagepack.frames")
-    /// Only the jobs of `queue` use it, one after the other; the lock is never waited for.
+    /// Used by the jobs of `queue` only, one at a time; the lock is never contended.
     private let state: Mutex<State>
 
     init(
@@ -50,15 +50,15 @@ final class RangeConsumer: Sendable {
         state = Mutex(State(request, in: fetch.tree.content))
     }
 
-    /// Takes what comes next, and waits for nothing.
+    /// Enqueues the next piece, without waiting for it to be written.
     func take(_ piece: BodyPiece) {
         queue.async { [self] in state.withLock { consume(piece, &$0) } }
     }
 
-    /// Waits until everything that was taken is written; returns the frames that are not, by their
+    /// Waits until all enqueued pieces are processed, and returns the frames that were not written, by their
     /// positions in the index.
     ///
-    /// - Throws: What went wrong with what has come.
+    /// - Throws: The first error in processing the bytes received.
     func finish() async throws(StageError) -> [Int] {
         let result: Result<[Int], StageError> = await withCheckedContinuation { continuation in
             queue.async { [self] in
@@ -68,7 +68,7 @@ final class RangeConsumer: Sendable {
         return try result.get()
     }
 
-    /// Waits until everything that was taken is done with.
+    /// Waits until all enqueued pieces are processed.
     func settle() async {
         await withCheckedContinuation { continuation in
             queue.async { continuation.resume() }
@@ -81,7 +81,8 @@ final class RangeConsumer: Sendable {
         return .success(left.map { position(of: request.frames[$0]) })
     }
 
-    /// The frame of the index that a frame of the request is, or makes.
+    /// Returns the position in the index of a frame of the request, or of the frame that a delta frame
+    /// produces.
     private func position(of number: Int) -> Int {
         deltas?.set.frames[number].position ?? number
     }
@@ -92,7 +93,7 @@ final class RangeConsumer: Sendable {
             state.bytes = []
             state.start = request.range.lowerBound
             state.next = 0
-            // Another server, or the same one later, may have the right bytes.
+            // A retry, from the same server or another, may deliver the right bytes.
             if case .transfer(.wrongDigest) = state.error { state.error = nil }
         case .bytes(let bytes):
             defer { progress.receiveWindow.remove(bytes.count) }
@@ -111,7 +112,7 @@ final class RangeConsumer: Sendable {
         }
     }
 
-    /// Writes the frames that are whole.
+    /// Writes the complete frames.
     private func writeFrames(_ state: inout State) throws(StageError) {
         var used = 0
         while state.next < request.frames.count {
@@ -135,8 +136,7 @@ final class RangeConsumer: Sendable {
         state.start += Int64(used)
     }
 
-    /// Verifies what came of a frame, and makes its content of it; `nil` where a difference makes something
-    /// else.
+    /// Verifies and decodes a frame; returns `nil` if a delta frame does not produce the frame of the index.
     private func content(
         of number: Int,
         _ stored: [UInt8],

@@ -1,18 +1,18 @@
 import StageModel
 import StageTrust
 
-/// The addresses of a repository's files, from the URL of its manifest.
+/// URLs of the files in a repository, derived from the URL of its manifest.
 ///
-/// Metadata is in `metadata/` beside the manifest; the manifest is the target that its file name names. A
-/// query of the URL goes with each file.
+/// Metadata is in `metadata/` beside the manifest. The file name of the manifest is its target path. A query
+/// of the URL is added to the URL of each file.
 struct RepositoryAddress {
-    /// The URL of the directory that the manifest is in, with a slash at its end.
+    /// The URL of the directory that contains the manifest, with a trailing slash.
     private let directory: String
     private let query: String
-    /// The name of the manifest among the targets.
+    /// The target path of the manifest.
     let target: TargetPath
 
-    /// Creates the addresses from an absolute URL of the manifest.
+    /// Creates the value from an absolute URL of the manifest.
     init(_ url: String) {
         let whole = url.prefix { $0 != "#" }
         let path = whole.prefix { $0 != "?" }
@@ -23,9 +23,9 @@ struct RepositoryAddress {
         target = TargetPath(name.percentDecoded ?? name)
     }
 
-    /// The URL of a file of metadata, by its path.
+    /// Returns the URL of a metadata file.
     func url(ofMetadata path: String) -> String { directory + "metadata/" + path + query }
 
-    /// The URL of a target, by its location.
+    /// Returns the URL of a target.
     func url(ofTarget location: String) -> String { directory + location + query }
 }

@@ -6,8 +6,8 @@ import StageTransfer
 import StageTrust
 import SystemPackage
 
-/// Visits the repositories that the URLs of a manifest stand for, one after the other, until one has a
-/// manifest that may be accepted.
+/// Visits the repositories of a manifest's URLs one after the other, until one provides an acceptable
+/// manifest.
 final class RepositoryVisits {
     private let stager: Stager
     private let source: ManifestSource
@@ -27,14 +27,15 @@ final class RepositoryVisits {
         self.report = report
     }
 
-    /// Returns the manifest of the first repository that has one.
+    /// Returns the manifest of the first repository that provides an acceptable one.
     ///
-    /// - Throws: ``StageError/untrusted(url:_:)`` if any repository is not trusted and none has a
-    ///   manifest; else the error of the last one.
+    /// - Throws: ``StageError/untrusted(url:_:)`` if a repository is not trusted and none provides a manifest;
+    ///   otherwise the error of the last repository, or the first error that other repositories cannot help
+    ///   with.
     func manifest(stored: StoredManifest?) async throws(StageError) -> AcceptedManifest {
-        // Taken once: all repositories are judged by the same time.
+        // Read once, so that expiry in all repositories is checked against the same time.
         let time = MetadataTime(secondsSince1970: stager.options.now())
-        // A stored manifest that the stored metadata does not name is asked for anew.
+        // A stored manifest that the stored metadata does not name is fetched again.
         let before = stored.flatMap { try? AcceptedManifest(stored: $0, for: source) }
         let metadataBefore = trust.stored
         var mirrors = source.urls
@@ -64,7 +65,8 @@ final class RepositoryVisits {
         throw failure ?? .manifestUnavailable(.unacceptable(url: "", .noMirror))
     }
 
-    /// Keeps the failure that counts most, or throws one that other repositories do not mend.
+    /// Records an error, where `untrusted` takes precedence, or throws an error that other repositories cannot
+    /// help with.
     private func note(_ error: StageError, of url: String) throws(StageError) {
         switch error {
         case .untrusted(_, let reason):
@@ -80,7 +82,7 @@ final class RepositoryVisits {
     }
 }
 
-/// One visit to a repository: refreshes metadata, finds the manifest, and brings it.
+/// A visit to one repository: refreshes the metadata, finds the manifest in it, and fetches the manifest.
 private final class RepositoryVisit {
     private let stager: Stager
     private let address: RepositoryAddress
@@ -88,7 +90,7 @@ private final class RepositoryVisit {
     private let firstURL: String
     private let trust: TrustLedger
     private let time: MetadataTime
-    /// The state that the trust has if the visit ends with a manifest.
+    /// The state to store if the visit ends with a manifest.
     private var state: StoredTrust
     private var refresh: MetadataRefresh?
     private var search: TargetSearch?
@@ -96,12 +98,12 @@ private final class RepositoryVisit {
     private var target: Target?
     private var rootVersion = 0
     private var entityTag: String?
-    /// Whether the stored timestamp is one that the root's keys have signed.
+    /// `true` if the stored timestamp carries valid signatures of the current root.
     private var holdsValidTimestamp = false
     /// The state that was stored before any repository was visited.
     var metadataBefore = StoredTrust()
     var isTriedOnce = false
-    /// The application, of a manifest in a format of the application's own.
+    /// The application, if its manifest is in a format of its own; `nil` for StagePack's format.
     var ownFormatOf: ApplicationID?
     var report: @Sendable (StagingEvent) -> Void = { _ in }
 
@@ -130,7 +132,7 @@ private final class RepositoryVisit {
             let chain = try state.chain(from: trust.shipped)
             let stored = state.metadata(under: chain.bytes)
             rootVersion = chain.root.version
-            // A server that is asked for another version than a damaged one would never give it.
+            // A conditional request with the tag of a damaged timestamp would get 304 forever.
             holdsValidTimestamp = (try? TrustedMetadata(stored: stored)) != nil
             refresh = try MetadataRefresh(from: stored, at: time)
         }
@@ -156,9 +158,9 @@ private final class RepositoryVisit {
         return accepted
     }
 
-    /// Whether a manifest from before is one that the keys of the last root have signed.
+    /// Returns whether the keys of the newest root have signed a manifest from before.
     ///
-    /// Keys that are no longer trusted may have signed any revision: it is forgotten with their metadata
+    /// Revoked keys may have signed any revision, so such a manifest is ignored together with their metadata
     /// (The Update Framework, 5.3.11).
     private func isStillSigned(_ before: AcceptedManifest, from source: ManifestSource) -> Bool {
         var metadata = metadataBefore
@@ -177,7 +179,7 @@ private final class RepositoryVisit {
         }
     }
 
-    /// Notes when the metadata was verified, and when each file of it came.
+    /// Records the time of verification, and the time when each metadata file was received.
     private func noteRefresh() {
         let now = time.secondsSince1970
         let before = trust.stored
@@ -200,7 +202,7 @@ private final class RepositoryVisit {
 // MARK: Metadata
 
 extension RepositoryVisit {
-    /// Performs the steps up to the next file that is wanted of the repository; `nil` at the end.
+    /// Advances to the next file to fetch from the repository; returns `nil` at the end.
     private func nextFile() throws(TrustError) -> MetadataFile? {
         if trusted == nil, let file = try nextFileOfRefresh() { return file }
         return try nextFileOfSearch()
@@ -214,7 +216,7 @@ extension RepositoryVisit {
                 rootVersion += 1
                 holdsValidTimestamp = false
                 state.roots[rootVersion] = bytes
-                // Keys that are no longer trusted stay so, whatever comes of the visit.
+                // Revoked keys stay revoked even if the visit fails.
                 trust.add(root: bytes, version: rootVersion)
             case .store(let role, let bytes): state.files[role.fileName] = bytes
             case .remove(let role):
@@ -247,7 +249,7 @@ extension RepositoryVisit {
         }
     }
 
-    /// Brings a file of metadata; `nil` if the repository has no such root metadata.
+    /// Fetches a metadata file; returns `nil` if the repository does not have this root metadata.
     private func fetch(_ file: MetadataFile) async throws(StageError) -> [UInt8]? {
         let url = address.url(ofMetadata: file.path)
         var request = request(for: url, limit: file.maximumLength)
@@ -275,7 +277,8 @@ extension RepositoryVisit {
         request.allowsPlainRedirects = true
         request.isTriedOnce = isTriedOnce
         request.report = { [report] event in
-            // That a repository has no newer root is no failure; others are told with the visit's end.
+            // A missing newer root is not a failure; the caller reports other failures at the end of the
+            // visit.
             if case .mirrorFailed = event { return }
             if let event = StagingEvent(event) { report(event) }
         }
@@ -302,7 +305,8 @@ extension RepositoryVisit {
 // MARK: The manifest
 
 extension RepositoryVisit {
-    /// The manifest that signed metadata describes: the one from before, or the repository's.
+    /// Returns the manifest that signed metadata describes: the previous one if it matches, otherwise that of
+    /// the repository.
     private func manifest(
         _ target: Target,
         _ before: AcceptedManifest?
@@ -327,7 +331,7 @@ extension RepositoryVisit {
             )
         }
         try trusting { () throws(TrustError) in try target.check(document.bytes) }
-        // Text that was mended would not be what the publisher wrote.
+        // Repairing invalid UTF-8 would change the publisher's text.
         guard let text = String(validating: document.bytes, as: UTF8.self) else {
             throw .manifestInvalid(
                 url: document.url,
@@ -347,14 +351,14 @@ extension RepositoryVisit {
 }
 
 extension TargetSearch {
-    /// Takes the bytes of the file that was asked for, or `nil` if there is none.
+    /// Passes on the bytes of the requested file, or its absence.
     fileprivate mutating func take(_ bytes: [UInt8]?) {
         if let bytes { accept(bytes) } else { notFound() }
     }
 }
 
 extension TransferError {
-    /// Whether the server says that there is no such file; object stores also answer so with 403.
+    /// `true` if the server reports that the file does not exist; object stores also do so with 403.
     fileprivate var isAbsence: Bool {
         switch self {
         case .refused(_, let status, _): status == 404 || status == 403

@@ -1,39 +1,38 @@
 public import StageContainer
 public import StageModel
 
-/// What may go from a container to make room, and in which order: a pure value.
+/// Eviction policy of a container: the generations that may be evicted, and their order. A pure value.
 ///
-/// First generations that are not current, the obsolete ones before the previous ones. Then packs that
-/// an application fetches when it wants them, then packs of the policy `prefetch`; of each kind those
-/// that were not loaded for the longest time, then those of lower priority. Never what somebody reads,
-/// what is pinned, what is essential to any application, what no manifest tells the policy of, and what was staged for an
-/// application whose manifest is in a format of its own.
+/// Generations that are not current go first, obsolete ones before previous ones. Then packs with the policy
+/// `onDemand`, then packs with `prefetch`; within each group the least recently used first, then those of
+/// lower priority. Never evicted are generations that are leased, pinned, essential to any application,
+/// without a policy in any manifest, or staged for an application whose manifest is in a format of its own.
 public struct Retention: Equatable, Sendable {
-    /// What is on disk.
+    /// The generations on disk.
     public private(set) var generations: [StoredGeneration]
     private let offers: [PackID: Offer]
     private let keptPacks: Set<PackID>
 
-    /// What the manifests of all applications together say of a pack.
+    /// The policy and priority of a pack, combined over the manifests of all applications.
     private struct Offer: Equatable {
         var rank: Rank
         var priority: Int
     }
 
-    /// How much a pack matters: the higher, the longer it stays.
+    /// The policy of a pack; higher values are evicted later.
     private enum Rank: Int {
         case onDemand
         case prefetch
         case essential
     }
 
-    /// Creates the value of what is on disk and what is offered.
+    /// Creates the policy for generations on disk and the manifests that offer them.
     ///
     /// - Parameters:
     ///   - generations: All generations of the container.
-    ///   - manifests: The manifests of all applications of the container; `nil` where one of them cannot
-    ///     be read, so that no pack's policy is known.
-    ///   - keptPacks: Packs that stay staged whatever the manifests say of them.
+    ///   - manifests: The manifests of all applications of the container; `nil` if one of them cannot be read,
+    ///     so that the policy of no pack is known.
+    ///   - keptPacks: Packs that stay staged even if no manifest offers them.
     public init(
         generations: [StoredGeneration],
         manifests: [Manifest]?,
@@ -58,7 +57,7 @@ public struct Retention: Equatable, Sendable {
         self.offers = offers
     }
 
-    /// What all generations take on disk.
+    /// The space that all generations occupy on disk.
     public var size: ByteCount { generations.reduce(.zero) { $0 + $1.size } }
 
     /// The current generations of the packs that are staged.
@@ -69,14 +68,14 @@ public struct Retention: Equatable, Sendable {
         )
     }
 
-    /// Takes out what goes so that at least `amount` is freed, in the order in which it goes.
+    /// Removes and returns the generations to evict in order to free at least `amount`, in order of eviction.
     ///
-    /// Where that much cannot be freed, it is everything that may go.
+    /// If that much cannot be freed, evicts all generations that may be evicted.
     ///
     /// - Parameters:
-    ///   - amount: What is to be freed; nothing goes if it is not above zero.
-    ///   - spared: Packs that stay staged, because they are asked for.
-    /// - Returns: What goes.
+    ///   - amount: The space to free; nothing is evicted if it is not positive.
+    ///   - spared: Packs that must stay, because they are requested.
+    /// - Returns: The evictions.
     public mutating func evict(
         _ amount: ByteCount,
         sparing spared: Set<PackID> = []
@@ -87,24 +86,24 @@ public struct Retention: Equatable, Sendable {
         return evictions
     }
 
-    /// Returns everything that may go, in the order in which it goes.
+    /// Returns all generations that may be evicted, in order of eviction.
     ///
-    /// Costs sorting all generations; making room for one pack after the other from one queue costs no more.
+    /// Sorts all generations once; the queue then serves any number of packs.
     ///
-    /// - Parameter spared: Packs that stay staged, because they are asked for.
+    /// - Parameter spared: Packs that must stay, because they are requested.
     /// - Returns: The queue.
     public func queue(sparing spared: Set<PackID> = []) -> EvictionQueue {
         EvictionQueue(candidates(sparing: spared))
     }
 
-    /// Returns what is on disk once the packs of a plan are staged, without their new generations.
+    /// Returns the state on disk after a plan is carried out, without the new generations.
     ///
-    /// The replaced generations are the previous ones then, of which one is kept for each pack.
+    /// The replaced generations become the previous ones, of which one per pack is kept.
     ///
     /// - Parameters:
-    ///   - plan: The plan, whose evictions are gone.
-    ///   - removed: The packs that are removed beside.
-    /// - Returns: What is on disk.
+    ///   - plan: The plan, including its evictions.
+    ///   - removed: The packs that are removed in addition.
+    /// - Returns: The state on disk.
     public func after(_ plan: Plan, removing removed: Set<PackID>) -> Retention {
         var later = self
         later.remove(plan.evictions)
@@ -132,7 +131,7 @@ public struct Retention: Equatable, Sendable {
         if !gone.isEmpty { generations.removeAll { gone.contains(Key($0)) } }
     }
 
-    /// The names by which a generation differs from all others of the container.
+    /// The identity of a generation in its container.
     private struct Key: Hashable {
         var id: PackID
         var name: GenerationName
@@ -140,7 +139,7 @@ public struct Retention: Equatable, Sendable {
         init(_ stored: StoredGeneration) { (id, name) = (stored.id, stored.name) }
     }
 
-    /// Takes out the generations that nobody needs, the previous ones among them if that is wanted.
+    /// Removes and returns the obsolete generations, and optionally the previous ones.
     public mutating func collect(includingPrevious: Bool) -> [Eviction] {
         let evictions = candidates(sparing: []).filter { eviction in
             eviction.reason == .obsolete || includingPrevious && eviction.reason == .previous
@@ -149,7 +148,7 @@ public struct Retention: Equatable, Sendable {
         return evictions
     }
 
-    /// Everything that may go, first what goes first.
+    /// Returns all generations that may be evicted, in order of eviction.
     private func candidates(sparing spared: Set<PackID>) -> [Eviction] {
         generations.compactMap { stored -> (place: Place, eviction: Eviction)? in
             guard !stored.isLeased, let reason = reason(for: stored, spared) else { return nil }
@@ -162,12 +161,12 @@ public struct Retention: Equatable, Sendable {
         .sorted { $0.place.key < $1.place.key }.map(\.eviction)
     }
 
-    /// The place of a candidate: by reason, last use, priority, and then in any fixed order.
+    /// The sort key of a candidate: reason, last use, priority, and then an arbitrary fixed order.
     private struct Place {
         var key: (Int, Int64, Int, PackID, GenerationName)
     }
 
-    /// Why the generation may go, or `nil` if it may not.
+    /// Returns the reason why the generation may be evicted, or `nil` if it may not.
     private func reason(
         for stored: StoredGeneration,
         _ spared: Set<PackID>
@@ -187,11 +186,11 @@ public struct Retention: Equatable, Sendable {
     }
 }
 
-/// Generations that may go to make room, first what goes first.
+/// Queue of the generations that may be evicted, in order of eviction.
 public struct EvictionQueue: Equatable, Sendable {
     private let evictions: [Eviction]
     private var next = 0
-    /// The bytes that are freed when all generations that are left go.
+    /// The space that evicting all remaining generations frees.
     public private(set) var size: ByteCount
 
     init(_ evictions: [Eviction]) {
@@ -199,7 +198,7 @@ public struct EvictionQueue: Equatable, Sendable {
         size = evictions.size
     }
 
-    /// Takes out what goes so that at least `amount` is freed; nothing where that much cannot be freed.
+    /// Removes and returns generations that free at least `amount`; returns none if that much cannot be freed.
     public mutating func take(_ amount: ByteCount) -> [Eviction] {
         guard amount <= size else { return [] }
         let start = next
@@ -213,11 +212,11 @@ public struct EvictionQueue: Equatable, Sendable {
     }
 }
 
-/// A generation that goes to make room, and the pack with it where it is the current one.
+/// Eviction of a generation; if it is the current one, its pack is no longer staged.
 public struct Eviction: Equatable, Sendable {
-    /// What goes.
+    /// The generation.
     public var generation: StoredGeneration
-    /// Why it may.
+    /// The reason why it may be evicted.
     public var reason: EvictionReason
 
     /// Creates the value from its parts.
@@ -226,26 +225,26 @@ public struct Eviction: Equatable, Sendable {
         self.reason = reason
     }
 
-    /// Whether the pack is not staged any more then.
+    /// `true` if the eviction removes the pack.
     public var isOfPack: Bool { generation.role == .current }
 }
 
 extension EvictionReason {
-    /// The place among the reasons: generations of the first one go first.
+    /// The position in the order of eviction: generations with the first reason go first.
     fileprivate var order: Int { Self.allCases.firstIndex(of: self) ?? 0 }
 }
 
 extension [Eviction] {
-    /// What is freed.
+    /// The space that the evictions free.
     public var size: ByteCount { reduce(.zero) { $0 + $1.generation.size } }
 }
 
 extension Retention {
-    /// What is on disk in a container, and what its manifests say, at this moment.
+    /// Creates the policy from the current state of a container and its manifests.
     ///
     /// - Parameters:
     ///   - reader: The container.
-    ///   - offered: What holds for its application in the place of the manifest that is stored.
+    ///   - offered: The manifest to use for its application instead of the stored one.
     /// - Throws: ``StageError/container(_:)`` if the container cannot be read.
     public init(
         _ reader: ContainerReader,
@@ -263,10 +262,10 @@ extension Retention {
 }
 
 extension Container {
-    /// Removes what was decided to go, in its order, and returns what is gone.
+    /// Carries out evictions in order, and returns those that succeeded.
     ///
-    /// What somebody has begun to read, pinned or changed since then stays, and so does a pack that
-    /// another process works on.
+    /// Skips generations that have been leased, pinned or replaced since the decision, and packs that another
+    /// process works on.
     public func evict(_ evictions: [Eviction]) throws(StageError) -> [Eviction] {
         try StageError.wrapping { () throws(ContainerError) in
             var gone: [Eviction] = []

@@ -7,94 +7,95 @@ import StageSystem
 public import StageTransfer
 public import StageTrust
 
-/// Why something could not be staged, by phase.
+/// Errors of staging, by phase.
 @nonexhaustive
 public indirect enum StageError: Error, Equatable, Sendable {
-    /// The manifest could not be had from any of its URLs.
+    /// The manifest could not be downloaded from any of its URLs.
     case manifestUnavailable(TransferError)
 
-    /// What was received is not a manifest.
+    /// The received content is not a valid manifest.
     case manifestInvalid(url: String, ManifestError)
 
-    /// The manifest cannot be trusted as asked for, or is another application's.
+    /// The manifest is well formed but not accepted, for example because it belongs to another application.
     case manifestRefused(url: String, ManifestRefusal)
 
-    /// The manifest, or the signed metadata that names it, is not what the keys of the root that the
-    /// application is registered with have signed, or has expired.
+    /// The manifest, or the signed metadata that names it, has expired or is not signed by the keys of the
+    /// root that the application is registered with.
     case untrusted(url: String, TrustError)
 
-    /// What a container has stored of a manifest and of the signed metadata that names it does not belong
-    /// together: another program has changed it, or a run ended halfway.
+    /// The stored manifest does not match the stored signed metadata: another program has changed one of them,
+    /// or a run ended between writing them.
     case storedUntrusted(url: String, TrustError)
 
-    /// The manifest has no such pack.
+    /// The manifest does not contain the pack.
     case unknownPack(PackID)
 
-    /// The pack does not fit on the file system of the container.
+    /// The pack or file does not fit on the file system of the container.
     case noSpace(needed: ByteCount, available: ByteCount)
 
-    /// The archive could not be fetched.
+    /// The content could not be downloaded.
     case transfer(TransferError)
 
-    /// The archive holds what a pack may not hold, or is damaged.
+    /// The archive is damaged or contains entries that a pack must not contain.
     case content(ArchiveError)
 
-    /// What describes the content of the pack cannot be read.
+    /// The index of the pack is unusable.
     case index(reason: String)
 
-    /// No file of the pack is to be had by itself at the path.
+    /// A file of the pack cannot be fetched individually.
     case noSuchFile(ContentPath, FileFault)
 
-    /// The archive holds less than the manifest declares.
+    /// The content differs from the file count or size that the manifest declares.
     case incompleteContent(declared: ContentFigures, actual: ContentFigures)
 
-    /// The container could not be used.
+    /// An operation on the container failed.
     case container(ContainerError)
 
-    /// The task was cancelled, or its time was up; what was received stays.
+    /// The task was cancelled or its deadline passed; received bytes stay for a later run.
     case cancelled
 }
 
-/// Why a manifest is not accepted although it is well formed.
+/// Reasons to refuse a well-formed manifest.
 public indirect enum ManifestRefusal: Error, Equatable, Sendable {
-    /// It would come over plain HTTP, where anybody on the way can replace it.
+    /// The URL is plain http, so that an attacker on the network could replace the manifest.
     case insecure
-    /// Its revision is older than the one that was accepted before.
+    /// The revision is lower than that of the manifest accepted before.
     case wentBack(accepted: Int, offered: Int)
-    /// It is for another application.
+    /// The manifest is for another application.
     case otherApplication(expected: ApplicationID, found: ApplicationID)
-    /// Its application has a root of trust, and it was asked for without one.
+    /// The application has a root of trust, and the manifest was requested without one.
     case unsigned
-    /// It came without a root of trust, and names a pack of another application in the same container,
-    /// which has one.
+    /// The manifest was requested without a root of trust, and names a pack of another application in the same
+    /// container, which has one.
     case unsignedPack(PackID, of: ApplicationID)
-    /// Its application is registered with another root of trust than it was asked for with.
+    /// The application is registered with another root of trust than the request used.
     case otherRoot(ApplicationID)
-    /// The registration of its application, which may name a root of trust, cannot be used, for this reason.
+    /// The registration of the application, which may name a root of trust, is unusable; the value is the
+    /// reason.
     case unusableRegistration(String)
-    /// It came over the network and names a local file as content.
+    /// The manifest came over the network and names a local file as content.
     case localContent(url: String)
-    /// It does not hold for the version of the application that is installed.
+    /// The manifest requires other versions of the application than the installed one.
     case otherVersion(required: String, installed: String)
 }
 
-/// Why a file of a pack is not to be had by itself.
+/// Reasons why a file of a pack cannot be fetched individually.
 public enum FileFault: Equatable, Sendable {
-    /// The pack has nothing at the path.
+    /// The pack has no entry at the path.
     case isMissing
-    /// The pack has a directory there.
+    /// The entry at the path is a directory.
     case isDirectory
-    /// The pack is an archive, which is fetched as a whole.
+    /// The pack is an archive without an index, and can only be downloaded as a whole.
     case packHasNoIndex
-    /// The pack does not hold for the version of the application that is installed.
+    /// The pack requires other versions of the application than the installed one.
     case isForOtherVersion(required: String, installed: String)
 }
 
-/// How much a pack holds.
+/// File count and size of a pack's content.
 public struct ContentFigures: Equatable, Sendable {
-    /// Files and symbolic links.
+    /// The number of files and symbolic links.
     public var fileCount: Int
-    /// The sum of the sizes of the files.
+    /// The total size of the files, in bytes.
     public var size: ByteCount
 
     /// Creates the figures from their parts.
@@ -105,7 +106,7 @@ public struct ContentFigures: Equatable, Sendable {
 }
 
 extension ManifestRefusal: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// The reason, as a readable sentence fragment.
     public var description: String {
         switch self {
         case .insecure:
@@ -132,7 +133,7 @@ extension ManifestRefusal: CustomStringConvertible {
 }
 
 extension StageError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// The error, as a readable sentence fragment.
     public var description: String {
         switch self {
         case .manifestUnavailable(let error):
@@ -168,7 +169,7 @@ extension StageError: CustomStringConvertible {
 }
 
 extension FileFault {
-    /// The reason, as a sentence fragment a person can read.
+    /// Returns the reason as a readable sentence fragment.
     func description(of path: ContentPath) -> String {
         switch self {
         case .isMissing:
@@ -184,15 +185,15 @@ extension FileFault {
 }
 
 extension ContentFigures: CustomStringConvertible {
-    /// The figures as people read them: `12 files with 18350112 bytes`.
+    /// The figures in readable form: `12 files with 18350112 bytes`.
     public var description: String {
         "\(fileCount.quantity(of: "file")) with \(size.rawValue.quantity(of: "byte"))"
     }
 }
 
-/// An error of a lower module, which is a case of ``StageError``.
+/// An error of a lower module that maps to a case of ``StageError``.
 protocol StageErrorCause: Error {
-    /// The error with its phase.
+    /// The corresponding error of staging.
     var stageError: StageError { get }
 }
 
@@ -221,7 +222,7 @@ extension FrameError: StageErrorCause {
 }
 
 extension StageError {
-    /// Returns the result of `body`, with its failure as a case of this type.
+    /// Returns the result of `body`, or throws its error as a case of this type.
     static func wrapping<Result, Cause: StageErrorCause>(
         _ body: () throws(Cause) -> Result
     ) throws(StageError) -> Result {
@@ -232,7 +233,7 @@ extension StageError {
         }
     }
 
-    /// Runs `body` on a thread that may block, with its failure as a case of this type.
+    /// Runs `body` on a thread that may block, and throws its error as a case of this type.
     static func blocking<Result: Sendable, Cause: StageErrorCause>(
         _ body: @escaping @Sendable () throws(Cause) -> Result
     ) async throws(StageError) -> Result {
@@ -241,7 +242,7 @@ extension StageError {
 }
 
 extension StageError {
-    /// Whether a full file system is the reason: it may pass.
+    /// `true` if the cause is a full file system, so that a retry may succeed.
     public var isOutOfSpace: Bool {
         switch self {
         case .noSpace, .transfer(.outOfSpace): true

@@ -5,18 +5,18 @@ import StageSystem
 import SystemPackage
 
 extension Stager {
-    /// Returns a plan with the exact bytes of indexed packs, which their indexes tell.
+    /// Returns a plan with the exact transfer sizes of indexed packs.
     ///
-    /// The index of each pack that the plan stages is fetched, or the delta to it from the staged version, and kept
-    /// nowhere. Nothing is written. A pack keeps the most bytes that it can transfer if its index cannot be fetched, or if
-    /// parts of it are here already.
+    /// Fetches the index of each indexed pack to stage, or the delta to it from the staged version. Writes
+    /// nothing to disk. A pack keeps its upper bound if its index cannot be fetched, or if the container holds
+    /// parts of it already.
     ///
     /// - Parameters:
     ///   - plan: The plan.
-    ///   - manifest: The manifest that it was made from.
-    ///   - reader: The container; `nil` where there is none.
-    ///   - freeSpace: What the file system may still be filled with; `nil` where that is not known.
-    /// - Returns: The plan.
+    ///   - manifest: The manifest that the plan was made from.
+    ///   - reader: The container; `nil` if it does not exist.
+    ///   - freeSpace: The free space of the file system; `nil` if unknown.
+    /// - Returns: The plan with the estimates.
     public func estimate(
         _ plan: Plan,
         of manifest: AcceptedManifest,
@@ -49,7 +49,7 @@ extension Stager {
                         report: { _ in }
                     )
                     let fetch = IndexFetch(fetching: fetching, reference: reference)
-                    // The plan stays as it was where the index cannot be had.
+                    // If the fetch fails, the entry of the plan stays as it was.
                     let found = try? await fetch.estimate(choice, in: reader, freeSpace)
                     return found.flatMap { $0 }.map { (place, $0.choice, $0.byteCount) }
                 }
@@ -61,7 +61,8 @@ extension Stager {
 }
 
 extension IndexFetch {
-    /// Finds out what staging the pack in a container transfers; `nil` where more is here than the staged generation.
+    /// Estimates the transfer for staging the pack in a container; returns `nil` if the container holds
+    /// partial content.
     fileprivate func estimate(
         _ choice: TransferChoice,
         in reader: ContainerReader?,
@@ -77,7 +78,7 @@ extension IndexFetch {
             let isPartial = files != nil || hasArea
             return (isPartial, try reader.lease(pack.id, marksUse: false))
         }
-        // A simulation assumes staged packs that are not there.
+        // A simulated plan may assume staged packs that do not exist.
         guard !base.isPartial, choice.dependsOnIndex == (base.lease != nil) else { return nil }
         let held = try await StageError.blocking { () throws(FileError) in
             try IndexSource.Base(base.lease)

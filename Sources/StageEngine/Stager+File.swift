@@ -6,25 +6,24 @@ import StageSystem
 public import SystemPackage
 
 extension Stager {
-    /// Fetches one file of an indexed pack that is not staged: its frames and nothing else, verified as
-    /// those of a pack are.
+    /// Downloads one file of an indexed pack that is not staged: only its frames, verified as for a whole
+    /// pack.
     ///
-    /// The file stays in the container until the manifest offers the version no longer, and what is
-    /// staged later takes it from there. Any number of processes and tasks may ask for it at once: one
-    /// fetches it, and the others wait. What was received when the task is cancelled or the process
-    /// dies stays, and the next call goes on there. After a power cut the file is there whole or not
-    /// at all.
+    /// The file stays in the container until the manifest no longer offers the version; staging the pack later
+    /// reuses it. Processes and tasks may request it concurrently: one downloads it, and the others wait.
+    /// After a cancellation or a crash, the next call resumes the download. After a power failure, the file is
+    /// either complete or absent.
     ///
     /// - Parameters:
-    ///   - path: The file; links of the pack are followed.
+    ///   - path: The path of the file; links of the pack are followed.
     ///   - id: The pack.
-    ///   - manifest: What offers it.
-    ///   - container: Where the file goes.
-    ///   - applicationVersion: What the pack's requirement is compared with; `nil` where nothing tells.
-    ///   - report: Told what happens.
+    ///   - manifest: The manifest that offers the pack.
+    ///   - container: The container to store the file in.
+    ///   - applicationVersion: The installed version, compared with the pack's requirement; `nil` if unknown.
+    ///   - report: Receives events of the download.
     /// - Returns: The path of the file.
-    /// - Throws: ``StageError/unknownPack(_:)``, ``StageError/noSuchFile(_:_:)``, or why it could not be
-    ///   fetched.
+    /// - Throws: ``StageError/unknownPack(_:)``, ``StageError/noSuchFile(_:_:)``, or the error of the
+    ///   download.
     public func fetchFile(
         _ path: ContentPath,
         of id: PackID,
@@ -56,9 +55,9 @@ extension Stager {
 }
 
 extension IndexSource {
-    /// Fetches one file into the directory of files of packs that are not staged.
+    /// Downloads one file into the directory for individual files of unstaged packs.
     fileprivate func fetchFile(_ path: ContentPath) async throws(StageError) -> FilePath {
-        // Held to the end, so that nothing of it is removed meanwhile.
+        // Held until the end, so that no other process removes the directory meanwhile.
         let place = try await work.container.lock(report: work.report) {
             container throws(ContainerError) in
             try container.makePartialContent(of: reference.contentDigest)
@@ -76,13 +75,13 @@ extension IndexSource {
                 let isMade = try place.directory.makeLink(index.entries[link])
                 isChanged = isChanged || isMade
             }
-            // Names, the lease that readers look for, and the directories above them.
+            // Covers the names, the lease that readers look for, and the parent directories.
             if isChanged { try place.directory.synchronizeFileSystem() }
         }
         return place.content.pushing(FilePath(path.text))
     }
 
-    /// The index, which one process fetches and the others take from the directory.
+    /// Returns the index: one process fetches it, and the others read it from the directory.
     private func index(for directory: Directory) async throws(StageError) -> VerifiedIndex {
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
         let isHere = try await StageError.blocking { () throws(FileError) in
@@ -94,14 +93,14 @@ extension IndexSource {
         return try await index(for: directory, nil, &figures)
     }
 
-    /// The right to fetch something of this version.
+    /// Acquires the lock for fetching a part of this version, named by `what`.
     private func lock(for what: String) async throws(StageError) -> DownloadLock {
         let key = Digest(of: Array("\(reference.contentDigest) \(what)".utf8))
         let name = ContainerLayout.downloadName(ofFile: key)
         return try await work.container.downloadLock(name, report: work.report)
     }
 
-    /// Fetches the file at a position of the index, and returns `false` if it was here.
+    /// Downloads the file at a position of the index; returns `false` if it existed.
     private func fetchFile(
         _ position: Int,
         of index: VerifiedIndex,
@@ -110,7 +109,7 @@ extension IndexSource {
         let path = index.content.entries.path(at: position)
         let name = FilePath("\(ContainerLayout.content)/\(path)")
         let isThere = { @Sendable () throws(FileError) in
-            // What is under its name was put there whole and verified.
+            // A file gets this name only when it is complete and verified.
             try place.status(name) != nil
         }
         if try await StageError.blocking(isThere) { return false }
@@ -126,17 +125,18 @@ extension IndexSource {
             .run(missing)
         try await StageError.blocking { () throws(FileError) in
             try tree.makeEmptyFile(position)
-            // On disk before it has its name, since a name is taken for a whole file.
+            // Synced before the rename, since the final name means that the file is complete.
             try tree.content.file(reading: FilePath(path.text))?.synchronize()
             try place.makeParents(of: name)
             try tree.content.moveFile(FilePath(path.text), to: name, in: place)
         }
-        // What cannot be removed now goes with the rest of the directory.
+        // A directory that cannot be removed now is removed with its parent.
         await withBlockingThread { _ = try? place.removeTree(mark) }
         return true
     }
 
-    /// The name of what a file is in before it is whole: the same each time, so that it is continued.
+    /// Returns the name of the directory for an incomplete file: the same for each run, so that a run can
+    /// resume.
     private static func mark(of path: ContentPath) -> FilePath.Component {
         let digest = Digest(of: Array(path.text.utf8))
         guard let mark = FilePath.Component("part-\(digest)") else {
@@ -145,7 +145,8 @@ extension IndexSource {
         return mark
     }
 
-    /// Makes a place for a file that fits, and finds out what an earlier run has left of it.
+    /// Creates the directory for an incomplete file after checking the free space, and finds what an earlier
+    /// run left.
     private func prepare(
         _ position: Int,
         of verified: VerifiedIndex,
@@ -183,7 +184,7 @@ extension IndexSource {
 }
 
 extension Directory {
-    /// Makes the directories above `name`, with the modes of a pack's.
+    /// Creates the parent directories of `name`, with the mode of directories in packs.
     fileprivate func makeParents(of name: FilePath) throws(FileError) {
         var made = FilePath()
         for component in name.removingLastComponent().components {
@@ -192,7 +193,7 @@ extension Directory {
         }
     }
 
-    /// Makes a link of a pack among its single files, and returns `false` if it is there.
+    /// Creates a link of a pack among the individual files; returns `false` if it exists.
     fileprivate func makeLink(_ entry: ContentIndex.Entry) throws(FileError) -> Bool {
         guard case .link(let target) = entry.kind else { return false }
         let name = FilePath("\(ContainerLayout.content)/\(entry.path)")
@@ -201,13 +202,13 @@ extension Directory {
         do throws(FileError) {
             try createLink(name, to: target.text)
         } catch {
-            // Another process has made it, of the same index.
+            // Another process has created it, from the same index.
             guard error.errno == .fileExists else { throw error }
         }
         return true
     }
 
-    /// Renames a file at a path below this directory to one below another.
+    /// Moves a file from a path below this directory to one below another.
     fileprivate func moveFile(
         _ name: FilePath,
         to target: FilePath,

@@ -5,37 +5,36 @@ public import StageModel
 public import StageTransfer
 public import SystemPackage
 
-/// How packs are staged.
+/// Options for staging packs.
 public struct StagerOptions: Sendable {
-    /// How bytes are transferred.
+    /// The configuration of transfers.
     public var transfer: TransferConfiguration
-    /// What unpacks archives.
+    /// The way to unpack archives.
     public var unpacking: Unpacking
-    /// How many packs are worked on at once, in whatever phase they are.
+    /// The maximum number of packs staged concurrently, in any phase.
     public var concurrentPacks: Int
-    /// How many packs are unpacked at once.
+    /// The maximum number of packs unpacked concurrently.
     public var concurrentUnpacking: Int
-    /// How many generations beside the current one are kept of a pack.
+    /// The number of generations to keep per pack in addition to the current one.
     public var keptGenerations: Int
-    /// The domains that archives may come from, `*.` standing for any number of labels; `nil` for all.
+    /// The domains that content may come from; a leading `*.` matches any number of labels; `nil` for all.
     public var allowedDomains: [String]?
-    /// The time, in seconds since 1970.
+    /// Returns the current time, in seconds since 1970.
     public var now: @Sendable () -> Int64
 
-    /// What unpacks archives.
+    /// Ways to unpack archives.
     public enum Unpacking: Hashable, Sendable {
-        /// A thread of this process that confines itself to the staging area; not for root.
+        /// A thread of this process that confines itself to the staging area; not available to root.
         case thread
-        /// A process for each archive, confined as a whole, with limits on its resources: the program that
-        /// makes them, and its arguments.
+        /// A process per archive, sandboxed, with resource limits: the program to start, and its arguments.
         case process(FilePath, arguments: [String])
     }
 
-    /// The generations beside the current one that are kept where nothing else is said.
+    /// The default for ``keptGenerations``.
     package static let usualGenerations = 1
 
-    /// Creates options that suit a library: a confined thread, 16 packs at once, one generation kept
-    /// beside the current one.
+    /// Creates options for use in a library: unpacking in a confined thread, 16 concurrent packs, and one kept
+    /// generation besides the current one.
     public init(
         transfer: TransferConfiguration = TransferConfiguration(),
         unpacking: Unpacking = .thread,
@@ -51,10 +50,10 @@ public struct StagerOptions: Sendable {
     }
 }
 
-/// Stages packs: fetches them, verifies, unpacks and publishes them.
+/// Stages packs: downloads, verifies, unpacks and publishes them.
 ///
-/// Use ``withStager(_:logger:_:)`` to make one. Any number of stagers, in any number of processes, may
-/// work on one container: each pack is worked on by one of them, and the others find it staged.
+/// Create one with ``withStager(_:logger:_:)``. Several stagers, also in different processes, may use one
+/// container: one of them stages a pack, and the others find it staged.
 public struct Stager: Sendable {
     let engine: TransferEngine
     let unpacker: Unpacker
@@ -62,17 +61,17 @@ public struct Stager: Sendable {
     let options: StagerOptions
     let logger: Logger
 
-    /// Stages the packs of a plan, in its order, and returns how each ended.
+    /// Stages the packs of a plan in its order, and returns the outcome of each.
     ///
-    /// A pack that fails does not stop the others, and what was staged before stays as it is. When the
-    /// task is cancelled, what was received stays and the next call goes on from there.
+    /// The failure of a pack does not stop the others, and its current generation stays as it is. If the task
+    /// is cancelled, the next call resumes the downloads.
     ///
     /// - Parameters:
-    ///   - plan: What to stage.
+    ///   - plan: The plan.
     ///   - manifest: The manifest that the plan was made from.
-    ///   - container: Where to.
-    ///   - report: Told of everything that happens, from several threads.
-    /// - Returns: The outcome of each pack that the plan stages.
+    ///   - container: The container to stage in.
+    ///   - report: Receives all events, on several threads.
+    /// - Returns: The outcome of each pack to stage.
     public func stage(
         _ plan: Plan,
         of manifest: AcceptedManifest,
@@ -113,8 +112,8 @@ public struct Stager: Sendable {
 }
 
 extension Stager {
-    /// Runs `body` with a stager that has the same options and sends these user names and passwords, by the
-    /// URL of a server, over connections of its own.
+    /// Runs `body` with a stager that has the same options, its own connections, and additional user names and
+    /// passwords, keyed by the URL of a server.
     package func withCredentials<Result: Sendable>(
         _ credentials: [String: BasicCredential],
         _ body: (Stager) async -> Result
@@ -127,7 +126,7 @@ extension Stager {
     }
 }
 
-/// Runs `body` with a stager, and ends its threads and processes when `body` returns or throws.
+/// Runs `body` with a stager, and ends the stager's threads and processes when `body` returns or throws.
 public func withStager<Result: Sendable, Failure: Error>(
     _ options: StagerOptions,
     logger: Logger,

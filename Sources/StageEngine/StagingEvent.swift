@@ -1,54 +1,57 @@
 public import StageModel
 
-/// What happens to a pack on its way.
+/// Events while a pack is staged.
 public enum StagingEvent: Equatable, Sendable {
-    /// Another process or task works on the pack; this one waits for it.
+    /// This task waits for another process or task that works on the pack.
     case waitingForOther
-    /// Another task of this process fetches the archive or the bundle, which other packs use as well; this one waits for it.
+    /// This task waits for another task of the process that downloads a shared archive or bundle.
     case waitingForSharedDownload
-    /// The pack has the same archive as another pack of the run, which is downloaded once for both.
+    /// The pack shares its archive with another pack of the run, which downloads it for both.
     case sharesArchive(with: PackID)
-    /// The transfer waits before it goes on.
+    /// The transfer is paused for a delay.
     case waiting(reason: String, seconds: Double)
-    /// It is decided in which way the content of an indexed pack comes here: in the one of the fewest bytes.
+    /// The way to transfer an indexed pack has been chosen: the one with the fewest bytes.
     ///
-    /// Told where there is an archive beside the index, and again where that turns out to be of no use.
+    /// Reported if the pack has an archive beside its index, and again if the choice changes because the
+    /// chosen way fails.
     case chose(TransferChoice)
-    /// A server is asked.
+    /// The transfer sends a request to a server.
     case connecting(url: String)
-    /// So many bytes of the archive are here; `reused` of them were from an earlier run.
+    /// The number of bytes of the pack that are on this machine; `reused` of them are from earlier runs or
+    /// versions.
     case received(ByteCount, reused: ByteCount)
-    /// The transfer begins again, because what is here cannot be continued.
+    /// The transfer starts again from the beginning, because the partial content cannot be resumed.
     case restarted(reason: String)
-    /// A mirror did not deliver.
+    /// A mirror failed.
     case mirrorFailed(url: String, reason: String)
-    /// The archive is complete and its digest is right.
+    /// The content is complete and matches its digests.
     case verified
-    /// So many bytes of files are written.
+    /// The number of bytes of files that are written.
     case unpacked(ByteCount)
-    /// The pack is unpacked and waits for the disk.
+    /// The content is ready, and is being synced to disk and published.
     case publishing
-    /// The pack has ended.
+    /// Staging the pack has ended.
     case ended(StagingOutcome)
 }
 
-/// How a pack ended.
+/// Outcomes of staging a pack.
 public enum StagingOutcome: Equatable, Sendable {
-    /// It was fetched and published.
+    /// The pack was downloaded and published.
     case staged(StagingFigures)
-    /// Another process or task had published it in the meantime.
+    /// Another process or task had published the pack in the meantime.
     case alreadyStaged
-    /// It was not published, and what was there before is as it was.
+    /// The pack was not published, and the current generation, if any, is unchanged.
     case failed(StageError)
 }
 
-/// What staging a pack took.
+/// Transfer figures of staging a pack.
 public struct StagingFigures: Equatable, Sendable {
-    /// Bytes that came over the wire, those of retries included.
+    /// Bytes received over the network, including retries.
     public var transferred: ByteCount
-    /// Bytes of the archive that an earlier run had left.
+    /// Bytes of the pack that were on this machine before: from an earlier run or, for an index, the staged
+    /// version.
     public var reused: ByteCount
-    /// The URL that served the archive; `nil` if an earlier run had left all of it.
+    /// A URL that served content; `nil` if nothing was transferred.
     public var source: String?
 
     /// Creates the figures from their parts.

@@ -1,101 +1,100 @@
 public import StageModel
 
-/// Where each pack of a plan stands, kept up to date by events: a pure value, for people and programs
-/// that watch.
+/// Progress of every pack of a plan, updated by events: a pure value for display.
 public struct StagingProgress: Equatable, Sendable {
-    /// The packs that are being staged, in the order of the plan.
+    /// The packs to stage, in the order of the plan.
     public private(set) var packs: [PackProgress]
     private var places: [PackID: Int]
 
-    /// Creates the progress of a plan of which nothing has happened.
+    /// Creates the progress of a plan that has not started.
     public init(_ plan: Plan) {
         var archives: Set<Digest> = []
         packs = plan.packsToStage.map { pack in
-            // An archive that several packs have is downloaded once.
+            // An archive that several packs share is downloaded once.
             let isShared = pack.archive.map { !archives.insert($0.digest).inserted } ?? false
             return PackProgress(pack, sharesArchive: isShared && pack.index == nil)
         }
         places = Dictionary(uniqueKeysWithValues: packs.enumerated().map { ($1.id, $0) })
     }
 
-    /// Takes note of an event; events of packs that are not in the plan are ignored.
+    /// Updates the progress with an event; ignores packs that are not in the plan.
     public mutating func apply(_ event: StagingEvent, to id: PackID) {
         guard let place = places[id] else { return }
         packs[place].apply(event)
     }
 
-    /// Returns where a pack stands; `nil` if it is not in the plan.
+    /// Returns the progress of a pack; `nil` if the plan does not stage it.
     public subscript(id: PackID) -> PackProgress? { places[id].map { packs[$0] } }
 
-    /// The bytes of all archives.
+    /// The bytes to transfer for all packs.
     public var downloadSize: ByteCount { packs.reduce(.zero) { $0 + $1.downloadSize } }
-    /// The bytes of all archives that are here.
+    /// The bytes of all packs that have been received or reused.
     public var received: ByteCount { packs.reduce(.zero) { $0 + $1.received } }
-    /// The bytes that came over the wire in this run, as far as they are in part files.
+    /// The bytes that this run received and kept.
     public var transferred: ByteCount { packs.reduce(.zero) { $0 + $1.received - $1.reused } }
-    /// The bytes of all files.
+    /// The total size of the files, in bytes.
     public var installedSize: ByteCount { packs.reduce(.zero) { $0 + $1.installedSize } }
-    /// The bytes of all files that are written.
+    /// The bytes of files that are written.
     public var unpacked: ByteCount { packs.reduce(.zero) { $0 + $1.unpacked } }
-    /// Whether every pack has ended.
+    /// `true` if every pack has ended.
     public var hasEnded: Bool { packs.allSatisfy { $0.outcome != nil } }
 
-    /// Received and unpacked bytes together, from 0 to 1.
+    /// The fraction of received and unpacked bytes, from 0 to 1.
     public var fractionCompleted: Double {
         let total = (downloadSize + installedSize).rawValue
         return total == 0 ? 1 : Double((received + unpacked).rawValue) / Double(total)
     }
 }
 
-/// Where one pack stands.
+/// Progress of one pack.
 public struct PackProgress: Equatable, Sendable {
-    /// What a pack is doing.
+    /// Phases of staging a pack.
     public enum Phase: Equatable, Sendable {
-        /// Its turn has not come.
+        /// The pack is queued.
         case queued
-        /// Another process or task works on it.
+        /// The pack waits for another process or task that works on it.
         case waitingForOther
-        /// Another pack fetches the archive or the bundle that both use.
+        /// The pack waits for another pack that downloads a shared archive or bundle.
         case waitingForSharedDownload
-        /// Its archive is that of another pack of the run, which is downloading it.
+        /// The pack waits for another pack of the run that downloads their shared archive.
         case waitingForPack(PackID)
-        /// The transfer waits, for the reason given.
+        /// The transfer is paused for the given reason.
         case waiting(reason: String, seconds: Double)
-        /// Bytes are coming in.
+        /// The transfer receives bytes.
         case receiving
         /// Files are being written.
         case unpacking
-        /// The disk is being waited for.
+        /// The content is being synced to disk and published.
         case publishing
-        /// It has ended.
+        /// Staging the pack has ended.
         case ended
     }
 
     /// The pack.
     public let id: PackID
-    /// The version that is staged.
+    /// The version to stage.
     public let version: Int
-    /// The bytes to transfer where nothing is here: of the archive, or of the index and its bundles.
+    /// The bytes to transfer if nothing is on this machine: the archive, or the index with bundles or archive.
     public private(set) var downloadSize: ByteCount
-    /// The size of the files.
+    /// The total size of the files, in bytes.
     public let installedSize: ByteCount
-    /// What the pack is doing.
+    /// The current phase.
     public private(set) var phase = Phase.queued
-    /// The URL that was asked last; `nil` while no bytes are waited for.
+    /// The URL of the latest request; `nil` while no transfer is in progress.
     public private(set) var source: String?
-    /// The bytes of the archive that are here.
+    /// The bytes of the pack that have been received or reused.
     public private(set) var received = ByteCount.zero
-    /// Those of them that an earlier run had left.
+    /// The part of ``received`` that was on this machine before.
     public private(set) var reused = ByteCount.zero
     /// The bytes of files that are written.
     public private(set) var unpacked = ByteCount.zero
-    /// How the pack ended, or `nil` while it has not.
+    /// The outcome; `nil` until staging has ended.
     public private(set) var outcome: StagingOutcome?
-    /// The size of the index and its bundles.
+    /// The total size of the index and its bundles.
     private let sizeOfObjects: ByteCount
-    /// The size of the index and the archive.
+    /// The total size of the index and the archive.
     private let sizeWithArchive: ByteCount
-    /// Whether the archive counts as that of another pack.
+    /// `true` if the archive counts for another pack, which downloads it.
     private var sharesArchive: Bool
 
     init(_ pack: Pack, sharesArchive: Bool) {
@@ -114,7 +113,7 @@ public struct PackProgress: Equatable, Sendable {
         case .waitingForOther:
             phase = .waitingForOther
         case .waitingForSharedDownload:
-            // The pack whose archive it is says more.
+            // Keeps the phase that names the other pack.
             if case .waitingForPack = phase { break }
             phase = .waitingForSharedDownload
         case .sharesArchive(let other):
@@ -153,7 +152,7 @@ public struct PackProgress: Equatable, Sendable {
 
     private mutating func take(received count: ByteCount, reused: ByteCount) {
         if sharesArchive {
-            // It is here: the other pack has downloaded it. If that one failed, this one does it.
+            // The other pack has downloaded the archive, unless it failed: then this pack downloads it.
             guard count > reused else { return }
             sharesArchive = false
             downloadSize = sizeWithArchive

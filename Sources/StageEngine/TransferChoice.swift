@@ -1,29 +1,29 @@
 public import StageModel
 
-/// The ways in which the missing content of an indexed pack can come here, and the one that takes the fewest
-/// bytes: a pure value.
+/// The ways to transfer the missing content of an indexed pack, and the one with the fewest bytes: a pure
+/// value.
 ///
-/// The index is fetched in any case and is not counted.
+/// The size of the index is not included, since every way needs it.
 public struct TransferChoice: Equatable, Sendable {
-    /// A way in which content comes here.
+    /// A way to transfer content.
     public enum Way: String, Equatable, Sendable, Codable {
-        /// Ranges of bundles, and of a delta set where there is one.
+        /// Ranges of bundles, and of a delta set if there is one.
         case objects
-        /// The archive of all files, as a whole.
+        /// The complete archive of all files.
         case archive
     }
 
-    /// The bytes of objects: at most so many where ``dependsOnIndex``.
+    /// The bytes to transfer from objects; an upper bound if ``dependsOnIndex``.
     public var objects: ByteCount
-    /// The bytes of the archive that are not here; `nil` where the pack has none.
+    /// The bytes of the archive still to download; `nil` if the pack has no archive.
     public var archive: ByteCount?
-    /// Whether files of the pack are staged, so that only the index tells how many bytes of objects are
+    /// `true` if a version of the pack is staged, so that only the index tells how many bytes of objects are
     /// missing.
     public var dependsOnIndex: Bool
-    /// The bytes of the delta set from the staged version; `nil` without one, and once they are counted.
+    /// The size of the delta set from the staged version; `nil` if there is none or ``objects`` includes it.
     public var differences: ByteCount?
 
-    /// Creates a choice from the bytes of its alternatives.
+    /// Creates a choice between transfers of the given sizes.
     public init(
         objects: ByteCount,
         archive: ByteCount?,
@@ -36,18 +36,19 @@ public struct TransferChoice: Equatable, Sendable {
         self.differences = differences
     }
 
-    /// The way of the fewest bytes; objects where both take as many.
+    /// The way with the fewest bytes; objects if both are equal.
     public var way: Way {
         guard let archive, archive < objects else { return .objects }
         return .archive
     }
 
-    /// The most bytes that are transferred.
+    /// The number of bytes to transfer in the chosen way; an upper bound if ``dependsOnIndex``.
     public var byteCount: ByteCount { min(objects, archive ?? objects) }
 }
 
 extension Planner {
-    /// What a manifest tells of the ways to an indexed pack; `nil` for one that is an archive alone.
+    /// Returns the ways to transfer an indexed pack, from its manifest entry; `nil` for a pack without an
+    /// index.
     public func transferChoice(for pack: Pack) -> TransferChoice? {
         guard let index = pack.index else { return nil }
         let base = staged[pack.id]?.contentDigest

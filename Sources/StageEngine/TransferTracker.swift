@@ -2,7 +2,7 @@ import StageModel
 import StageTransfer
 import Synchronization
 
-/// Turns what the transfer engine tells into what a stager tells, and has the digest follow.
+/// Translates events of the transfer engine into events of staging, and drives the digest.
 final class TransferTracker: Sendable {
     private let follower: DigestFollower
     private let reportsBytes: Bool
@@ -37,7 +37,7 @@ final class TransferTracker: Sendable {
 }
 
 extension StagingEvent {
-    /// What a transfer tells that needs no more than it says; `nil` for what is about bytes.
+    /// Creates the event for a transfer event that translates directly; `nil` for those about bytes.
     init?(_ event: TransferEvent) {
         switch event {
         case .waiting(let reason, let duration):

@@ -4,12 +4,12 @@ import StageTransfer
 public import StageTrust
 import Synchronization
 
-/// The signed metadata of one application in memory: the root that it is registered with, what a container
-/// has stored, and what refreshes add.
+/// Signed metadata of one application in memory: the registered root, the stored metadata, and the results of
+/// refreshes.
 ///
-/// The stored part is verified from the root each time it is used. A refresh that ends with a manifest
-/// replaces it as a whole; of any other only new root metadata stays, so that what is stored always
-/// belongs together.
+/// The stored metadata is verified from the root at each use. A refresh that ends with a manifest replaces all
+/// of it; any other refresh adds new root metadata and drops metadata of rotated keys only, so that the stored
+/// files always belong together.
 public final class TrustLedger: Sendable {
     /// The root metadata that the application is registered with.
     let shipped: [UInt8]
@@ -19,9 +19,9 @@ public final class TrustLedger: Sendable {
     /// Creates the ledger of an application.
     ///
     /// - Parameters:
-    ///   - root: The file of the root metadata that the application is registered with.
-    ///   - stored: What a container has stored.
-    ///   - application: The application; `nil` where only the manifest says which it is.
+    ///   - root: The bytes of the root metadata that the application is registered with.
+    ///   - stored: The metadata that a container has stored.
+    ///   - application: The application; `nil` if only the manifest names it.
     public init(
         root: [UInt8],
         stored: StoredTrust = StoredTrust(),
@@ -35,17 +35,17 @@ public final class TrustLedger: Sendable {
     /// The metadata to store.
     public var stored: StoredTrust { state.withLock { $0 } }
 
-    /// The application; `nil` until a verified manifest says which it is.
+    /// The application; `nil` until a verified manifest names it.
     public var application: ApplicationID? { named.withLock { $0 } }
 
     func name(_ application: ApplicationID) { named.withLock { $0 = application } }
 
-    /// Takes what a container has stored in the place of what a refresh has verified.
+    /// Replaces the results of refreshes with the metadata that a container has stored.
     public func adopt(_ stored: StoredTrust) { replace(stored) }
 
-    /// Whether a container has stored later metadata than this, which the same root verifies.
+    /// Returns whether `other` contains a later version of a role, valid under the newest root of both.
     ///
-    /// Metadata that keys have signed which are no longer trusted is not later, whatever its version.
+    /// Metadata signed by revoked keys is never later, even with a higher version.
     public func isOlder(than other: StoredTrust) -> Bool {
         let own = stored
         var all = own
@@ -67,8 +67,7 @@ public final class TrustLedger: Sendable {
         state.withLock { state in
             guard state.roots[version] != bytes else { return }
             state.roots[version] = bytes
-            // Metadata of keys that are no longer trusted, and of lower versions than they may have
-            // given, is dropped by the refresh that reads it.
+            // The next refresh drops metadata signed by revoked keys, and accepts lower versions then.
         }
     }
 
@@ -79,17 +78,17 @@ public final class TrustLedger: Sendable {
 }
 
 extension TrustLedger: Equatable {
-    /// Whether two ledgers are one.
+    /// Returns whether both are the same object.
     public static func == (left: TrustLedger, right: TrustLedger) -> Bool { left === right }
 }
 
 extension StoredTrust {
-    /// The root metadata that is trusted from a registered one on.
+    /// Returns the chain of trusted roots that starts at the registered one.
     func chain(from shipped: [UInt8]) throws(TrustError) -> RootChain {
         try RootChain(from: shipped) { roots[$0] }
     }
 
-    /// The stored metadata of top-level roles, under a root.
+    /// Returns the stored metadata of the top-level roles, for verification with a root.
     func metadata(under root: [UInt8]) -> StoredMetadata {
         StoredMetadata(
             root: root,
@@ -101,8 +100,8 @@ extension StoredTrust {
 
     /// Searches stored metadata for a target, without a repository.
     ///
-    /// - Throws: ``TrustError`` if metadata that the search needs is missing or not valid, or none names
-    ///   the target.
+    /// - Throws: ``TrustError`` if metadata that the search needs is missing or invalid, or if none names the
+    ///   target.
     func target(_ path: TargetPath, in metadata: TrustedMetadata) throws(TrustError) -> Target {
         var search = TargetSearch(for: path, in: metadata)
         while true {
@@ -126,16 +125,16 @@ extension StoredTrust {
 extension TrustLedger {
     /// Verifies the stored metadata.
     ///
-    /// - Parameter time: The time that it must not have expired at; `nil` without regard to expiry.
+    /// - Parameter time: The time at which the metadata must be unexpired; `nil` ignores expiry.
     /// - Returns: The metadata of all top-level roles.
-    /// - Throws: ``TrustError`` of the first file that is missing or not valid.
+    /// - Throws: ``TrustError`` for the first file that is missing or invalid.
     public func verified(at time: MetadataTime? = nil) throws(TrustError) -> TrustedMetadata {
         let stored = stored
         let root = try stored.chain(from: shipped).bytes
         return try TrustedMetadata(stored: stored.metadata(under: root), at: time)
     }
 
-    /// The last root metadata that is trusted, whatever the state of the other roles.
+    /// Returns the newest trusted root metadata, independent of the state of the other roles.
     public func trustedRoot() throws(TrustError) -> RootMetadata {
         try stored.chain(from: shipped).root
     }
@@ -144,11 +143,11 @@ extension TrustLedger {
     ///
     /// - Parameters:
     ///   - record: The stored manifest.
-    ///   - urls: The URLs that the manifest is asked for at, whose file names are those of the target.
-    ///   - time: The time that the metadata must not have expired at, in seconds since 1970; `nil` without
-    ///     regard to expiry.
-    /// - Throws: ``StageError/untrusted(url:_:)`` if the metadata has expired, else
-    ///   ``StageError/storedUntrusted(url:_:)``.
+    ///   - urls: The URLs of the manifest; their file names are its possible target paths.
+    ///   - time: The time at which the metadata must be unexpired, in seconds since 1970; `nil` ignores
+    ///     expiry.
+    /// - Throws: ``StageError/untrusted(url:_:)`` if the metadata has expired;
+    ///   ``StageError/storedUntrusted(url:_:)`` for other failures.
     public func verify(
         _ record: StoredManifest,
         from urls: [String],

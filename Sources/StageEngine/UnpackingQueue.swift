@@ -1,7 +1,7 @@
-/// Lets a few packs be unpacked at a time, in the order in which they ask.
+/// Limits the number of packs that are unpacked concurrently, in order of arrival.
 ///
-/// Unpacking one pack keeps the processors busy by itself; more at once would only cost memory and,
-/// in the command line, a process each.
+/// Unpacking one pack already uses the processors; more at a time would only cost memory and, in the command
+/// line tool, a process each.
 actor UnpackingQueue {
     private var free: Int
     private var waiting: [CheckedContinuation<Void, Never>] = []
@@ -10,7 +10,7 @@ actor UnpackingQueue {
         free = width
     }
 
-    /// Runs `body` when its turn has come.
+    /// Runs `body` as soon as a slot is free.
     func run<Result: Sendable, Failure: Error>(
         _ body: @Sendable () async throws(Failure) -> Result
     ) async throws(Failure) -> Result {

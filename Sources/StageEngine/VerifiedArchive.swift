@@ -7,8 +7,8 @@ import SystemPackage
 
 /// The archive of a pack, in `downloads/`, with the size and the digest that the manifest names.
 ///
-/// Made by ``fetch(_:for:)`` alone, so unpacking an archive that is not verified does not compile. No other
-/// process or task fetches or removes it until ``end()``.
+/// Only ``fetch(_:for:)`` creates it, so code that unpacks an unverified archive does not compile. Holds the
+/// download lock until ``end()``: no other process or task downloads or removes the archive before.
 struct VerifiedArchive: Sendable {
     let reference: PackArchive
     private let work: PackWork
@@ -16,12 +16,12 @@ struct VerifiedArchive: Sendable {
     private let part: PartialFile
     private let receipt: DownloadReceipt
 
-    /// Fetches the archive, continuing what an earlier run has received.
+    /// Downloads the archive, or resumes the download of an earlier run.
     static func fetch(
         _ reference: PackArchive,
         for work: PackWork
     ) async throws(StageError) -> VerifiedArchive {
-        // Another pack, of another application perhaps, may have the same archive.
+        // Other packs, possibly of other applications, may have the same archive.
         let lock = try await work.downloadLock(reference.digest)
         do throws(StageError) {
             let (part, receipt) = try await work.download(
@@ -50,7 +50,7 @@ struct VerifiedArchive: Sendable {
         return ContentSource.Filling(figures: figures, digests: .files)
     }
 
-    /// The cost of the archive.
+    /// The transfer figures of the archive.
     var figures: StagingFigures {
         StagingFigures(
             transferred: receipt.bytesReceived,
@@ -86,7 +86,7 @@ struct VerifiedArchive: Sendable {
         } catch {
             throw error.stageError
         }
-        // The request has the descriptor alone.
+        // The request holds the descriptor only, so the file must stay open until here.
         _ = consume archive
     }
 
@@ -95,12 +95,12 @@ struct VerifiedArchive: Sendable {
         try StageError.wrapping { () throws(TransferError) in try part.remove() }
     }
 
-    /// Lets others fetch and remove the archive.
+    /// Releases the download lock.
     func end() { lock.end() }
 }
 
 extension PackArchive {
-    /// The last component of the URL's path: the name of a single file that has no other.
+    /// The last component of the URL's path: the default name of a single file.
     fileprivate var lastComponent: String? {
         let path = url.prefix { $0 != "?" && $0 != "#" }
         return path.split(separator: "/").last.map(String.init)

@@ -7,14 +7,14 @@ import StageSystem
 import StageTransfer
 import SystemPackage
 
-/// The index of a pack, with the digest, and with as many files and bytes, as the manifest names.
+/// The index of a pack, with the digest, the file count and the size that the manifest declares.
 ///
-/// Made by ``IndexFetch/index(in:_:_:)`` alone, so filling an area from an index that is not verified
-/// does not compile.
+/// Only ``IndexFetch/index(in:_:_:)`` creates it, so code that fills an area from an unverified index does not
+/// compile.
 struct VerifiedIndex: Sendable {
     let content: ContentIndex
 
-    /// Decodes an index, within the limits that follow from what the manifest declares of the pack.
+    /// Decodes an index, within limits that follow from the file count and size in the manifest.
     fileprivate init(_ bytes: IndexBytes, of pack: Pack) throws(StageError) {
         content = try StageError.wrapping { () throws(IndexError) in
             try ContentIndex(decoding: bytes.bytes, within: pack.indexBounds)
@@ -26,7 +26,7 @@ struct VerifiedIndex: Sendable {
     }
 }
 
-/// The bytes of an index, which have the digest that the manifest names.
+/// The bytes of an index, with the digest in the manifest.
 private struct IndexBytes: Sendable {
     let bytes: [UInt8]
 
@@ -36,22 +36,22 @@ private struct IndexBytes: Sendable {
     }
 }
 
-/// Fetches the index of a pack, and what is decided by it.
+/// Fetches the index of a pack, and makes the decisions that depend on it.
 struct IndexFetch: Sendable {
     let fetching: PackFetching
     let reference: PackIndex
 
     private var pack: Pack { fetching.pack }
 
-    /// Returns the index: the one in the area, or else from the manifest's server, as a delta if there
-    /// is one from the staged generation's.
+    /// Returns the index: from the staging area, from the staged generation, as a delta to the staged
+    /// generation's, or from the manifest's server.
     ///
     /// - Parameters:
-    ///   - area: The staging area, which keeps the index; `nil` writes nothing.
+    ///   - area: The staging area, which stores the index; `nil` to write nothing.
     ///   - base: The staged generation.
-    ///   - figures: Gets the bytes that are transferred.
+    ///   - figures: Receives the number of bytes transferred and their source.
     /// - Returns: The index.
-    /// - Throws: ``StageError`` if it cannot be fetched, or is not the one that the manifest names.
+    /// - Throws: ``StageError`` if the index cannot be fetched or is not the one in the manifest.
     func index(
         in area: Directory?,
         _ base: IndexSource.Base?,
@@ -73,10 +73,10 @@ struct IndexFetch: Sendable {
         return try await keep(try decompress(stored), in: area)
     }
 
-    /// Decompresses an index, and verifies it.
+    /// Decompresses an index, and verifies its digest.
     ///
-    /// Not in an asynchronous function: the optimiser of Swift 6.3 frees the memory of the two out of
-    /// order there, which ends the process.
+    /// This function must not be asynchronous: the optimiser of Swift 6.3 would free the memory of the
+    /// decompressor and the bytes in the wrong order, which crashes the process.
     private func decompress(_ stored: [UInt8]) throws(StageError) -> IndexBytes {
         var decompressor = FrameDecompressor()
         let bytes: [UInt8]
@@ -92,10 +92,10 @@ struct IndexFetch: Sendable {
         return verified
     }
 
-    /// Makes an index from an older one and what changes it; `nil` where that does not lead to it.
+    /// Applies a delta to an older index; returns `nil` if the result does not have the expected digest.
     private func decompress(_ delta: [UInt8], after old: [UInt8]) -> IndexBytes? {
         var decompressor = FrameDecompressor()
-        // Where it does not lead there the index is fetched whole.
+        // The caller fetches the whole index instead.
         let bytes = try? decompressor.decompress(
             delta.span,
             after: old.span,
@@ -104,15 +104,15 @@ struct IndexFetch: Sendable {
         return bytes.flatMap { IndexBytes($0, of: reference) }
     }
 
-    /// Takes the index from the staged generation, whose index has this digest, or makes it from that and
-    /// what is published to change it; `nil` where there is nothing, or it does not lead there.
+    /// Returns the index of the staged generation if it has the expected digest, or applies the published
+    /// delta to it; returns `nil` if there is no delta or it fails.
     private func updated(
         _ base: Directory,
         _ digest: Digest,
         _ figures: inout StagingFigures
     ) async throws(StageError) -> IndexBytes? {
         if digest == reference.contentDigest { return try await bytes(in: base) }
-        // One that is larger than the index is there for the delta set that is found by it.
+        // A delta larger than the index is published for its delta set only.
         guard let delta = reference.deltas.first(where: { $0.base == digest }),
             delta.size < reference.size,
             let old = try await StageError.blocking({ () throws(FileError) in
@@ -123,7 +123,7 @@ struct IndexFetch: Sendable {
         return decompress(stored, after: old)
     }
 
-    /// Reads the index beside the content; `nil` where there is none, or another one.
+    /// Reads the index in a directory; returns `nil` if it does not exist or has another digest.
     private func bytes(in directory: Directory) async throws(StageError) -> IndexBytes? {
         try await StageError.blocking { () throws(FileError) in
             try ContainerLayout.indexBytes(in: directory)
@@ -131,7 +131,7 @@ struct IndexFetch: Sendable {
         }
     }
 
-    /// Decodes an index after putting it into the area, if there is one.
+    /// Writes the index to the staging area, if given, and decodes it.
     private func keep(
         _ bytes: IndexBytes,
         in area: Directory?
@@ -152,7 +152,7 @@ struct IndexFetch: Sendable {
         }
     }
 
-    /// Fetches an object of the manifest whole, and verifies it.
+    /// Fetches a complete object of the manifest, and verifies its size and digest.
     private func object(
         _ url: String,
         _ size: ByteCount,
@@ -171,10 +171,10 @@ struct IndexFetch: Sendable {
 }
 
 extension IndexSource {
-    /// The requests for the index, and for what depends on it.
+    /// The requests for the index and the decisions that depend on it.
     var indexFetch: IndexFetch { IndexFetch(fetching: work.fetching, reference: reference) }
 
-    /// Returns the index: the one in the area, or else from the manifest's server.
+    /// Returns the index: from the staging area, from the staged generation, or from the manifest's server.
     func index(
         for area: Directory,
         _ base: Base?,
@@ -183,7 +183,7 @@ extension IndexSource {
         try await indexFetch.index(in: area, base, &figures)
     }
 
-    /// A request for an object of the pack, or a part of one.
+    /// Returns a request for an object of the pack, or a part of one.
     func request(for mirrors: [String], limit: ByteCount) -> FetchRequest {
         work.fetching.request(for: mirrors, limit: limit)
     }
@@ -195,7 +195,8 @@ extension IndexSource {
 }
 
 extension ContainerLayout {
-    /// Reads the index beside the content; `nil` where there is none, or it cannot be one.
+    /// Reads the index in a directory; returns `nil` if it does not exist, is not a regular file or is too
+    /// large.
     static func indexBytes(in directory: Directory) throws(FileError) -> [UInt8]? {
         do throws(FileError) {
             return try directory.bytes(of: FilePath(index), limit: IndexLimits.byteCount)
@@ -207,7 +208,7 @@ extension ContainerLayout {
 }
 
 extension Pack {
-    /// The limits of the index, from what the manifest says of the pack.
+    /// The limits for decoding the index, from the manifest entry of the pack.
     fileprivate var indexBounds: IndexBounds {
         IndexBounds(fileCount: fileCount, installedSize: installedSize)
     }
