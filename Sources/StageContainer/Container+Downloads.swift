@@ -3,14 +3,15 @@ import StageSystem
 import SystemPackage
 
 extension Container {
-    /// Returns how many bytes of each archive are in part files.
+    /// Returns the number of downloaded bytes of each archive or bundle, from the sizes of partial files.
     public func downloadedSizes() throws(ContainerError) -> [Digest: ByteCount] {
         try ContainerError.wrapping { () throws(FileError) in try downloads.sizesOfPartFiles() }
     }
 }
 
 extension ContainerReader {
-    /// Returns how many bytes of each archive are in part files; only the container's owner may look.
+    /// Returns the number of downloaded bytes of each archive or bundle; only the container's owner has
+    /// permission to read them.
     public func downloadedSizes() throws(ContainerError) -> [Digest: ByteCount] {
         try ContainerError.wrapping { () throws(FileError) in
             try root.directory(FilePath(ContainerLayout.downloads))?.sizesOfPartFiles() ?? [:]
@@ -19,11 +20,11 @@ extension ContainerReader {
 }
 
 extension Directory {
-    /// The sizes of the part files of archives, by the digests of these.
+    /// Returns the sizes of the partial files, by the digest of their content.
     fileprivate func sizesOfPartFiles() throws(FileError) -> [Digest: ByteCount] {
         var sizes: [Digest: ByteCount] = [:]
         for entry in try entries() where entry.name.string.contains(".part.") {
-            // Any other name is nobody's.
+            // Ignores other names.
             guard
                 let digest = try? Digest(
                     hexadecimal: String(entry.name.string.prefix { $0 != "." })

@@ -3,12 +3,12 @@ import StageSystem
 import SystemPackage
 
 extension Container {
-    /// Opens a lock file, making it where it is missing.
+    /// Opens a lock file; creates it if it does not exist.
     ///
-    /// A user that may open a file may lock it, and hold up all others: lock files are their owner's
-    /// alone, those too that were made with other permission bits. What has the name of one and is no file
-    /// is removed: a copy or a restored backup of a container may have left it. Where the file system has no
-    /// room for another file, and this process makes room, the spare one gets the name.
+    /// A user who can open a file can lock it and block all others, so lock files are accessible to their
+    /// owner only; the mode of existing files is corrected. Replaces an entry of another kind, which a copy or
+    /// a restored backup of a container may have left. If the file system has no space for a new file and this
+    /// process is freeing space, the spare lock file is renamed instead.
     func lockFile(
         _ name: FilePath.Component,
         in directory: Directory
@@ -21,7 +21,7 @@ extension Container {
             }
             guard error.isNotRegularFile, name != Self.repairLock else { throw error }
         }
-        // One process at a time: the next one must not remove the file that this one has put there.
+        // One process at a time: otherwise a second one could remove the file that the first has created.
         let repair = try waitForLock(Self.repairLock, .exclusive)
         if let status = try directory.status(FilePath(name)), status.kind != .file {
             try directory.removeTree(name)
@@ -31,10 +31,9 @@ extension Container {
         return file
     }
 
-    /// Takes a lock of the container, and blocks the thread for so many seconds at most where another
-    /// process has it.
+    /// Acquires a lock of the container. Blocks the thread for up to `seconds` while another process holds it.
     ///
-    /// - Throws: ``FileError`` of which `isHeldByOthers` is true when the time is up.
+    /// - Throws: ``FileError`` with `isHeldByOthers` on timeout.
     func waitForLock(
         _ name: FilePath.Component,
         _ mode: FileLock.Mode,
@@ -48,9 +47,9 @@ extension Container {
         throw FileError(lockedByOthers: locks.path.appending(name))
     }
 
-    /// Gives the spare lock file another name, and returns `false` if there is none.
+    /// Renames the spare lock file to `name`; returns `false` if there is no spare.
     ///
-    /// No process has ever locked it: under its own name it is not opened.
+    /// No process holds a lock on the spare: it is never opened under its own name.
     private func nameSpare(
         _ name: FilePath.Component,
         in directory: Directory
@@ -59,24 +58,24 @@ extension Container {
             try locks.rename(Self.spareLock, to: name, in: directory, replacing: false)
             return true
         } catch {
-            // Another process has made the file, or taken the spare.
+            // Another process has created the file or used the spare.
             if error.errno == .fileExists { return true }
             guard error.errno == .noSuchFileOrDirectory else { throw error }
             return false
         }
     }
 
-    /// Makes the spare lock file where it is missing, if there is room for it.
+    /// Creates the spare lock file if it does not exist and there is space for it.
     ///
-    /// Of use only where there will be none: that it cannot be made is no failure.
+    /// Errors are ignored: the spare is needed only after the file system has become full.
     public func keepSpareLock() {
         _ = try? locks.file(updating: FilePath(Self.spareLock), exactly: .ownerReadWrite)
     }
 
-    /// Becomes the lock file that a process needs which makes room on a file system without room for another
-    /// file.
+    /// A spare file that is renamed when a process that frees space needs a lock file and the file system is
+    /// full.
     private static let spareLock: FilePath.Component = ".spare"
 
-    /// Held while something that is no lock file is removed.
+    /// Held while an entry that is not a lock file is replaced by one.
     private static let repairLock: FilePath.Component = ".repair"
 }

@@ -2,19 +2,19 @@ public import StageModel
 import StageSystem
 import SystemPackage
 
-/// The manifest that was accepted last for an application, and where it came from.
+/// The manifest that was accepted last for an application, and its origin.
 public struct StoredManifest: Hashable, Sendable, Codable {
-    /// The URL that it was asked for at.
+    /// The URL that was requested.
     public var url: String
-    /// The URL that answered, after redirects: what relative URLs of packs are relative to.
+    /// The URL that responded, after redirects: the base of relative URLs in the manifest.
     public var resolvedURL: String
-    /// The strong entity tag that came with it, for asking whether it changed.
+    /// The strong entity tag of the response, for conditional requests.
     public var entityTag: String?
-    /// When it was received, in seconds since 1970.
+    /// The time of receipt, in seconds since 1970.
     public var receivedAt: Int64
-    /// The manifest's text, as it was received.
+    /// The text of the manifest as received.
     public var text: String
-    /// The application, of a manifest in a format of the application's own; `nil` for StagePack's format.
+    /// The application, if its manifest is in a format of its own; `nil` for StagePack's format.
     public var ownFormatOf: ApplicationID?
 
     /// Creates the record of a manifest.
@@ -34,13 +34,13 @@ public struct StoredManifest: Hashable, Sendable, Codable {
         self.ownFormatOf = ownFormatOf
     }
 
-    /// Returns the manifest as StagePack reads it.
+    /// Decodes the manifest.
     ///
-    /// Only the extension reads a format of the application's own: here such a manifest has no packs, and revision 0, which
-    /// compares with no other. Packs that were staged for its application before are not obsolete because of that: see
-    /// ``ContainerReader/keptPacks()``.
+    /// Only the application's extension can read a format of the application's own. Such a manifest is
+    /// returned without packs and with revision 0, which does not compare with other revisions. Packs staged
+    /// earlier for the application do not become obsolete by that: see ``ContainerReader/keptPacks()``.
     ///
-    /// - Throws: ``ManifestError`` if the text is not a manifest in StagePack's format and has to be.
+    /// - Throws: ``ManifestError`` if the text should be in StagePack's format and is not valid.
     public func manifest() throws(ManifestError) -> Manifest {
         if let ownFormatOf {
             return Manifest(application: ownFormatOf, revision: 0, packs: [])
@@ -73,7 +73,7 @@ extension Container {
         try reader.storedManifest(for: application)
     }
 
-    /// Keeps an accepted manifest, replacing the one before in one step.
+    /// Stores an accepted manifest atomically and durably, in place of the one before.
     public func store(
         _ manifest: StoredManifest,
         for application: ApplicationID
@@ -88,8 +88,8 @@ extension Container {
 }
 
 extension ContainerReader {
-    /// Returns the manifest that was accepted last for the application, or `nil` if none was or what is
-    /// there is damaged: the server is asked anew then.
+    /// Returns the manifest that was accepted last for the application; `nil` if there is none or its record
+    /// is damaged, so that the server is asked again.
     public func storedManifest(
         for application: ApplicationID
     ) throws(ContainerError) -> StoredManifest? {
@@ -97,7 +97,7 @@ extension ContainerReader {
         return try JSONRecord.readIfWhole(parsing: StoredManifest.self, at: name, in: root)
     }
 
-    /// Returns the applications that a manifest was accepted for, in order.
+    /// Returns the applications with a stored manifest, in order.
     public func applications() throws(ContainerError) -> [ApplicationID] {
         try applications(recordedIn: ContainerLayout.manifest)
     }
@@ -107,7 +107,7 @@ extension ContainerReader {
     ) throws(ContainerError) -> [ApplicationID] {
         try ContainerError.wrapping { () throws(FileError) in
             guard let directory = try root.directory(FilePath(name)) else { return [] }
-            // Names that are no application's are files about to be put in place.
+            // Ignores temporary files.
             return try directory.entries().filter { $0.name.string.hasSuffix(".json") }
                 .compactMap { try? ApplicationID(String($0.name.string.dropLast(5))) }.sorted()
         }
@@ -115,7 +115,7 @@ extension ContainerReader {
 }
 
 extension ApplicationID {
-    /// The name of the application's record, in any directory of records.
+    /// The name of the application's record in a directory of records.
     var recordName: FilePath.Component {
         guard let name = FilePath.Component("\(text).json") else {
             preconditionFailure("an identifier is a file name")

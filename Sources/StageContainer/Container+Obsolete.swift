@@ -1,13 +1,13 @@
 public import StageModel
 
 extension Container {
-    /// Removes the packs that no manifest of the container's applications offers any more.
+    /// Removes the packs that no manifest of the container's applications offers.
     ///
-    /// A pack that is being staged is left alone, and so is everything while a manifest cannot be read.
-    /// So are the packs of ``ContainerReader/keptPacks()``, and packs that are pinned, unless their application is gone
-    /// (`includingPinned`).
+    /// Removes nothing if a manifest cannot be read. Skips packs that are being staged, those of
+    /// ``ContainerReader/keptPacks()``, and pinned packs unless `includingPinned` is set because their
+    /// application is gone.
     ///
-    /// - Returns: the packs that are removed; one that is being read goes when its readers have ended.
+    /// - Returns: The removed packs. Leased generations of them are deleted by a later sweep.
     public func removeObsoletePacks(
         includingPinned: Bool = false
     ) throws(ContainerError) -> [PackID] {

@@ -3,14 +3,13 @@ import StageSystem
 import SystemPackage
 
 extension Container {
-    /// Makes staged packs visible, each in one step, after everything they consist of is on disk.
+    /// Publishes staged packs, each atomically, after their content is on disk.
     ///
-    /// Packs that end together are published together, because most of the cost is waiting for the
-    /// disk: the file system is synchronized once for all of them. When the call returns, all are
-    /// durable. When it throws or the machine dies in between, each pack has its old generation or
-    /// its new one, whole; ``sweep()`` removes what is left over.
+    /// Most of the cost is waiting for the disk, so packs that are ready together are published together: one
+    /// sync of the file system serves all of them. On return, all are durable. After an error or a crash, each
+    /// pack has either its complete old generation or its complete new one; a later sweep removes leftovers.
     ///
-    /// The locks of all the packs must be held.
+    /// The caller holds the locks of all the packs.
     public func publish(
         _ packs: [(area: StagingArea, record: StagedPack)]
     ) throws(ContainerError) {
@@ -40,18 +39,18 @@ extension Container {
         }
     }
 
-    /// The record with the generation that the new one replaces, so that a rollback knows it.
+    /// Returns the record with the name of the generation that the new one replaces, for rollbacks.
     private func recordWithPrevious(_ record: StagedPack) throws(ContainerError) -> StagedPack {
         var record = record
         guard let current = try reader.currentGeneration(of: record.id) else { return record }
-        // What replaces damaged content replaces what that had replaced.
+        // A repair keeps the predecessor of the damaged generation.
         record.replaced =
             current.content.map { $0 == (record.version, record.contentDigest) } ?? false
             ? try reader.wholeRecord(of: current, record.id)?.replaced : current.description
         return record
     }
 
-    /// Moves the area to a name of its own below `generations/`, which no link names yet.
+    /// Moves the area to a unique name in `generations/`, which no link refers to yet.
     private func moveIntoGenerations(
         _ area: StagingArea,
         _ record: StagedPack
@@ -69,7 +68,7 @@ extension Container {
             )
             do throws(FileError) {
                 try staging.rename(area.name, to: name.component, in: directory, replacing: false)
-                // Not before: a sweep takes an area that nobody has locked for a dead process's.
+                // Only after the rename: a sweep removes areas in `staging/` that are not locked.
                 try area.open()
                 return name
             } catch {

@@ -2,24 +2,24 @@ public import StageModel
 import StageSystem
 public import SystemPackage
 
-/// What a removal freed.
+/// Counts of what a removal deleted and what it kept.
 public struct Removal: Equatable, Sendable {
-    /// The generations that are gone.
+    /// The number of generations deleted.
     public var generations = 0
-    /// Staging areas and removed trees that dead processes left.
+    /// The number of deleted staging areas, temporary files and other leftovers of dead processes.
     public var leftovers = 0
-    /// Part files that nothing will continue.
+    /// The number of deleted partial files that no run would resume.
     public var downloads = 0
-    /// The generations, and the versions with single files, that stay because somebody reads them.
+    /// The number of generations, and of versions with single files, that stay because they are leased.
     public var inUse = 0
 
-    /// Creates the value of a removal that freed nothing.
+    /// Creates a value with zero counts.
     public init() {}
 
-    /// Whether there is more room now.
+    /// `true` if the removal freed space.
     public var hasFreed: Bool { generations + leftovers + downloads > 0 }
 
-    /// Counts another one in.
+    /// Adds the counts of another removal.
     public mutating func add(_ other: Removal) {
         generations += other.generations
         leftovers += other.leftovers
@@ -29,11 +29,9 @@ public struct Removal: Equatable, Sendable {
 }
 
 extension Container {
-    /// Removes a pack from sight, then its generations and single files, except those that somebody
-    /// reads.
+    /// Unpublishes a pack, and deletes its generations and single files unless they are leased.
     ///
-    /// Readers that hold a lease go on reading; what they hold is removed by a later ``sweep()``. A
-    /// pin goes with the pack.
+    /// Readers with a lease can continue to read; a later sweep deletes what they use. The pin is removed too.
     public func remove(_ lock: PackLock) throws(ContainerError) -> Removal {
         try ContainerError.wrapping { () throws(FileError) in
             try packs.remove(lock.id.component)
@@ -45,10 +43,10 @@ extension Container {
         return removal
     }
 
-    /// Removes the generations of a pack that are neither current, nor read by anybody, nor kept.
+    /// Deletes the generations of a pack that are not current, leased or kept.
     ///
-    /// As many are kept as `keeping` says: the previous one, then the newest. A pin that holds nothing
-    /// goes with the others.
+    /// Keeps `keeping` generations: the previous one first, then the newest. Removes a pin that no longer
+    /// matches the current generation.
     public func removeObsoleteGenerations(
         _ lock: PackLock,
         keeping: Int
@@ -59,7 +57,7 @@ extension Container {
         var removal = Removal()
         var obsolete: [(place: (Int, Int64), name: GenerationName)] = []
         for name in try reader.generations(of: id) where name != current {
-            // A damaged one counts as the oldest.
+            // A generation with a damaged record counts as the oldest.
             let stagedAt = try reader.wholeRecord(of: name, id)?.stagedAt ?? 0
             obsolete.append(((name == previous ? 1 : 0, stagedAt), name))
         }
@@ -79,8 +77,8 @@ extension Container {
         return removal
     }
 
-    /// Removes a generation that no link names once `unlink` has returned, and returns `false` if
-    /// somebody reads it.
+    /// Deletes a generation after calling `unlink`, which removes its link if it has one; returns `false` if
+    /// it is leased.
     private func removeGeneration(
         _ name: GenerationName,
         _ id: PackID,
@@ -91,18 +89,18 @@ extension Container {
         let lease = try FileLock.attempt(try directory.file(removingBehind: path), mode: .exclusive)
         guard let lease else { return false }
         try unlink()
-        // Locked to the end, so that no sweep takes it for a dead process's.
+        // Holds the lock until the end, so that no sweep takes it for an abandoned area.
         try removeLeased(name.component, in: directory, id.text)
         _ = consume lease
         return true
     }
 
-    /// Removes a directory whose lease is held exclusively.
+    /// Deletes a directory whose lease is held exclusively.
     ///
-    /// Out of sight in one step, so that a crash leaves no half generation under its name. Where that cannot
-    /// be, since overlayfs moves no directory of a lower layer, or a full disk has no block for another name, the
-    /// record goes first: what has none is no
-    /// generation to go back to. The lease goes last, so that the rest is gone when it can be had anew.
+    /// Moves it to `staging/` first, so that a crash leaves no incomplete generation. The move fails on
+    /// overlayfs, for a directory of a lower layer, and on a full disk without a block for the new name. Then
+    /// deletes in place: the record first, since a generation without a record is no target of a rollback, and
+    /// the lease last, so that the rest is gone before the lease can be acquired again.
     func removeLeased(
         _ name: FilePath.Component,
         in directory: Directory,
@@ -125,10 +123,10 @@ extension Container {
         }
     }
 
-    /// Removes what dead processes left in `staging/`, and part files that `isWanted` does not name.
+    /// Removes leftovers of dead processes, and downloads that `isWanted` does not accept.
     ///
-    /// Safe at any time: areas of living processes are locked, and a sweep that another process is
-    /// making is left to it.
+    /// Safe at any time: running processes lock their areas and downloads, and if another process sweeps,
+    /// abandoned areas are left to it.
     public func sweep(
         now: Int64,
         isWanted: (FilePath.Component) -> Bool
@@ -145,8 +143,8 @@ extension Container {
                 }
             }
             if let extensions = try root.directory(FilePath(ContainerLayout.extensions)) {
-                // An extension runs for minutes at most: what is a day old is nobody's, and so is what a run
-                // did not finish removing.
+                // An extension runs for minutes at most, so a folder that is a day old is abandoned, as is one
+                // whose removal was interrupted.
                 for entry in try extensions.entries() {
                     guard let status = try extensions.status(FilePath(entry.name)),
                         entry.name.string.hasPrefix(ContainerLayout.removedPrefix)
@@ -160,7 +158,7 @@ extension Container {
         }
     }
 
-    /// The directories of signed metadata.
+    /// Returns the directories of signed metadata.
     private func trustDirectories() throws(FileError) -> [Directory] {
         guard let trust = try root.directory(FilePath(ContainerLayout.trust)) else { return [] }
         var found = [trust]
@@ -173,11 +171,10 @@ extension Container {
         return found
     }
 
-    /// Removes what killed processes left that no later run continues: areas that begin anew, and the
-    /// archives of packs that are staged.
+    /// Removes leftovers of killed processes that no later run resumes: staging areas that cannot be resumed,
+    /// and downloads of packs that are staged.
     ///
-    /// Costs the listing of two directories that are empty as a rule; what the manifests of other
-    /// applications want stays.
+    /// Lists two directories that are usually empty. Keeps downloads for the manifests of other applications.
     public func removeRemains(of packs: [Pack]) throws(ContainerError) -> Removal {
         let staged = try stagedContent(of: packs)
         return try ContainerError.wrapping { () throws(FileError) in
@@ -185,7 +182,7 @@ extension Container {
             if try staging.entries().contains(where: { !isWantedArea($0.name) { _ in true } }) {
                 removal = try removeAbandonedAreas { _ in true }
             }
-            // The age of files of extensions does not matter: none of them is staged content.
+            // The age of extensions' files is irrelevant here: none of them is content of a staged pack.
             try removeDownloads(
                 0,
                 { !staged.contains(ContainerLayout.digestPart(of: $0)) },
@@ -195,7 +192,7 @@ extension Container {
         }
     }
 
-    /// The names of the downloads that belong to packs that are staged.
+    /// Returns the names of the downloads that belong to staged packs.
     private func stagedContent(of packs: [Pack]) throws(ContainerError) -> Set<Substring> {
         let names = try ContainerError.wrapping { () throws(FileError) -> Set<Substring> in
             Set(try downloads.entries().map { ContainerLayout.digestPart(of: $0.name) })
@@ -212,7 +209,7 @@ extension Container {
         return staged
     }
 
-    /// Removes areas of dead processes, except those that a later run continues and `isWanted` names.
+    /// Removes areas of dead processes, except those that a later run can resume and `isWanted` accepts.
     private func removeAbandonedAreas(
         _ isWanted: (FilePath.Component) -> Bool
     ) throws(FileError) -> Removal {
@@ -229,7 +226,7 @@ extension Container {
         return removal
     }
 
-    /// Removes downloads that nobody wants and nobody is fetching.
+    /// Removes downloads that `isWanted` does not accept and that no process is working on.
     private func removeDownloads(
         _ now: Int64,
         _ isWanted: (FilePath.Component) -> Bool,
@@ -241,7 +238,8 @@ extension Container {
                 continue
             }
             let isLock = entry.name.string.hasSuffix(".lock")
-            // No manifest names the files of extensions: a week is time enough to ask again.
+            // No manifest names the files of extensions; they are kept for a week in case they are requested
+            // again.
             if !isLock, base.string.hasPrefix(ContainerLayout.fileDownloadPrefix),
                 status.modified > now - 7 * 86400
             {
@@ -255,9 +253,9 @@ extension Container {
         }
     }
 
-    /// Whether the file was to be put in place by a process that died.
+    /// Returns whether the entry is a temporary file that a dead process left.
     ///
-    /// A living one does it at once: a file that is an hour old is nobody's.
+    /// A running process renames its temporary file at once, so one that is an hour old is abandoned.
     private func isStale(
         _ name: FilePath.Component,
         in directory: Directory,
@@ -269,21 +267,21 @@ extension Container {
         return status.modified < now - 3600
     }
 
-    /// Whether the area is one that a later run goes on with.
+    /// Returns whether a later run can resume the area.
     private func isWantedArea(
         _ name: FilePath.Component,
         _ isWanted: (FilePath.Component) -> Bool
     ) -> Bool {
         let mark = name.string.split(separator: ".").last ?? ""
-        // Other names are of areas that begin anew.
+        // Areas with other names cannot be resumed.
         guard let digest = try? Digest(hexadecimal: String(mark)) else { return false }
         return isWanted(ContainerLayout.downloadName(of: digest))
     }
 
-    /// Whether the area, or the generation on its way out, is a dead process's.
+    /// Returns whether the area, or the generation being deleted, belongs to a dead process.
     ///
-    /// Only the exclusive lock counts, which takes the right to write: a reader that keeps a lock on the
-    /// lease of a generation that was moved here keeps nothing else.
+    /// Only an exclusive lock counts, since it requires write permission: a reader with a shared lock on the
+    /// lease of a deleted generation must not keep the rest.
     private func isAbandoned(_ entry: DirectoryEntry) throws(FileError) -> Bool {
         guard entry.kind == .directory else { return true }
         let path = FilePath(entry.name).appending(ContainerLayout.lease)
@@ -300,18 +298,17 @@ extension Container {
 }
 
 extension Container {
-    /// Removes a generation to make room, unless somebody reads it, the pack is pinned to it, or it is
-    /// not what it was when that was decided.
+    /// Evicts a generation, unless it is leased, the pack is pinned to it, or its role has changed since the
+    /// decision.
     ///
-    /// The lease is taken before the link is removed, not after: a reader that comes in between is told
-    /// that the pack is not staged, which is about to be so, and one that came before keeps the pack
-    /// staged.
+    /// Acquires the lease exclusively before removing the link: a reader that comes in between finds the pack
+    /// not staged, and a reader that came before keeps the pack staged.
     ///
     /// - Parameters:
-    ///   - generation: What goes.
-    ///   - isCurrent: Whether it was the pack's current generation then.
+    ///   - generation: The generation to evict.
+    ///   - isCurrent: `true` if it was the current generation at the time of the decision.
     ///   - lock: The lock on the pack.
-    /// - Returns: Whether it is gone.
+    /// - Returns: `true` if the generation was deleted.
     /// - Throws: ``ContainerError/file(_:)`` if the container cannot be changed.
     public func evict(
         _ generation: GenerationName,

@@ -2,27 +2,27 @@ public import StageModel
 import StageSystem
 import SystemPackage
 
-/// What a rollback has changed.
+/// The result of a rollback.
 public struct Rollback: Equatable, Sendable {
     /// The generation that was current before.
     public var from: GenerationName
-    /// The one that is current now.
+    /// The generation that is current now.
     public var to: GenerationName
-    /// The pin that holds the pack there; `nil` where a rollback was taken back, and its pin with it.
+    /// The pin that the rollback created; `nil` if it undid an earlier rollback and removed its pin.
     public var pin: Pin?
 }
 
 extension Container {
-    /// Makes the previous generation of a pack the current one again, and pins the pack to it.
+    /// Makes the previous generation of a pack current, and pins the pack to it.
     ///
-    /// Readers go on reading what they hold. A rollback of a pack that a rollback has pinned takes that
-    /// one back: the newer generation is current again, and the pin is gone.
+    /// Leases of readers stay valid. If the pack is pinned by a rollback, undoes that rollback instead: the
+    /// newer generation becomes current again, and the pin is removed.
     ///
-    /// One rename decides. When the call returns, all is durable; when it throws or the machine dies,
-    /// the pack is as it was before or as it is after, pin included.
+    /// The switch is one rename. On return, the change is durable; after an error or a crash, it is done
+    /// completely, including the pin, or not at all.
     ///
-    /// - Throws: ``ContainerError/notStaged(_:)`` or ``ContainerError/noPrevious(_:)`` if there is
-    ///   nothing to go back from or to.
+    /// - Throws: ``ContainerError/notStaged(_:)`` if the pack is not staged; ``ContainerError/noPrevious(_:)``
+    ///   if it has no previous generation.
     public func rollBack(_ lock: PackLock, now: Int64) throws(ContainerError) -> Rollback {
         let id = lock.id
         guard let current = try reader.currentGeneration(of: id) else { throw .notStaged(id) }
@@ -32,13 +32,13 @@ extension Container {
             throw .noPrevious(id)
         }
         if try reader.pin(of: id)?.replaced == previous {
-            // The pin holds nothing from the switch on.
+            // After the switch the pin does not match the current generation and has no effect.
             try setCurrent(previous, of: id)
             try removePin(of: id)
             return Rollback(from: current, to: previous, pin: nil)
         }
         let pin = Pin(content, pinnedAt: now, replacing: current)
-        // It holds nothing before the switch.
+        // Before the switch the pin does not match the current generation and has no effect.
         try write(pin, of: id)
         try setCurrent(previous, of: id)
         return Rollback(from: current, to: previous, pin: pin)
@@ -49,7 +49,7 @@ extension Container {
         of id: PackID
     ) throws(ContainerError) {
         try ContainerError.wrapping { () throws(FileError) in
-            // It may never have been current: a publication that was killed has not let readers in.
+            // A killed publication may have left the generation inaccessible to readers.
             let name = FilePath(id.component).appending(generation.component)
             try generations.directory(name)?.setMode(.directory)
             try packs.replaceLink(id.component, to: ContainerLayout.linkTarget(id, generation))
@@ -59,10 +59,10 @@ extension Container {
 }
 
 extension ContainerReader {
-    /// Returns the generation that was current before the one that is, as far as it is on disk.
+    /// Returns the generation that was current before the current one, if it is on disk.
     ///
-    /// That of other content: a damaged generation is not what its repaired copy is rolled back to.
-    /// Where nothing tells what was current before, it is the one that was staged last.
+    /// Ignores generations with the same content, so that a repaired pack is not rolled back to its damaged
+    /// generation. If no record names the predecessor, returns the generation that was staged last.
     public func previousGeneration(of id: PackID) throws(ContainerError) -> GenerationName? {
         guard let current = try currentGeneration(of: id) else { return nil }
         var others: [(stagedAt: Int64, name: GenerationName)] = []
@@ -70,7 +70,7 @@ extension ContainerReader {
             guard name.content != nil, let record = try wholeRecord(of: name, id) else { continue }
             others.append((record.stagedAt, name))
         }
-        // As a rule there are none, and no record has to be read.
+        // Usually there are none, and no record has to be read.
         guard !others.isEmpty else { return nil }
         let before = [
             try pin(of: id)?.rolledBackFrom, try wholeRecord(of: current, id)?.replaced,
@@ -83,7 +83,7 @@ extension ContainerReader {
         return others.max { $0.stagedAt < $1.stagedAt }?.name
     }
 
-    /// What the record of a generation says; `nil` where there is none or it is damaged.
+    /// Returns the record of a generation; `nil` if it is missing or damaged.
     func wholeRecord(
         of name: GenerationName,
         _ id: PackID

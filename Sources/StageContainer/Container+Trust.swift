@@ -4,29 +4,29 @@ import SystemPackage
 
 /// The signed metadata that the last refresh verified for an application, as bytes.
 ///
-/// Nothing of it is believed for being here: it is verified again, from the root that the application is
-/// registered with, each time it is used.
+/// Stored metadata is not trusted as such: each use verifies it again, from the root that the application is
+/// registered with.
 public struct StoredTrust: Hashable, Sendable {
-    /// The root metadata that followed the registered one, by version.
+    /// The root metadata after the registered one, by version.
     public var roots: [Int: [UInt8]] = [:]
     /// The metadata of the other roles, by file name, such as `targets.json`.
     public var files: [String: [UInt8]] = [:]
-    /// The circumstances of the last refresh; `nil` where they are not known.
+    /// The record of the last refresh; `nil` if unknown.
     public var record: TrustRecord?
 
     /// Creates the state before the first refresh.
     public init() {}
 }
 
-/// The circumstances of the last refresh that ended with a verified manifest.
+/// The record of the last refresh that ended with a verified manifest.
 public struct TrustRecord: Hashable, Sendable, Codable {
-    /// The URL that the timestamp metadata came from.
+    /// The URL of the timestamp metadata.
     public var url: String
-    /// The strong entity tag that came with it, for asking whether it changed.
+    /// The strong entity tag of the response, for conditional requests.
     public var entityTag: String?
     /// The time of the refresh, in seconds since 1970.
     public var verifiedAt: Int64
-    /// The times at which the files first came, in seconds since 1970, by the names of the files.
+    /// The times at which the files were first received, in seconds since 1970, by file name.
     public var receivedAt: [String: Int64]
 
     /// Creates a record from its parts.
@@ -44,7 +44,7 @@ public struct TrustRecord: Hashable, Sendable, Codable {
 }
 
 extension ContainerReader {
-    /// Returns the signed metadata that is stored for an application; what is damaged counts as missing.
+    /// Returns the signed metadata stored for an application; damaged files count as missing.
     public func storedTrust(
         for application: ApplicationID
     ) throws(ContainerError) -> StoredTrust {
@@ -69,7 +69,7 @@ extension ContainerReader {
         return trust
     }
 
-    /// Whether a manifest of the application was accepted for its signatures.
+    /// Returns whether signed metadata is stored for the application.
     public func hasTrust(for application: ApplicationID) throws(ContainerError) -> Bool {
         try trustDirectory(ContainerLayout.trust(of: application)) != nil
     }
@@ -78,7 +78,7 @@ extension ContainerReader {
         do throws(FileError) {
             return try root.directory(name)
         } catch {
-            // What is no directory is told by 'doctor', and replaced by the next run.
+            // `doctor` reports an entry that is not a directory, and the next run replaces it.
             guard error.errno == .notDirectory || error.errno == .tooManySymbolicLinkLevels else {
                 throw .file(error)
             }
@@ -88,21 +88,21 @@ extension ContainerReader {
 }
 
 extension Container {
-    /// Keeps verified metadata of an application, and the manifest that it names.
+    /// Stores verified metadata of an application, and the manifest that it names.
     ///
-    /// Each file is replaced in one step, and is on disk before the next one; the manifest comes last. A
-    /// crash in between leaves metadata that does not belong together, which counts as missing: the
-    /// server is asked anew then. Of two processes the metadata stays as a whole that is newer.
+    /// Replaces each file atomically, and syncs it before the next one; the manifest comes last. After a crash
+    /// in between, the stored files do not match, which counts as missing: the next run asks the server again.
+    /// If two processes store concurrently, `isNewer` lets the newer metadata stay as a whole.
     ///
     /// - Parameters:
     ///   - trust: The metadata.
     ///   - manifest: The manifest that was verified with it; `nil` leaves the stored one.
     ///   - application: The application.
-    ///   - isNewer: Says, while others wait, whether what is stored is newer. It stays then, with its manifest;
-    ///     root metadata that it lacks is added.
-    /// - Returns: What is stored instead; `nil` where the metadata was stored.
-    /// - Throws: ``ContainerError/file(_:)`` if it cannot be written; what was stored before stays then, or
-    ///   counts as missing.
+    ///   - isNewer: Returns whether the stored metadata is newer; called while the lock is held. If so, it
+    ///     stays with its manifest, and only missing root metadata is added.
+    /// - Returns: The newer metadata that stays; `nil` if `trust` was stored.
+    /// - Throws: ``ContainerError/file(_:)`` if writing fails; the metadata before then stays or counts as
+    ///   missing.
     @discardableResult public func store(
         _ trust: StoredTrust,
         and manifest: StoredManifest? = nil,
@@ -139,7 +139,7 @@ extension Container {
                 record,
                 to: ContainerLayout.refresh,
                 in: directory,
-                // Without it the server is asked for everything.
+                // Without this record, requests are unconditional.
                 durably: false
             )
         }
@@ -148,7 +148,7 @@ extension Container {
         return nil
     }
 
-    /// Forgets the metadata of an application that is not, or not any more, registered with a root.
+    /// Removes the metadata of an application that is not registered with a root.
     public func removeTrust(of application: ApplicationID) throws(ContainerError) {
         try ContainerError.wrapping { () throws(FileError) in
             guard let trust = try root.directory(FilePath(ContainerLayout.trust)) else { return }
@@ -156,12 +156,12 @@ extension Container {
         }
     }
 
-    /// Held while metadata is replaced; a pack's id never begins with a dot.
+    /// Held while metadata is replaced; the ID of a pack never begins with a dot.
     private static let trustLock: FilePath.Component = ".trust"
 }
 
 extension Directory {
-    /// Stores root metadata by version; later versions that are there stay.
+    /// Stores root metadata by version; keeps other stored versions.
     fileprivate func storeRoots(_ roots: [Int: [UInt8]]) throws(FileError) {
         guard !roots.isEmpty else { return }
         let directory = try makeDirectory(
@@ -173,12 +173,12 @@ extension Directory {
         }
     }
 
-    /// Stores metadata of roles, and removes that of all others.
+    /// Stores the metadata of roles, and removes that of other roles.
     fileprivate func store(_ files: [String: [UInt8]]) throws(FileError) {
         for name in try ContainerLayout.metadataNames(in: self) where files[name.string] == nil {
             try removeTree(name)
         }
-        // The timestamp names the others, so it comes last.
+        // Last, since the timestamp refers to the other files.
         let last = "timestamp.json"
         for (name, bytes) in files.sorted(by: { $0.key < $1.key }) where name != last {
             try replace(name, with: bytes)
@@ -212,17 +212,17 @@ extension Directory {
 }
 
 extension ContainerLayout {
-    /// The directory of the metadata of an application, relative to the container.
+    /// Returns the metadata directory of an application, relative to the container.
     static func trust(of application: ApplicationID) -> FilePath {
         FilePath(trust).appending(application.component)
     }
 
-    /// The directory of root metadata beside that of the other roles.
+    /// The directory of root metadata, in the metadata directory of an application.
     static let roots: FilePath.Component = "root"
-    /// The record of the last refresh, under a name that no role's file has.
+    /// The record of the last refresh; no file of a role has this name.
     static let refresh: FilePath.Component = "@refresh.json"
 
-    /// The names of the metadata in a directory, without the record of the last refresh.
+    /// Returns the names of the metadata files in a directory, without the record of the last refresh.
     static func metadataNames(in directory: Directory) throws(FileError) -> [FilePath.Component] {
         try directory.entries().map(\.name)
             .filter {
@@ -237,7 +237,7 @@ extension ContainerLayout {
         try ContainerError.wrapping { () throws(FileError) in try metadataNames(in: directory) }
     }
 
-    /// Reads stored metadata; `nil` for what cannot be any.
+    /// Reads a metadata file; returns `nil` if it is not a regular file or is too large.
     fileprivate static func metadata(
         _ name: FilePath.Component,
         in directory: Directory
@@ -250,6 +250,6 @@ extension ContainerLayout {
         }
     }
 
-    /// The most bytes of a file of metadata, above what is accepted from a server.
+    /// The maximum size of a metadata file, in bytes: more than is accepted from a server.
     private static let metadataLimit = 16 << 20
 }

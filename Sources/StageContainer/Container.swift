@@ -3,14 +3,14 @@ public import StageModel
 public import StageSystem
 public import SystemPackage
 
-/// A container as the engine sees it: the shared directory of an application group, writable.
+/// Write access to a container, the shared directory of an application group.
 ///
-/// Any number of processes may have it open. What must not happen at once is kept apart by locks that
-/// the kernel frees when their owner dies: one on each pack (``PackLock``), one on each staging area.
+/// Any number of processes may open it. Locks exclude conflicting operations: one per pack (``PackLock``) and
+/// one per staging area. The kernel releases them when the owning process dies.
 public final class Container: Sendable {
-    /// The container as readers see it.
+    /// Read access to the same container.
     public let reader: ContainerReader
-    /// Where part files are kept.
+    /// The directory of partial files.
     public let downloads: Directory
     let packs: Directory
     let generations: Directory
@@ -22,23 +22,23 @@ public final class Container: Sendable {
 
     /// The reason why a process opens a container.
     public enum Purpose: Sendable {
-        /// Work that a file system without room puts an end to.
+        /// Operations that fail if the file system is full.
         case usual
-        /// Removing: where no lock file can be made, the spare one may be used up.
+        /// Freeing space: if no lock file can be created, the spare one may be used.
         case makingRoom
     }
 
     /// The directory of the container.
     public var root: Directory { reader.root }
 
-    /// Opens the container at `path`, making it where it is missing.
+    /// Opens the container at `path`; creates it if it does not exist.
     ///
-    /// - Throws: ``ContainerError/unknownFormat(_:found:known:)`` if a later version of StagePack made
-    ///   it; ``ContainerError/notAContainer(_:found:)`` if it is a directory with other files;
+    /// - Throws: ``ContainerError/unknownFormat(_:found:known:)`` if a later version of StagePack created it;
+    ///   ``ContainerError/notAContainer(_:found:)`` if the directory contains other files;
     ///   ``ContainerError/file(_:)`` if it cannot be written.
     public static func make(_ path: FilePath) throws(ContainerError) -> Container {
         let root = try ContainerError.wrapping { () throws(FileError) in
-            // The system's containers are for all users, whatever the umask of root's shell.
+            // A container of the system is for all users, regardless of the umask of root's shell.
             try geteuid() == 0
                 ? Directory.make(path, exactly: .directory) : Directory.make(path)
         }
@@ -61,11 +61,11 @@ public final class Container: Sendable {
         }
     }
 
-    /// Refuses a directory that has other uses: what is there could be removed, or take the names of
-    /// what a container has.
+    /// Throws if the directory is used for other purposes, since a container could overwrite or remove files
+    /// there.
     private static func checkForOtherFiles(_ root: Directory) throws(ContainerError) {
         let entries = try ContainerError.wrapping { () throws(FileError) in try root.entries() }
-        // A file system that is mounted there has a folder of its own.
+        // The directory of a mounted file system contains `lost+found`.
         let known = ContainerLayout.known.union(["lost+found"])
         for entry in entries.sorted(by: { $0.name.string < $1.name.string })
         where !known.contains(entry.name) && !Directory.isTemporary(entry.name) {
@@ -73,7 +73,7 @@ public final class Container: Sendable {
         }
     }
 
-    /// Opens the container at `path` for changing it, or returns `nil` if there is none.
+    /// Opens the container at `path` for writing, or returns `nil` if there is none.
     public static func open(
         _ path: FilePath,
         for purpose: Purpose = .usual
@@ -86,7 +86,7 @@ public final class Container: Sendable {
 
     private init(root: Directory, _ purpose: Purpose) throws(FileError) {
         self.purpose = purpose
-        // What exists is left as it is: 'doctor' tells of modes, and does not change them.
+        // Existing directories stay as they are: `doctor` reports wrong modes.
         packs = try root.existing(ContainerLayout.packs)
         generations = try root.existing(ContainerLayout.generations)
         staging = try root.existing(ContainerLayout.staging)
@@ -97,22 +97,22 @@ public final class Container: Sendable {
         reader = ContainerReader(root: root, packs: packs)
     }
 
-    /// Returns how much of the container's file system may still be filled.
+    /// Returns the free space of the container's file system.
     public func freeSpace() throws(ContainerError) -> FreeSpace {
         try ContainerError.wrapping { () throws(FileError) in try root.freeSpace() }
     }
 
-    /// Waits until everything that was written into the container is on disk.
+    /// Syncs everything that was written into the container to disk.
     public func synchronize() throws(ContainerError) {
         try ContainerError.wrapping { () throws(FileError) in try root.synchronizeFileSystem() }
     }
 
-    /// Returns whether this process may change the container, without changing it.
+    /// Returns whether this process has permission to change the container; changes nothing.
     public func isWritable() -> Bool {
         root.isWritable
     }
 
-    /// Takes the lock on a pack, or returns `nil` if another process or task works on it.
+    /// Acquires the lock on a pack, or returns `nil` if another process or task holds it.
     public func attemptLock(_ id: PackID) throws(ContainerError) -> PackLock? {
         try ContainerError.wrapping { () throws(FileError) in
             let file = try lockFile(id.component, in: locks)
@@ -122,7 +122,7 @@ public final class Container: Sendable {
     }
 }
 
-/// The right to fetch, publish or remove one pack, held while the value lives.
+/// The exclusive right to stage, publish or remove one pack, held until the value is destroyed.
 public final class PackLock: Sendable {
     /// The pack.
     public let id: PackID
@@ -135,7 +135,7 @@ public final class PackLock: Sendable {
 }
 
 extension Directory {
-    /// Opens a directory of a container, making it where it is missing.
+    /// Opens a directory of a container; creates it if it does not exist.
     fileprivate func existing(_ name: FilePath.Component) throws(FileError) -> Directory {
         if let existing = try directory(FilePath(name)) { return existing }
         return try makeDirectory(FilePath(name), exactly: .directory)

@@ -2,42 +2,42 @@ public import StageModel
 public import StageSystem
 public import SystemPackage
 
-/// Why a container could not be used.
+/// Errors of container operations.
 @nonexhaustive
 public indirect enum ContainerError: Error, Equatable, Sendable {
-    /// There is no container at the path.
+    /// No container exists at the path.
     case missing(FilePath)
 
-    /// The container has a format that this program does not know.
+    /// The container has a format that this version does not support.
     case unknownFormat(FilePath, found: Int, known: Int)
 
-    /// The directory has files of others, and was no container so far.
+    /// The directory is not a container and contains other files.
     case notAContainer(FilePath, found: FilePath.Component)
 
-    /// A file that StagePack wrote into the container does not hold what it wrote.
+    /// The content of a record that StagePack wrote is invalid.
     case damagedRecord(FilePath, detail: String)
 
     /// Another process works on the pack.
     case busy(PackID)
 
-    /// The pack is not staged, and was to be kept or replaced.
+    /// The pack to pin or roll back is not staged.
     case notStaged(PackID)
 
-    /// There is no generation that a pack could be rolled back to.
+    /// The pack has no generation to roll back to.
     case noPrevious(PackID)
 
-    /// The pack is pinned to the version that is staged.
+    /// The pack is pinned to the staged version.
     case pinned(PackID, version: Int)
 
-    /// Another version of the pack is staged than the one that was to be kept.
+    /// Another version than the expected one is staged.
     case otherVersion(PackID, expected: Int, staged: Int)
 
-    /// The file system refused.
+    /// A file operation failed.
     case file(FileError)
 }
 
 extension ContainerError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// The error, as a readable sentence fragment.
     public var description: String {
         switch self {
         case .missing(let path):
@@ -65,12 +65,12 @@ extension ContainerError: CustomStringConvertible {
 }
 
 extension ContainerError {
-    /// Whether a full file system is the reason: it may pass.
+    /// `true` if the cause is a full file system, so that a retry may succeed.
     public var isOutOfSpace: Bool {
         if case .file(let error) = self { error.isOutOfSpace } else { false }
     }
 
-    /// Returns what `body` returns, its failure as a case of this type.
+    /// Returns the result of `body`, or throws its error as a case of this type.
     static func wrapping<Result>(
         _ body: () throws(FileError) -> Result
     ) throws(ContainerError) -> Result {

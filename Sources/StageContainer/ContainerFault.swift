@@ -1,28 +1,28 @@
 public import StageSystem
 public import SystemPackage
 
-/// A file or directory of a container that is not as StagePack makes it.
+/// A file or directory of a container that differs from what StagePack creates.
 public struct ContainerFault: Hashable, Sendable {
     /// The difference.
     public enum Problem: Hashable, Sendable {
-        /// It is not there.
+        /// The entry does not exist.
         case isMissing
-        /// It is not a directory, or not a regular file.
+        /// The entry is not of the expected kind.
         case isNo(FileStatus.Kind)
-        /// It has other permission bits.
+        /// The entry has other permission bits.
         case hasMode(UInt32, expected: UInt32)
-        /// It belongs to another user than the container.
+        /// The entry belongs to another user than the container does.
         case belongsTo(user: UInt32, expected: UInt32)
-        /// Its content is not what StagePack wrote.
+        /// The content of the record is invalid.
         case isDamaged
     }
 
-    /// The file or directory, from the container's directory on.
+    /// The path, relative to the container.
     public var name: FilePath
     /// The difference.
     public var problem: Problem
 
-    /// Creates a fault from its facts.
+    /// Creates a fault.
     public init(_ name: FilePath, _ problem: Problem) {
         self.name = name
         self.problem = problem
@@ -30,7 +30,7 @@ public struct ContainerFault: Hashable, Sendable {
 }
 
 extension ContainerFault: CustomStringConvertible {
-    /// The problem, as a fragment without the name.
+    /// The problem, as a sentence fragment without the name.
     public var description: String {
         switch problem {
         case .isMissing: "is missing"

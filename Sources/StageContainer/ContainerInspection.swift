@@ -3,10 +3,11 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// Compares the directories, records and lock files of a container with what StagePack makes.
+/// Compares the directories, records and lock files of a container with what StagePack creates.
 ///
-/// The one list of permission bits: what is below the container's directory has these, whatever the umask of
-/// the process that made it; the container's directory alone decides who reaches them.
+/// The only list of permission bits: entries below the container's directory have these, regardless of the
+/// umask of the process that created them. The mode of the container's directory alone controls access to
+/// them.
 private struct ContainerInspection {
     private let root: Directory
     private let owner: UInt32
@@ -16,7 +17,8 @@ private struct ContainerInspection {
         self.root = root
         let status = try root.status()
         owner = status.owner
-        // Root's container is for all users; a user's is for whom the user likes, but not to write into.
+        // A container of root is readable by all users. The container of a user may be readable by others, but
+        // not writable by all.
         let (needed, forbidden): (UInt32, UInt32) = owner == 0 ? (0o755, 0o022) : (0o700, 0o002)
         let expected = status.mode & ~forbidden | needed
         if status.mode != expected {
@@ -28,7 +30,7 @@ private struct ContainerInspection {
         faults.append(ContainerFault(name, problem))
     }
 
-    /// Checks one file or directory, and returns whether it is of its kind.
+    /// Checks one file or directory, and returns whether it exists with the expected kind.
     @discardableResult
     mutating func check(
         _ name: FilePath,
@@ -51,7 +53,7 @@ private struct ContainerInspection {
         return true
     }
 
-    /// The names in a directory; none where it cannot be read, which its own check tells.
+    /// Returns the names in a directory; none if it cannot be read, which its own check reports.
     func names(in directory: FilePath, suffix: String = "") throws(FileError) -> [FilePath] {
         do throws(FileError) {
             let entries = try root.directory(directory)?.entries() ?? []
@@ -67,7 +69,7 @@ private struct ContainerInspection {
         }
     }
 
-    /// Checks the directories that every container has, those that some have, and the record.
+    /// Checks the required and the optional directories, and the container's record.
     mutating func checkFrame() throws(FileError) {
         for name in ContainerLayout.directories {
             try check(FilePath(name), .directory, .directory)
@@ -78,7 +80,7 @@ private struct ContainerInspection {
         try check(FilePath(ContainerLayout.record), .file, .file)
     }
 
-    /// Checks the lock files, which are their owner's alone.
+    /// Checks the lock files, which only their owner may access.
     mutating func checkLocks() throws(FileError) {
         let locks = try names(in: FilePath(ContainerLayout.locks))
         for name in try locks + names(in: FilePath(ContainerLayout.downloads), suffix: ".lock") {
@@ -86,9 +88,10 @@ private struct ContainerInspection {
         }
     }
 
-    /// Checks what lies beside the content of a generation, and the generation's directory.
+    /// Checks the directory of a generation, and the files beside its content.
     mutating func check(generation name: FilePath, isCurrent: Bool) throws(FileError) {
-        // A publication that was killed has not let readers in yet: a rollback does, and 'gc' removes it.
+        // A killed publication leaves a generation that readers cannot access; a rollback corrects its mode,
+        // and `gc` removes it.
         let isOpen = try root.status(name)?.mode != 0o700
         let mode: FilePermissions = isOpen || isCurrent ? .directory : .ownerReadWriteExecute
         guard try check(name, .directory, mode) else { return }
@@ -98,7 +101,7 @@ private struct ContainerInspection {
         try check(name.appending(ContainerLayout.index), .file, .file, isRequired: false)
     }
 
-    /// Checks generations, of which some are current, and single files.
+    /// Checks generations and single files.
     mutating func checkContent(current: Set<FilePath>) throws(FileError) {
         for pack in try names(in: FilePath(ContainerLayout.generations))
         where try check(pack, .directory, .directory) {
@@ -110,12 +113,13 @@ private struct ContainerInspection {
         }
         for version in try names(in: FilePath(ContainerLayout.files))
         where try check(version, .directory, .directory) {
-            // Without one nothing is in use: a crash came between, and who uses the directory makes it.
+            // A directory without a lease is not in use: a crash came before its creation, and the next user
+            // creates it.
             try check(version.appending(ContainerLayout.lease), .file, .file, isRequired: false)
         }
     }
 
-    /// Checks the signed metadata of applications; that it is valid is checked where roots are known.
+    /// Checks the files of signed metadata; their validity is checked where the registered roots are known.
     mutating func checkTrust() throws(FileError) {
         for directory in try names(in: FilePath(ContainerLayout.trust))
         where try check(directory, .directory, .directory) {
@@ -143,7 +147,7 @@ private struct ContainerInspection {
         }
     }
 
-    /// Checks that a record can be read, where this user may read it.
+    /// Checks that a record can be decoded, unless this user has no permission to read it.
     mutating func checkRecord<Value: JSONReadable>(
         of type: Value.Type,
         at name: FilePath
@@ -161,10 +165,10 @@ private struct ContainerInspection {
 }
 
 extension ContainerReader {
-    /// Compares the container's directories, records and lock files with what StagePack makes: their kinds,
-    /// permission bits, owners, and whether records can be read.
+    /// Compares the container's directories, records and lock files with what StagePack creates: kind,
+    /// permission bits, owner, and whether records can be decoded.
     ///
-    /// The content of packs is compared by `verify`. Nothing is changed.
+    /// Changes nothing, and does not check the content of packs (see `verify`).
     public func faults() throws(ContainerError) -> [ContainerFault] {
         var current: Set<FilePath> = []
         for id in try packsWithGenerations() {
@@ -185,7 +189,7 @@ extension ContainerReader {
         return inspection.faults
     }
 
-    /// Compares what lies beside the content of a leased generation with what StagePack makes.
+    /// Compares the files beside the content of a leased generation with what StagePack creates.
     public func faults(beside lease: Lease) throws(ContainerError) -> [ContainerFault] {
         let name = path(of: lease.generation, lease.id)
         var inspection = try ContainerError.wrapping { () throws(FileError) in

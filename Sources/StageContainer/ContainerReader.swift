@@ -2,9 +2,9 @@ public import StageModel
 public import StageSystem
 public import SystemPackage
 
-/// A container as a reader sees it: the current generation of each pack, and leases on them.
+/// Read access to a container: the current generation of each pack, and leases on them.
 ///
-/// Reading needs no right to write, touches no network and no database.
+/// Reading requires no write permission, no network and no database.
 public final class ContainerReader: Sendable {
     /// The directory of the container.
     public let root: Directory
@@ -12,8 +12,8 @@ public final class ContainerReader: Sendable {
 
     /// Opens the container at `path`, or returns `nil` if there is none.
     ///
-    /// - Throws: ``ContainerError/unknownFormat(_:found:known:)`` if a later version of StagePack made
-    ///   the container.
+    /// - Throws: ``ContainerError/unknownFormat(_:found:known:)`` if a later version of StagePack created the
+    ///   container.
     public static func open(_ path: FilePath) throws(ContainerError) -> ContainerReader? {
         let root: Directory
         do throws(FileError) {
@@ -36,16 +36,17 @@ public final class ContainerReader: Sendable {
         self.packs = packs
     }
 
-    /// Returns the name of the pack's current generation, or `nil` if it is not staged.
+    /// Returns the name of the pack's current generation, or `nil` if the pack is not staged.
     ///
     /// Costs one readlink(2).
     public func currentGeneration(of id: PackID) throws(ContainerError) -> GenerationName? {
         try ContainerError.wrapping { () throws(FileError) in try generation(of: id) }
     }
 
-    /// Returns what the pack's current generation was made from, or `nil` if the pack is not staged.
+    /// Returns the version and content digest of the pack's current generation, or `nil` if the pack is not
+    /// staged.
     ///
-    /// Costs one readlink(2). A link that names a generation of no known form counts as none.
+    /// Costs one readlink(2). A link to a generation whose name has another form counts as none.
     public func stagedContent(of id: PackID) throws(ContainerError) -> GenerationName.Content? {
         try ContainerError.wrapping { () throws(FileError) in
             guard let target = try packs.link(named: id.text) else { return nil }
@@ -54,17 +55,16 @@ public final class ContainerReader: Sendable {
         }
     }
 
-    /// Takes a lease on the pack's current generation, or returns `nil` if the pack is not staged.
+    /// Acquires a lease on the pack's current generation, or returns `nil` if the pack is not staged.
     ///
-    /// The generation stays for as long as the lease does, whatever is published meanwhile: a remover
-    /// needs the lock exclusively, and unlinks a generation before it asks for the lock. So a link
-    /// that still names the generation after the lock was taken proves that it is not being removed.
-    /// That the lease file is still the one that was locked proves that the generation was not removed
-    /// and published again under the same name in between.
+    /// The generation stays on disk for the lifetime of the lease, even if another one is published meanwhile:
+    /// deleting it requires the lock exclusively. If the link still refers to the generation after the shared
+    /// lock was acquired, the generation is not being deleted. If the lease file is still the locked one, the
+    /// generation was not deleted and published again under the same name in between.
     ///
     /// - Parameters:
     ///   - id: The pack.
-    ///   - marksUse: Whether this is the application's reading, as ``hasBeenLoaded(_:)`` tells later.
+    ///   - marksUse: `true` if an application reads the pack, so that ``hasBeenLoaded(_:)`` reports it.
     /// - Returns: The lease, or `nil` if the pack is not staged.
     /// - Throws: ``ContainerError/file(_:)`` if the container cannot be read.
     public func lease(
@@ -81,7 +81,8 @@ public final class ContainerReader: Sendable {
                 }
                 let inode = try file.status().inode
                 guard let lock = try FileLock.attempt(file, mode: .shared) else {
-                    // Replaced and removed since the link was read: unless the link is stale for good.
+                    // The generation was replaced and is being deleted, unless it is being evicted or the link
+                    // is stale.
                     guard try self.generation(of: id) != generation else { return nil }
                     continue
                 }
@@ -105,20 +106,20 @@ public final class ContainerReader: Sendable {
         return ContainerLayout.generation(inLink: target, of: id)
     }
 
-    /// Returns the ids of the staged packs, in order.
+    /// Returns the IDs of the staged packs, in order.
     public func stagedPacks() throws(ContainerError) -> [PackID] {
         try ContainerError.wrapping { () throws(FileError) in
-            // Names that are no pack's are links about to be put in place.
+            // Ignores temporary links.
             try packs.entries().filter { $0.kind == .link }
                 .compactMap { try? PackID($0.name.string) }.sorted()
         }
     }
 
-    /// Returns what the record of the pack's current generation says, or `nil` if it is not staged.
+    /// Returns the record of the pack's current generation, or `nil` if the pack is not staged.
     public func record(of id: PackID) throws(ContainerError) -> StagedPack? {
         while let generation = try currentGeneration(of: id) {
             if let record = try record(of: generation, id) { return record }
-            // Removed since the link was read, unless the link is stale for good.
+            // The generation was deleted after reading the link, unless the link is stale.
             guard try currentGeneration(of: id) != generation else { return nil }
         }
         return nil

@@ -2,24 +2,24 @@ package import StageModel
 import StageSystem
 package import SystemPackage
 
-/// The containers that a reader looks in, and what they have together: of each pack the copy that ``CopyPrecedence``
-/// puts first, of each application the manifest that was received last.
+/// The containers that a reader uses, combined: for each pack, the copy that comes first by
+/// ``CopyPrecedence``; for each application, the manifest that was received last.
 package struct ContainerView: Sendable {
-    /// The directories of the containers, the user's before the system's.
+    /// The directories of the containers: the user's first, then the system's.
     package let containers: [FilePath]
-    /// The open containers by position; `nil` for one that is not there.
+    /// The open containers by position; `nil` for one that does not exist.
     package let readers: [ContainerReader?]
 
-    /// One container's copy of a pack.
+    /// A container's copy of a pack.
     package struct Copy: Sendable {
         /// The position of the container.
         package var container: Int
-        /// The generation that is current there.
+        /// The current generation in that container.
         package var generation: GenerationName
-        /// The pin that holds it, if there is one.
+        /// The pin of the pack in that container; `nil` if there is none.
         package var pin: Pin?
 
-        /// The publisher's version; `nil` if the name of the generation does not tell it.
+        /// The publisher's version; `nil` if the name of the generation does not contain it.
         package var version: Int? { generation.content?.version }
 
         fileprivate var precedence: CopyPrecedence {
@@ -27,29 +27,29 @@ package struct ContainerView: Sendable {
         }
     }
 
-    /// Takes containers that are open.
+    /// Creates a view of open containers.
     package init(containers: [FilePath], readers: [ContainerReader?]) {
         self.containers = containers
         self.readers = readers
     }
 
-    /// Opens the containers that are there.
+    /// Opens those of the containers that exist.
     package init(opening containers: [FilePath]) throws(ContainerError) {
         var readers: [ContainerReader?] = []
         for path in containers { readers.append(try ContainerReader.open(path)) }
         self.init(containers: containers, readers: readers)
     }
 
-    /// Whether none of the containers is there.
+    /// `true` if none of the containers exists.
     package var isEmpty: Bool { readers.allSatisfy { $0 == nil } }
 
-    /// The positions of the containers that are there.
+    /// The positions of the containers that exist.
     package var positions: [Int] { readers.indices.filter { readers[$0] != nil } }
 
-    /// Returns the copies of a pack, the one that readers get first.
+    /// Returns the copies of a pack, first the one that readers use.
     ///
-    /// Costs one readlink(2) for each container, and where several have the pack, a look at its pin and files in each.
-    /// A copy whose files are missing is left out if there is another one.
+    /// Costs one readlink(2) per container and, if several have the pack, reading its pin and a status of its
+    /// files in each. Leaves out a copy whose files are missing if another one is complete.
     package func copies(of id: PackID) throws(ContainerError) -> [Copy] {
         var copies: [Copy] = []
         for (position, reader) in readers.enumerated() {
@@ -68,7 +68,7 @@ package struct ContainerView: Sendable {
         return complete.sorted { $0.precedence > $1.precedence }
     }
 
-    /// Returns the copies of a pack with their pins, the one that readers get first.
+    /// Returns the copies of a pack with their pins, first the one that readers use.
     package func copiesWithPins(of id: PackID) throws(ContainerError) -> [Copy] {
         var copies = try copies(of: id)
         if copies.count == 1, let reader = readers[copies[0].container] {
@@ -77,15 +77,15 @@ package struct ContainerView: Sendable {
         return copies
     }
 
-    /// Returns the ids of the packs that are staged in any of the containers.
+    /// Returns the IDs of the packs that are staged in any of the containers.
     package func stagedPacks() throws(ContainerError) -> Set<PackID> {
         var packs: Set<PackID> = []
         for case let reader? in readers { packs.formUnion(try reader.stagedPacks()) }
         return packs
     }
 
-    /// Returns the manifests that were accepted, by application, with the position of their container: of several
-    /// containers' the one that was received last.
+    /// Returns the stored manifests by application, with the position of their container; from several
+    /// containers, the manifest that was received last.
     package func storedManifests() throws(ContainerError) -> [ApplicationID: StoredCopy] {
         var found: [ApplicationID: StoredCopy] = [:]
         for (position, reader) in readers.enumerated() {
@@ -100,7 +100,7 @@ package struct ContainerView: Sendable {
         return found
     }
 
-    /// A manifest that one of the containers has.
+    /// A manifest that a container stores.
     package struct StoredCopy: Sendable {
         /// The position of the container.
         package var container: Int
@@ -110,7 +110,7 @@ package struct ContainerView: Sendable {
 }
 
 extension ContainerReader {
-    /// Whether the lease file of a generation is there, without which nobody can read it.
+    /// Returns whether the lease file of a generation exists; without it no reader can use the generation.
     fileprivate func hasFiles(
         of generation: GenerationName,
         _ id: PackID

@@ -1,14 +1,14 @@
-/// The rule that says which copy of a pack counts where several containers have one: the newest acceptable version.
+/// The rule that selects a copy of a pack if several containers have one: the newest acceptable version.
 ///
-/// A pin says which version is acceptable, also the one of a rollback, which is how a version is taken out of use. So a
-/// pinned copy goes before all that are not pinned, and of several pinned ones the first container's. Without a pin the
-/// highest version goes first; of the same version, the first container's. The greater value goes before the other.
+/// A pin decides which version is acceptable, also after a rollback, which takes a version out of use. So
+/// pinned copies come before others, and among them the first container's. Without a pin, the highest version
+/// comes first and, for equal versions, the first container's. The copy with the greatest value is used.
 package struct CopyPrecedence: Comparable, Sendable {
-    /// The position of the container among those that are looked in: the user's before the system's.
+    /// The position of the container: the user's is before the system's.
     package var container: Int
-    /// The publisher's version; `nil` if the name of the generation does not tell it.
+    /// The publisher's version; `nil` if the name of the generation does not contain it.
     package var version: Int?
-    /// Whether the container holds the pack at this version.
+    /// `true` if the container has a pin for this version.
     package var isPinned: Bool
 
     /// Creates the value from its parts.
@@ -18,7 +18,7 @@ package struct CopyPrecedence: Comparable, Sendable {
         self.isPinned = isPinned
     }
 
-    /// Returns whether the right copy goes before the left one.
+    /// Returns whether the right copy takes precedence over the left one.
     package static func < (left: Self, right: Self) -> Bool {
         if left.isPinned != right.isPinned { return right.isPinned }
         let (old, new) = (left.version ?? .min, right.version ?? .min)

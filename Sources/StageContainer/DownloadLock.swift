@@ -3,11 +3,11 @@ import StageSystem
 import Synchronization
 public import SystemPackage
 
-/// The right to fetch one archive, or one file, into `downloads/`, until ``end()``.
+/// The exclusive right to download one object or file into `downloads/`, until ``end()``.
 ///
-/// Packs that share an archive share its part file, in one process or in several; so do applications
-/// of one group. Its lock file is `<name>.lock` and goes with the lock; that of a dead process is
-/// taken over by the next, or removed by a sweep.
+/// Packs that share an archive share its partial file, within a process, between processes and between the
+/// applications of a group. The lock file is `<name>.lock` and is deleted with the lock. The next process
+/// takes over the file of a dead one, or a sweep deletes it.
 public final class DownloadLock: Sendable {
     private let downloads: Directory
     private let file: FilePath.Component
@@ -28,13 +28,13 @@ public final class DownloadLock: Sendable {
         _ = Self.held.withLock { $0.remove(downloads.path.appending(file)) }
     }
 
-    /// Gives up the right.
+    /// Deletes the lock file and releases the lock. Later calls have no effect.
     public func end() {
         lock.withLock { lock in
             guard lock != nil else { return }
             forget()
-            // While it is locked: whoever waits for the file finds it gone, and makes another.
-            // One that cannot be removed is removed by a sweep.
+            // Deleted while locked: a process that has opened the file then finds it gone, and creates a new
+            // one. If deletion fails, a sweep deletes it later.
             _ = try? downloads.remove(file)
             lock = nil
         }
@@ -42,15 +42,15 @@ public final class DownloadLock: Sendable {
 }
 
 extension Container {
-    /// Takes the lock on what is fetched under a name of `downloads/`, or returns `nil` if another
-    /// process or task fetches it.
+    /// Acquires the lock for downloading to a name in `downloads/`, or returns `nil` if another process or
+    /// task holds it.
     public func attemptDownloadLock(
         _ name: FilePath.Component
     ) throws(ContainerError) -> DownloadLock? {
         try ContainerError.wrapping { () throws(FileError) in try attemptLock(ofDownload: name) }
     }
 
-    /// Whether a task of this process fetches what has this name in `downloads/`.
+    /// Returns whether a task of this process holds the lock for a name in `downloads/`.
     public func holdsDownloadLock(_ name: FilePath.Component) -> Bool {
         let path = downloads.path.appending("\(name.string).lock")
         return DownloadLock.held.withLock { $0.contains(path) }
@@ -64,7 +64,7 @@ extension Container {
             let file = try lockFile(lockName, in: downloads)
             let inode = try file.status().inode
             guard let lock = try FileLock.attempt(file, mode: .exclusive) else { return nil }
-            // The one before may have removed the file between the two.
+            // The previous holder may have deleted the file between opening and locking it.
             guard try downloads.status(FilePath(lockName))?.inode == inode else { continue }
             return DownloadLock(downloads, lockName, lock)
         }

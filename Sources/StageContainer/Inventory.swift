@@ -2,31 +2,32 @@ public import StageModel
 import StageSystem
 import SystemPackage
 
-/// A generation on disk, as far as it matters to what may go to make room.
+/// A generation on disk, with the properties that eviction depends on.
 public struct StoredGeneration: Equatable, Sendable {
-    /// What a generation is to its pack.
+    /// Roles of a generation for its pack.
     public enum Role: Equatable, Sendable {
-        /// It is what readers get.
+        /// Readers use the generation.
         case current
-        /// It is what a rollback brings back.
+        /// A rollback would make the generation current.
         case previous
-        /// It is neither.
+        /// The generation is neither current nor the previous one.
         case obsolete
     }
 
     /// The pack.
     public var id: PackID
-    /// Which of its generations.
+    /// The name of the generation.
     public var name: GenerationName
-    /// What it is to the pack.
+    /// The role of the generation.
     public var role: Role
-    /// What it takes on disk: its files, and a block for each and for itself.
+    /// The estimated space on disk: the size of the files, and a block for each of them and for the
+    /// generation.
     public var size: ByteCount
-    /// When it was loaded last, or staged if that was later, in seconds since 1970.
+    /// The time of the last use or, if later, of staging, in seconds since 1970.
     public var lastUsed: Int64
-    /// Whether somebody reads it.
+    /// `true` if a reader holds a lease on the generation.
     public var isLeased: Bool
-    /// Whether the pack is pinned to it.
+    /// `true` if the pack is pinned to the generation.
     public var isPinned: Bool
 
     /// Creates the value from its parts.
@@ -48,10 +49,10 @@ public struct StoredGeneration: Equatable, Sendable {
         self.isPinned = isPinned
     }
 
-    /// What a file takes beyond its bytes, on the file systems in use: at most a block and an inode.
+    /// The space that a file needs beyond its size, on common file systems: at most a block and an inode.
     public static let overheadOfFile = ByteCount.kibibytes(4)
 
-    /// What the files of a pack take on disk.
+    /// Returns the estimated space on disk for the files of a pack.
     public static func size(_ installedSize: ByteCount, fileCount: Int) -> ByteCount {
         installedSize + ByteCount(overheadOfFile.rawValue * Int64(fileCount + 1))
     }
@@ -63,13 +64,13 @@ extension ContainerReader {
         try ContainerError.wrapping { () throws(FileError) in
             let name = FilePath(ContainerLayout.generations)
             guard let directory = try root.directory(name) else { return [] }
-            // Names that are no pack's are none of ours.
+            // Ignores names that are not IDs of packs.
             return try directory.entries().filter { $0.kind == .directory }
                 .compactMap { try? PackID($0.name.string) }.sorted()
         }
     }
 
-    /// Returns the generations of a pack that are on disk, in no order that means anything.
+    /// Returns the generations of a pack that are on disk, sorted by name.
     public func generations(of id: PackID) throws(ContainerError) -> [GenerationName] {
         try ContainerError.wrapping { () throws(FileError) in
             let name = FilePath(ContainerLayout.generations).appending(id.component)
@@ -79,9 +80,9 @@ extension ContainerReader {
         }
     }
 
-    /// Returns all generations of all packs, as they are at this moment.
+    /// Returns the generations of all packs.
     ///
-    /// Costs the reading of a record for each. That somebody reads one is asked without taking a lock.
+    /// Reads a record for each generation. Tests for leases without acquiring a lock.
     public func inventory() throws(ContainerError) -> [StoredGeneration] {
         var all: [StoredGeneration] = []
         for id in try packsWithGenerations() {
@@ -100,7 +101,7 @@ extension ContainerReader {
         return all
     }
 
-    /// What is known of a generation; `nil` if it was removed meanwhile.
+    /// Returns the properties of a generation; `nil` if it has been deleted meanwhile.
     private func stored(
         _ name: GenerationName,
         _ id: PackID,

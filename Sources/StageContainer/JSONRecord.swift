@@ -3,14 +3,14 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// The small JSON files of a container.
+/// Reads and writes the small JSON files of a container.
 enum JSONRecord {
-    /// The largest record that is read: a stored manifest, of which each byte may take six as text
-    /// in JSON.
+    /// The maximum size of a record, in bytes: a stored manifest, each byte of which may be escaped as six
+    /// bytes.
     static let sizeLimit = 6 * ManifestLimits.byteCount + (1 << 20)
 
-    /// Reads the record at `name`, or returns `nil` if there is none or it is damaged, as a power cut
-    /// can leave it.
+    /// Reads the record at `name`; returns `nil` if it does not exist or is damaged, for example after a power
+    /// failure.
     static func readIfWhole<Value: Decodable>(
         _ type: Value.Type,
         at name: FilePath,
@@ -21,7 +21,7 @@ enum JSONRecord {
         }
     }
 
-    /// Reads the record at `name`, or returns `nil` if there is none.
+    /// Reads the record at `name`; returns `nil` if it does not exist.
     static func read<Value: Decodable>(
         _ type: Value.Type,
         at name: FilePath,
@@ -35,9 +35,9 @@ enum JSONRecord {
         }
     }
 
-    /// Reads the record at `name` with its own reader, or returns `nil` if there is none.
+    /// Reads the record at `name` with the type's own parser; returns `nil` if it does not exist.
     ///
-    /// For records that are large or many: Foundation's decoder takes some ten times as long.
+    /// For records that are large or numerous: Foundation's decoder takes about ten times as long.
     static func read<Value: JSONReadable>(
         parsing type: Value.Type,
         at name: FilePath,
@@ -51,7 +51,8 @@ enum JSONRecord {
         }
     }
 
-    /// Reads the record at `name` with its own reader, or returns `nil` if there is none or it is damaged.
+    /// Reads the record at `name` with the type's own parser; returns `nil` if it does not exist or is
+    /// damaged.
     static func readIfWhole<Value: JSONReadable>(
         parsing type: Value.Type,
         at name: FilePath,
@@ -73,7 +74,7 @@ enum JSONRecord {
         }
     }
 
-    /// Reads the bytes of the record at `name`, or returns `nil` if there is none.
+    /// Reads the bytes of the record at `name`; returns `nil` if it does not exist.
     static func bytes(
         of name: FilePath,
         in directory: Directory
@@ -87,7 +88,7 @@ enum JSONRecord {
         }
     }
 
-    /// Puts the record at `name`, in one step.
+    /// Writes the record at `name` atomically.
     static func write<Value: Encodable>(
         _ value: Value,
         to name: FilePath.Component,
@@ -105,7 +106,7 @@ enum JSONRecord {
         try write(bytes, to: name, in: directory, durably: durably)
     }
 
-    /// Puts the bytes of a record at `name`, in one step.
+    /// Writes the bytes of a record at `name` atomically.
     static func write(
         _ bytes: [UInt8],
         to name: FilePath.Component,
@@ -118,7 +119,7 @@ enum JSONRecord {
     }
 }
 
-/// What `container.json` holds.
+/// The content of `container.json`.
 struct ContainerRecord: Encodable, JSONReadable {
     var formatVersion: Int
 
@@ -131,7 +132,7 @@ struct ContainerRecord: Encodable, JSONReadable {
         formatVersion = try members.number(.formatVersion, in: .min ... .max)
     }
 
-    /// Reads the record, or returns `nil` if the directory is not a container yet.
+    /// Reads the record; returns `nil` if the directory is not a container yet.
     static func read(from root: Directory) throws(ContainerError) -> ContainerRecord? {
         guard
             let record = try JSONRecord.read(

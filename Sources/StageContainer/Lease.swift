@@ -2,11 +2,11 @@ public import StageModel
 import StageSystem
 public import SystemPackage
 
-/// Keeps a generation from being removed for as long as the value lives.
+/// A shared lock that keeps a generation from being deleted until the value is destroyed.
 public final class Lease: Sendable {
     /// The pack.
     public let id: PackID
-    /// The generation that is kept.
+    /// The leased generation.
     public let generation: GenerationName
     /// The directory with the pack's files.
     public let content: FilePath
@@ -21,8 +21,8 @@ public final class Lease: Sendable {
 }
 
 extension Directory {
-    /// Opens a lease file for reading; `nil` where there is none, or it is no regular file, which a
-    /// reader cannot have locked.
+    /// Opens a lease file for reading; returns `nil` if it does not exist or is not a regular file, so that no
+    /// reader can hold a lock on it.
     func leaseFile(_ path: FilePath) throws(FileError) -> File? {
         do throws(FileError) {
             return try file(reading: path)
@@ -32,8 +32,8 @@ extension Directory {
         }
     }
 
-    /// Opens the lease file of what is about to be removed, making one where there is none, or where it is
-    /// no regular file.
+    /// Opens the lease file of a directory that is to be deleted; creates it if it does not exist or is not a
+    /// regular file.
     func file(removingBehind path: FilePath) throws(FileError) -> File {
         do throws(FileError) {
             return try file(updating: path, exactly: .file)

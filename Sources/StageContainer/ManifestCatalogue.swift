@@ -1,6 +1,7 @@
 public import StageModel
 
-/// The manifests of all applications of a container, and the packs that stay staged though none of them names them.
+/// The manifests of all applications of a container, and the packs that stay staged although no manifest names
+/// them.
 public struct ManifestCatalogue: Equatable, Sendable {
     /// The manifests; one in a format of the application's own has no packs.
     public var manifests: [Manifest]
@@ -17,10 +18,11 @@ public struct ManifestCatalogue: Equatable, Sendable {
 extension ContainerReader {
     /// Returns the manifests that were accepted last for the container's applications.
     ///
-    /// Costs the reading of the manifests.
+    /// Reads all stored manifests.
     ///
-    /// - Parameter offered: A manifest that holds for its application in the place of the stored one.
-    /// - Returns: The manifests, or `nil` while one of them cannot be read: it is not known then what is offered.
+    /// - Parameter offered: A manifest that replaces the stored one of its application.
+    /// - Returns: The manifests, or `nil` if one of them cannot be read, so that the offered packs are
+    ///   unknown.
     /// - Throws: ``ContainerError/file(_:)`` if the container cannot be read.
     public func manifestCatalogue(
         replacing offered: Manifest? = nil
@@ -28,7 +30,7 @@ extension ContainerReader {
         var manifests = offered.map { [$0] } ?? []
         for application in try applications() where application != offered?.application {
             guard let record = try storedManifest(for: application),
-                // The run that asks for the manifest reports the error.
+                // The run that fetches this manifest reports the error.
                 let manifest = try? record.manifest()
             else { return nil }
             manifests.append(manifest)
@@ -36,11 +38,11 @@ extension ContainerReader {
         return ManifestCatalogue(manifests: manifests, keptPacks: try keptPacks())
     }
 
-    /// Returns the staged packs that are kept until they, or their application, are removed by name.
+    /// Returns the staged packs to keep until they, or their application, are removed by name.
     ///
-    /// They were staged for an application whose manifest is now in a format of its own. StagePack cannot read whether the
-    /// application still wants them. A pack with a damaged record may be such a pack and counts as one. Costs the reading
-    /// of a record for each staged pack where an application has a manifest in its own format.
+    /// They were staged for an application whose manifest is now in a format of its own, so StagePack does not
+    /// know whether the application still needs them. A pack with a damaged record counts as one of them.
+    /// Reads a record for each staged pack if an application has a manifest in its own format.
     public func keptPacks() throws(ContainerError) -> Set<PackID> {
         var applications: Set<ApplicationID> = []
         for application in try self.applications()
@@ -51,14 +53,14 @@ extension ContainerReader {
         return try stagedPacks { $0.map { applications.contains($0.application) } ?? true }
     }
 
-    /// Returns the staged packs that were staged for an application, as their records say.
+    /// Returns the packs that were staged for an application, according to their records.
     public func stagedPacks(
         of application: ApplicationID
     ) throws(ContainerError) -> Set<PackID> {
         try stagedPacks { $0?.application == application }
     }
 
-    /// Returns the staged packs of the records that `isIncluded` accepts; it is given `nil` for a damaged record.
+    /// Returns the staged packs whose record `isIncluded` accepts; the argument is `nil` for a damaged record.
     private func stagedPacks(
         where isIncluded: (StagedPack?) -> Bool
     ) throws(ContainerError) -> Set<PackID> {

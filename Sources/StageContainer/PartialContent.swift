@@ -2,16 +2,16 @@ public import StageModel
 public import StageSystem
 public import SystemPackage
 
-/// Single files of one version of a pack that is not staged, kept from being removed for as long as the
-/// value lives.
+/// Single files of one version of an unstaged pack, with a lease that keeps them from being deleted until the
+/// value is destroyed.
 public final class PartialContent: Sendable {
-    /// The digest that the version's content is known by.
+    /// The content digest of the version.
     public let digest: Digest
-    /// What holds the files that are complete, in `content/`, and what is on its way there.
+    /// The directory with the complete files, in `content/`, and the incomplete ones.
     public let directory: Directory
     private let lock: FileLock
 
-    /// The directory with the files that are complete, which need not exist yet.
+    /// The directory of the complete files; it need not exist.
     public var content: FilePath { directory.path.appending(ContainerLayout.content) }
 
     init(digest: Digest, directory: Directory, lock: consuming FileLock) {
@@ -20,9 +20,9 @@ public final class PartialContent: Sendable {
         self.lock = lock
     }
 
-    /// Whether a file is here at `path`, links of the pack followed.
+    /// Returns whether a file exists at `path`, following links of the pack.
     ///
-    /// It is whole then: each was verified, and was on disk, before it got its name.
+    /// Such a file is complete: it was verified and synced before it got its name.
     public func hasFile(_ path: FilePath) throws(ContainerError) -> Bool {
         try ContainerError.wrapping { () throws(FileError) in
             guard let content = try directory.directory(FilePath(ContainerLayout.content)),
@@ -34,17 +34,17 @@ public final class PartialContent: Sendable {
 }
 
 extension ContainerReader {
-    /// Returns the single files of a version that are here, or `nil` if there are none.
+    /// Returns the single files of a version, or `nil` if there are none.
     ///
-    /// They stay for as long as the value does: a remover needs the lock exclusively, on the very file
-    /// that has the name `lease` at that moment.
+    /// They stay on disk for the lifetime of the value: deleting them requires an exclusive lock on the file
+    /// that is named `lease` at that time.
     public func partialContent(of digest: Digest) throws(ContainerError) -> PartialContent? {
         try ContainerError.wrapping { () throws(FileError) in
             let name = ContainerLayout.partialContent(of: digest)
             let path = name.appending(ContainerLayout.lease)
             while let file = try root.leaseFile(path) {
                 let inode = try file.status().inode
-                // Whoever has it exclusively is removing everything.
+                // The holder of an exclusive lock is deleting the directory.
                 guard let lock = try FileLock.attempt(file, mode: .shared) else { return nil }
                 guard try root.status(path)?.inode == inode,
                     let directory = try root.directory(name)
@@ -55,16 +55,16 @@ extension ContainerReader {
         }
     }
 
-    /// Returns the digests of what the stored manifests offer of a pack by single files, of each
-    /// application's in turn.
+    /// Returns the content digests of the indexed versions of a pack in the stored manifests, in order of
+    /// application.
     ///
-    /// Costs the reading of the manifests. One that cannot be read, or is in a format of the application's own, offers
-    /// nothing.
+    /// Reads all stored manifests. Ignores manifests that cannot be read or are in a format of the
+    /// application's own.
     public func offeredContent(of id: PackID) throws(ContainerError) -> [Digest] {
         var digests: [Digest] = []
         for application in try applications() {
             guard let record = try storedManifest(for: application),
-                // Said where the manifest is asked for.
+                // The run that fetches this manifest reports the error.
                 let manifest = try? record.manifest(),
                 let digest = manifest[id]?.index?.contentDigest, !digests.contains(digest)
             else { continue }
@@ -75,8 +75,8 @@ extension ContainerReader {
 }
 
 extension Container {
-    /// Returns the single files of a version, making the place for them if need be; `nil` while another
-    /// process removes them.
+    /// Returns the single files of a version, after creating their directory if necessary; returns `nil` while
+    /// another process deletes them.
     public func makePartialContent(of digest: Digest) throws(ContainerError) -> PartialContent? {
         try ContainerError.wrapping { () throws(FileError) in
             let files = FilePath(ContainerLayout.files)
@@ -86,17 +86,16 @@ extension Container {
                 _ = try root.makeDirectory(name, exactly: .directory)
                 _ = try root.file(updating: name.appending(ContainerLayout.lease), exactly: .file)
             } catch {
-                // Moved away by a remover since it was made.
+                // Another process has moved the directory away to delete it.
                 guard error.errno == .noSuchFileOrDirectory else { throw error }
             }
         }
         return try reader.partialContent(of: digest)
     }
 
-    /// Removes the single files of versions that `isWanted` does not name by their digest, except those
-    /// that somebody uses.
+    /// Deletes the single files of versions that `isWanted` does not accept, except those that are in use.
     ///
-    /// Safe at any time. Who has a file open goes on reading it.
+    /// Safe at any time. A process that has a file open can continue to read it.
     public func removePartialContent(
         isWanted: (Digest) -> Bool
     ) throws(ContainerError) -> Removal {
@@ -106,7 +105,7 @@ extension Container {
                 return removal
             }
             for entry in try files.entries() {
-                // Another name is none of ours, and what is no directory has no files.
+                // Other entries do not belong there.
                 if entry.kind == .directory,
                     let digest = try? Digest(hexadecimal: entry.name.string)
                 {
@@ -124,14 +123,13 @@ extension Container {
         }
     }
 
-    /// Removes the single files of a pack, of what the stored manifests offer, except those that somebody
-    /// uses.
+    /// Deletes the single files of a pack's offered versions, except those that are in use.
     public func removePartialContent(of id: PackID) throws(ContainerError) -> Removal {
         let digests = try reader.offeredContent(of: id)
         return try removePartialContent { !digests.contains($0) }
     }
 
-    /// Removes the single files of a version, and returns `false` if somebody uses them.
+    /// Deletes the single files of a version; returns `false` if they are in use.
     private func removePartialContent(
         _ name: FilePath.Component,
         in files: Directory
@@ -141,15 +139,15 @@ extension Container {
         do throws(FileError) {
             file = try files.file(removingBehind: path)
         } catch {
-            // Removed by another process meanwhile.
+            // Another process has deleted the directory.
             guard error.errno == .noSuchFileOrDirectory else { throw error }
             return true
         }
         let inode = try file.status().inode
         guard let lease = try FileLock.attempt(file, mode: .exclusive) else { return false }
-        // Removed and made anew since it was opened: somebody uses that.
+        // Another process has created a new lease file, and uses the directory.
         guard try files.status(path)?.inode == inode else { return false }
-        // As generations go; locked to the end, so that no sweep takes it for a dead process's.
+        // Holds the lock until the end, so that no sweep takes the directory for an abandoned area.
         try removeLeased(name, in: files, ContainerLayout.files.string)
         _ = consume lease
         return true
@@ -157,7 +155,7 @@ extension Container {
 }
 
 extension ContainerLayout {
-    /// The directory for single files of a version.
+    /// Returns the directory for single files of a version.
     static func partialContent(of digest: Digest) -> FilePath {
         FilePath(files).appending(downloadName(of: digest))
     }

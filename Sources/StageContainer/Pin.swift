@@ -2,19 +2,19 @@ public import StageModel
 import StageSystem
 import SystemPackage
 
-/// What holds a pack at the generation that is staged, whatever newer one a manifest offers.
+/// A pin that keeps a pack at its staged generation even if a manifest offers a newer one.
 ///
-/// A pin is a file of the container, and holds while the content that it names is the one that is
-/// staged. So it is the link of the pack alone that decides: a rollback puts the pin in place first and
-/// then switches the link, and a crash in between leaves a pin that holds nothing.
+/// A pin is a file of the container, and is effective while its version and content digest are those of the
+/// current generation. So the link of the pack alone decides: a rollback writes the pin first and then
+/// switches the link, and a crash in between leaves a pin without effect.
 public struct Pin: Hashable, Sendable, Codable {
-    /// The version that is held.
+    /// The pinned version.
     public var version: Int
     /// The ``StageModel/Pack/contentDigest`` of the version.
     public var contentDigest: Digest
-    /// Since when, in seconds since 1970.
+    /// The time of pinning, in seconds since 1970.
     public var pinnedAt: Int64
-    /// The name of the generation that a rollback has replaced; `nil` for a pin that was asked for.
+    /// The name of the generation that a rollback replaced; `nil` for a requested pin.
     public var rolledBackFrom: String?
 
     private enum CodingKeys: String, CodingKey {
@@ -22,7 +22,7 @@ public struct Pin: Hashable, Sendable, Codable {
         case contentDigest = "archiveDigest"
     }
 
-    /// The generation that a rollback has replaced, where it was one that pinned the pack.
+    /// The generation that a rollback replaced; `nil` for a requested pin.
     public var replaced: GenerationName? {
         rolledBackFrom.flatMap { FilePath.Component($0) }.map(GenerationName.init)
     }
@@ -34,13 +34,13 @@ public struct Pin: Hashable, Sendable, Codable {
         rolledBackFrom = replacing?.description
     }
 
-    /// Whether it is this generation that the pin names.
+    /// Returns whether the pin has the version and content of this generation.
     public func holds(_ generation: GenerationName) -> Bool {
         guard let content = generation.content else { return false }
         return content.version == version && content.contentDigest == contentDigest
     }
 
-    /// Whether it is this pack's content that the pin names.
+    /// Returns whether the pin has the version and content of this pack.
     public func holds(_ pack: Pack) -> Bool {
         pack.version == version && pack.contentDigest == contentDigest
     }
@@ -57,7 +57,7 @@ extension Pin: JSONReadable {
 }
 
 extension ContainerReader {
-    /// Returns the pin that holds the pack, or `nil` if none does.
+    /// Returns the effective pin of the pack, or `nil` if there is none.
     public func pin(of id: PackID) throws(ContainerError) -> Pin? {
         guard let pin = try recordedPin(of: id), let current = try currentGeneration(of: id),
             pin.holds(current)
@@ -65,11 +65,11 @@ extension ContainerReader {
         return pin
     }
 
-    /// Returns the pins that hold packs, by pack.
+    /// Returns the effective pins, by pack.
     public func pins() throws(ContainerError) -> [PackID: Pin] {
         let ids = try ContainerError.wrapping { () throws(FileError) -> [PackID] in
             guard let pins = try root.directory(FilePath(ContainerLayout.pins)) else { return [] }
-            // Names that are no pack's are files about to be put in place.
+            // Ignores temporary files.
             return try pins.entries().filter { $0.name.string.hasSuffix(".json") }
                 .compactMap { try? PackID(String($0.name.string.dropLast(5))) }
         }
@@ -78,7 +78,7 @@ extension ContainerReader {
         return found
     }
 
-    /// The pin that the pack's file has, whether or not it holds; a damaged one counts as none.
+    /// Returns the recorded pin of the pack, effective or not; a damaged one counts as none.
     func recordedPin(of id: PackID) throws(ContainerError) -> Pin? {
         let name = FilePath(ContainerLayout.pins).appending(id.pinName)
         return try JSONRecord.readIfWhole(parsing: Pin.self, at: name, in: root)
@@ -86,15 +86,15 @@ extension ContainerReader {
 }
 
 extension Container {
-    /// Holds the pack at the generation that is staged until ``release(_:)``.
+    /// Pins the pack to the staged generation until ``release(_:)``.
     ///
     /// - Parameters:
     ///   - lock: The lock on the pack.
-    ///   - version: The version that it has to be; `nil` for whatever is staged.
+    ///   - version: The version that must be staged; `nil` for any.
     ///   - now: The time, in seconds since 1970.
-    /// - Returns: The pin that holds the pack from now on.
-    /// - Throws: ``ContainerError/notStaged(_:)`` if nothing is staged, and
-    ///   ``ContainerError/otherVersion(_:expected:staged:)``.
+    /// - Returns: The effective pin.
+    /// - Throws: ``ContainerError/notStaged(_:)`` if the pack is not staged;
+    ///   ``ContainerError/otherVersion(_:expected:staged:)`` if another version is.
     public func pin(
         _ lock: PackLock,
         version: Int? = nil,
@@ -106,14 +106,14 @@ extension Container {
         if let version, version != content.version {
             throw .otherVersion(lock.id, expected: version, staged: content.version)
         }
-        // One that a rollback made stays what it is: it knows the way back.
+        // An existing pin stays, since the pin of a rollback records how to undo the rollback.
         if let pin = try reader.pin(of: lock.id) { return pin }
         let pin = Pin(content, pinnedAt: now, replacing: nil)
         try write(pin, of: lock.id)
         return pin
     }
 
-    /// Lets a pack be updated again, and returns the pin that held it; `nil` if none did.
+    /// Removes the pin of a pack, and returns it; returns `nil` if no pin was effective.
     public func release(_ lock: PackLock) throws(ContainerError) -> Pin? {
         let pin = try reader.pin(of: lock.id)
         try removePin(of: lock.id)
@@ -132,7 +132,7 @@ extension Container {
         try JSONRecord.write(pin, to: id.pinName, in: pins, durably: true)
     }
 
-    /// Removes the file of the pack's pin, if there is one, durably.
+    /// Removes the file of the pack's pin durably, if it exists.
     func removePin(of id: PackID) throws(ContainerError) {
         try ContainerError.wrapping { () throws(FileError) in
             guard let pins = try root.directory(FilePath(ContainerLayout.pins)) else { return }
@@ -142,7 +142,7 @@ extension Container {
 }
 
 extension PackID {
-    /// The name of the pack's pin in the directory of pins.
+    /// The name of the pack's pin in `pins/`.
     var pinName: FilePath.Component {
         guard let name = FilePath.Component("\(text).json") else {
             preconditionFailure("an identifier is a file name")

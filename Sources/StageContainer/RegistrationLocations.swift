@@ -3,13 +3,13 @@ package import StageModel
 package import StageSystem
 public import SystemPackage
 
-/// The folders of the registrations of applications.
+/// The directories of applications' registrations.
 public enum RegistrationLocations {
-    /// The folders that applications install their registrations into; a later one overrides.
+    /// Returns the directories that applications install their registrations into; later ones take precedence.
     ///
-    /// Those of the system, then of the user whose environment this is. Without an environment they are
-    /// those of this process: a privileged one has the system's only, since what hooks and timers do
-    /// must not depend on the user who started them.
+    /// First the system's, then those of the user whose environment is given, by default that of this process.
+    /// A privileged process uses the system's only, since hooks and timers must not depend on the user who
+    /// started them.
     public static func folders(environment: [String: String]? = nil) -> [FilePath] {
         let environment = environment ?? ProcessEnvironment.current
         var folders: [FilePath] = ["/usr/share/stagepack/apps.d", "/etc/stagepack/apps.d"]
@@ -28,7 +28,7 @@ public enum RegistrationLocations {
             do throws(FileError) {
                 for entry in try Directory.open(folder).entries() {
                     let name = entry.name.string
-                    // Names that are no application's are ignored.
+                    // Ignores names that are not IDs of applications.
                     guard name.hasSuffix(".json"),
                         let id = try? ApplicationID(String(name.dropLast(5)))
                     else { continue }
@@ -41,7 +41,7 @@ public enum RegistrationLocations {
         return found.sorted()
     }
 
-    /// Returns the files that register an application, the one that counts last.
+    /// Returns the existing registration files of an application; the last one is effective.
     package static func files(of id: ApplicationID, in folders: [FilePath]) -> [FilePath] {
         folders.map { $0.appending("\(id).json") }.filter { FileStatus.exists($0) }
     }
@@ -52,9 +52,9 @@ extension Registration {
     ///
     /// - Parameters:
     ///   - path: The file.
-    ///   - isInstalled: Whether it counts on this machine. Then root reads none that other users may change, and no user
-    ///     reads one with a root of trust in it.
-    /// - Throws: ``RegistrationError`` if it cannot be used.
+    ///   - isInstalled: `true` if the registration is effective on this machine. Then root rejects files that
+    ///     other users can change, and every user rejects such a file if it contains a root of trust.
+    /// - Throws: ``RegistrationError`` if the registration cannot be used.
     package init(
         file path: FilePath,
         isInstalled: Bool = true
@@ -62,7 +62,7 @@ extension Registration {
         let bytes: [UInt8]
         var writer: String?
         do throws(FileError) {
-            // A fifo would hold up a hook.
+            // Opening a FIFO would block a hook.
             let file = try File.open(readingRegular: path)
             if isInstalled { writer = try file.status().foreignWriter }
             bytes = try file.readAll(limit: ManifestLimits.registrationByteCount)
@@ -83,16 +83,16 @@ extension Registration {
     }
 }
 
-/// The reason why a registration cannot be used.
+/// Errors of reading a registration.
 package enum RegistrationError: Error, Equatable, CustomStringConvertible {
     /// The file cannot be read.
     case unreadable(FileError)
-    /// Other users may change the file, for this reason.
+    /// Other users can change the file, for the given reason.
     case writable(FilePath, String)
-    /// The file is no registration.
+    /// The content of the file is not a valid registration.
     case invalid(FilePath, ManifestError)
 
-    /// The reason as a fragment that names the file.
+    /// The error, as a sentence fragment that names the file.
     package var description: String {
         switch self {
         case .unreadable(let error): "\(error)"

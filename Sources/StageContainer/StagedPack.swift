@@ -2,29 +2,29 @@ public import StageModel
 import StageSystem
 public import SystemPackage
 
-/// What a generation's `pack.json` says of it.
+/// The record of a generation, in its `pack.json`.
 public struct StagedPack: Hashable, Sendable, Codable {
     /// The pack.
     public var id: PackID
     /// The publisher's version.
     public var version: Int
-    /// The digest of the archive that the content came from.
+    /// The content digest of the pack: of its archive or its index.
     public var contentDigest: Digest
-    /// The size of that archive.
+    /// The bytes to transfer for the whole pack.
     public var archiveSize: ByteCount
-    /// The sum of the sizes of the files.
+    /// The total size of the files, in bytes.
     public var installedSize: ByteCount
-    /// How many files and symbolic links there are.
+    /// The number of files and symbolic links.
     public var fileCount: Int
     /// The application whose manifest named the pack.
     public var application: ApplicationID
     /// The revision of that manifest.
     public var manifestRevision: Int
-    /// The URL that the archive came from.
+    /// The URL that the content came from.
     public var source: String
-    /// When the content was staged, in seconds since 1970.
+    /// The time of staging, in seconds since 1970.
     public var stagedAt: Int64
-    /// The name of the generation of other content that was current before; `nil` for none.
+    /// The name of the previously current generation with other content; `nil` if there was none.
     public internal(set) var replaced: String?
 
     private enum CodingKeys: String, CodingKey {
@@ -33,7 +33,7 @@ public struct StagedPack: Hashable, Sendable, Codable {
         case contentDigest = "archiveDigest"
     }
 
-    /// Creates the record of a pack that `manifest` names.
+    /// Creates the record of a pack in `manifest`.
     public init(_ pack: Pack, of manifest: Manifest, source: String, stagedAt: Int64) {
         id = pack.id
         version = pack.version
@@ -48,9 +48,9 @@ public struct StagedPack: Hashable, Sendable, Codable {
         replaced = nil
     }
 
-    /// Whether the staged content is that of `pack`.
+    /// Returns whether the record has the version and the content digest of `pack`.
     ///
-    /// Digests decide, not versions: a pack published twice under one version is two packs.
+    /// A pack that is published twice under one version has two digests.
     public func holds(_ pack: Pack) -> Bool {
         contentDigest == pack.contentDigest && version == pack.version
     }
@@ -76,9 +76,9 @@ extension StagedPack: JSONReadable {
 }
 
 extension StagedPack {
-    /// The record as JSON, on one line.
+    /// The record as one line of JSON.
     ///
-    /// Foundation's encoder takes a hundred thousand instructions for it, and one is written for each pack.
+    /// One is written per pack; Foundation's encoder would take a hundred thousand instructions for each.
     var json: [UInt8] {
         var members: [JSONTree.Member] = [
             .init("application", .string(application.text)),
@@ -97,35 +97,35 @@ extension StagedPack {
     }
 }
 
-/// Names one generation of a pack, as a directory of `generations/<id>/`.
+/// The name of a pack's generation: a directory of `generations/<id>/`.
 public struct GenerationName: Hashable, Sendable, Comparable, CustomStringConvertible {
     /// The name of the directory.
     public let component: FilePath.Component
 
-    /// Makes a name that holds the version and the digest of the archive, so that reading the link of
-    /// a pack tells what is staged.
+    /// Creates a name that contains the version and the content digest, so that the link of a pack identifies
+    /// the staged content.
     ///
-    /// `attempt` tells a repaired generation from the one it replaces.
+    /// `attempt` distinguishes a repaired generation from the one that it replaces.
     public init(version: Int, digest: Digest, attempt: Int = 1) {
         let base = "\(version)-\(digest)"
         let text = attempt == 1 ? base : "\(base)-\(attempt)"
         component = FilePath.Component(text) ?? Self.fallback
     }
 
-    /// Takes a name that was found in a container.
+    /// Creates the value from a name in a container.
     public init(_ component: FilePath.Component) {
         self.component = component
     }
 
     private static let fallback = FilePath.Component(stringLiteral: "unnamed")
 
-    /// What a generation was made from.
+    /// Version and content digest of a generation.
     public typealias Content = (version: Int, contentDigest: Digest)
 
-    /// The version and the digest of the archive, or `nil` if the name is not one of ours.
+    /// The version and content digest, or `nil` if the name has another form.
     public var content: Content? { Self.content(component.string[...]) }
 
-    /// Reads what a generation was made from in the text of its name, or returns `nil` if it is not one of ours.
+    /// Parses a name; returns `nil` if it has another form.
     static func content(_ name: Substring) -> Content? {
         let hyphen = UInt8(ascii: "-")
         guard let end = name.utf8.firstIndex(of: hyphen), let version = Int(name[..<end]) else {
@@ -133,29 +133,30 @@ public struct GenerationName: Hashable, Sendable, Comparable, CustomStringConver
         }
         let rest = name[end...].dropFirst()
         let digits = rest[..<(rest.utf8.firstIndex(of: hyphen) ?? rest.endIndex)]
-        // Any other text is not a digest.
+        // Names with other text have another form.
         guard let digest = try? Digest(hexadecimal: String(digits)) else { return nil }
         return (version, digest)
     }
 
-    /// Whether the generation was made from the archive of `pack`.
+    /// Returns whether the name has the version and the content digest of `pack`.
     ///
-    /// Digests decide, not versions alone: a pack published twice under one version is two packs.
+    /// A pack that is published twice under one version has two digests.
     public func holds(_ pack: Pack) -> Bool {
         guard let content else { return false }
         return content.version == pack.version && content.contentDigest == pack.contentDigest
     }
 
-    /// Whether both were made from one archive: the one is a repaired copy of the other.
+    /// Returns whether both have the same version and content digest: then one is a repaired copy of the
+    /// other.
     func hasContent(of other: GenerationName) -> Bool {
         guard let content, let others = other.content else { return false }
         return content == others
     }
 
-    /// The name itself.
+    /// The text of the name.
     public var description: String { component.string }
 
-    /// Orders names as their texts.
+    /// Orders names by their text.
     public static func < (left: Self, right: Self) -> Bool {
         left.description < right.description
     }

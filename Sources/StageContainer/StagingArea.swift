@@ -3,20 +3,20 @@ public import StageSystem
 import Synchronization
 import SystemPackage
 
-/// A generation in the making: a directory of `staging/` that no reader looks at.
+/// A generation being prepared: a directory of `staging/`, which readers do not use.
 ///
-/// Its owner's alone until it is published: other users can neither read it nor lock anything in it. The
-/// area's lease file is locked exclusively while the area lives, so that a sweep can tell the areas of dead
-/// processes. An area that was not published must be given to ``discard()``; what a
-/// crash leaves is swept by ``Container/sweep(now:isWanted:)``.
+/// Until it is published, other users can neither read it nor lock a file in it. Its lease file is locked
+/// exclusively for the lifetime of the value, so that a sweep can distinguish it from areas of dead processes.
+/// The owner must either publish the area or call ``discard()``; after a crash,
+/// ``Container/sweep(now:isWanted:)`` deletes it.
 public final class StagingArea: Sendable {
-    /// The pack that is being staged.
+    /// The pack to stage.
     public let id: PackID
     /// The directory of the area.
     public let directory: Directory
-    /// The directory that gets the pack's files.
+    /// The directory for the pack's files.
     public let content: Directory
-    /// Whether another process was here before, and may have left something.
+    /// `true` if an earlier process used the area and may have left content.
     public let isContinued: Bool
     let name: FilePath.Component
     private let staging: Directory
@@ -39,13 +39,12 @@ public final class StagingArea: Sendable {
         self.lock = Mutex(lock)
     }
 
-    /// Removes the area and what was unpacked into it.
+    /// Deletes the area and its content.
     public func discard() throws(ContainerError) {
         try ContainerError.wrapping { () throws(FileError) in _ = try staging.removeTree(name) }
     }
 
-    /// Gives what is in the area the permission bits of a generation, and removes files that a killed run was
-    /// about to put in place.
+    /// Sets the permission bits of a generation, and deletes temporary files that a killed run left.
     func settleForReaders() throws(FileError) {
         for entry in try directory.entries() {
             if Directory.isTemporary(entry.name) {
@@ -57,7 +56,7 @@ public final class StagingArea: Sendable {
         try content.setMode(.directory)
     }
 
-    /// Lets readers in, once it is a staging area no longer.
+    /// Lets readers access the generation and releases its lock, after the move out of `staging/`.
     func open() throws(FileError) {
         try directory.setMode(.directory)
         lock.withLock { $0 = nil }
@@ -65,10 +64,10 @@ public final class StagingArea: Sendable {
 }
 
 extension Container {
-    /// Makes a staging area for the pack whose lock is held, or takes over the one that a process left
-    /// that died while it staged the same content.
+    /// Creates a staging area for the pack, or resumes the area of a dead process that staged the same
+    /// content. The caller holds the lock on the pack.
     ///
-    /// What is in it is to be believed as little as what a server sends.
+    /// Callers must verify content of a resumed area like content from a server.
     public func makeStagingArea(
         _ lock: PackLock,
         continuing digest: Digest
@@ -84,10 +83,10 @@ extension Container {
         }
     }
 
-    /// Makes an empty staging area for the pack whose lock is held.
+    /// Creates an empty staging area for the pack. The caller holds the lock on the pack.
     public func makeStagingArea(_ lock: PackLock) throws(ContainerError) -> StagingArea {
         try ContainerError.wrapping { () throws(FileError) in
-            // A sweep must not meet the area between its birth and its lock.
+            // A sweep must not find the area after its creation and before it is locked.
             let birth = try waitForBirths()
             let area = try area(named: try makeUniqueName(lock.id.text), for: lock.id)
             _ = consume birth
@@ -95,12 +94,12 @@ extension Container {
         }
     }
 
-    /// Waits until no process removes dead areas, which takes as long as their files are many.
+    /// Waits until no process deletes abandoned areas, for up to 300 seconds: that may be many files.
     private func waitForBirths() throws(FileError) -> FileLock {
         try waitForLock(Self.birthLock, .shared, seconds: 300)
     }
 
-    /// Makes or takes over the area of a name, which no living process has.
+    /// Creates or resumes the area of this name, which no running process uses.
     private func area(
         named name: FilePath.Component,
         for id: PackID
@@ -121,21 +120,21 @@ extension Container {
         )
     }
 
-    /// Puts a locked lease file in the place of what an earlier run has left.
+    /// Replaces the lease file that an earlier run left by a new, locked one.
     ///
-    /// A new one each time: the old one may be locked by a process that opened it while others could.
-    /// The lock on the pack says that its owner is dead.
+    /// Another process may have opened and locked the old file while it was accessible. The lock on the pack
+    /// proves that the area's earlier owner is dead.
     private func makeLease(in directory: Directory) throws(FileError) -> FileLock {
         let name = ContainerLayout.lease
         for entry in try directory.entries() {
             let kind: FileStatus.Kind =
                 entry.name == ContainerLayout.content ? .directory : .file
-            // No run has made anything else there.
+            // No run creates other kinds of entries there.
             if entry.kind != kind { try directory.removeTree(entry.name) }
         }
         let temporary = try directory.temporaryName(for: name)
         let file = try directory.file(updating: FilePath(temporary), exactly: .ownerReadWrite)
-        // Something to read, and never read so far.
+        // One byte for readers to read, with an access time of zero.
         try file.write([0x0A].span, at: 0)
         try file.setAccessTime(0)
         guard let lease = try FileLock.attempt(file, mode: .exclusive) else {
@@ -153,14 +152,14 @@ extension Container {
         return name
     }
 
-    /// Held shared while a staging area is born, exclusively while dead ones are told apart.
+    /// Held shared while a staging area is created, and exclusively while abandoned ones are deleted.
     ///
-    /// A pack's id never begins with a dot, so the name is no pack's.
+    /// The ID of a pack never begins with a dot, so the name is not that of a pack's lock.
     static let birthLock: FilePath.Component = ".staging"
 }
 
 extension ContainerReader {
-    /// Whether there is a staging area for this content of the pack, which a process fills, or left when it died.
+    /// Returns whether a staging area exists for this content of the pack, in use or abandoned.
     public func hasStagingArea(
         of id: PackID,
         for digest: Digest
@@ -173,7 +172,7 @@ extension ContainerReader {
 }
 
 extension PackID {
-    /// The name of a staging area that the next run continues; `nil` if it is no name of a file.
+    /// Returns the name of a resumable staging area; `nil` if it would not be a valid file name.
     fileprivate func nameOfArea(for digest: Digest) -> FilePath.Component? {
         FilePath.Component("\(text.prefix(64)).\(digest)")
     }

@@ -2,7 +2,7 @@ import FoundationEssentials
 package import StageModel
 
 extension StagingHistory: JSONReadable {
-    /// Reads what is remembered; an entry with a code that this version does not know is left out.
+    /// Reads a history, without entries that contain a code unknown to this version.
     package init(reading node: JSONNode) throws(ManifestError) {
         let members = try JSONMembers(node, keyedBy: Key.self)
         isRegistered = try members.boolean(.isRegistered)
@@ -42,9 +42,9 @@ extension StagingHistory: JSONReadable {
         case lastSuccessAt
     }
 
-    /// The history as JSON, each pack on a line of its own.
+    /// Returns the history as JSON, with one line per pack.
     ///
-    /// Costs some thousand instructions for each pack, and more for each different reason, rule and failure.
+    /// Takes some thousand instructions per pack, and more for each distinct reason, rule and problem.
     func json() -> [UInt8] {
         var header: [JSONTree.Member] = [
             .init("isRegistered", .boolean(isRegistered)),
@@ -90,7 +90,7 @@ extension StagingHistory.Spending: JSONReadable {
 }
 
 extension StagingHistory.PackEntry {
-    /// Reads an entry, or returns `nil` if it has a code that this version does not know.
+    /// Reads an entry; returns `nil` if it contains a code unknown to this version.
     fileprivate init?(_ json: JSONTree, _ codes: inout Codes) {
         guard let id = json["id"]?.string.flatMap({ try? PackID($0) }),
             let version = json["version"]?.integer,
@@ -116,7 +116,7 @@ extension StagingHistory.PackEntry {
     }
 
     fileprivate func json(_ codes: inout Codes) -> JSONTree {
-        // In their order, which saves sorting them.
+        // In sorted order, so that sorting them is not necessary.
         var members: [JSONTree.Member] = [
             .init("decidedAt", .integer(decidedAt)),
             .init("failures", .integer(Int64(failures))),
@@ -133,9 +133,10 @@ extension StagingHistory.PackEntry {
     }
 }
 
-/// The codes of a history's entries with their JSON.
+/// A cache of the codes in a history's entries and their JSON.
 ///
-/// A history has few different ones, and each is converted once: Foundation's coders take a hundred thousand instructions.
+/// A history contains few distinct ones, so each is converted once: Foundation's coders take a hundred
+/// thousand instructions.
 private struct Codes {
     var rules = Conversions<StagingHistory.Rule>()
     var reasons = Conversions<StagingReason>()
@@ -144,7 +145,7 @@ private struct Codes {
         private var codes: [String: Code?] = [:]
         private var trees: [Code: JSONTree] = [:]
 
-        /// Returns the code that JSON stands for, or `nil` if this version does not know it.
+        /// Returns the code for JSON, or `nil` if this version does not know it.
         mutating func code(of json: JSONTree) -> Code? {
             let text = json.text
             if let known = codes[text] { return known }
@@ -162,9 +163,10 @@ private struct Codes {
     }
 }
 
-/// A code that reads its usual JSON by itself: the first use of Foundation's decoder takes ten million instructions.
+/// A code that parses its most frequent JSON itself: the first use of Foundation's decoder takes ten million
+/// instructions.
 private protocol UsualCode {
-    /// Reads the JSON that most entries have, or returns `nil` for any other.
+    /// Parses the most frequent JSON; returns `nil` for any other.
     init?(usual json: JSONTree)
 }
 
@@ -187,7 +189,7 @@ extension StagingHistory.Rule: UsualCode {
 }
 
 extension StagingHistory.Run {
-    /// Reads a run, or returns `nil` if it has a code that this version does not know.
+    /// Reads a run; returns `nil` if it contains a code unknown to this version.
     fileprivate init?(_ json: JSONTree) {
         guard let endedAt = json["endedAt"]?.integer,
             case .boolean(let isEssentialOnly)? = json["isEssentialOnly"]
@@ -204,9 +206,9 @@ extension StagingHistory.Run {
 }
 
 extension Decodable {
-    /// Decodes a value, or returns `nil` if it is not one that this version knows.
+    /// Decodes a value; returns `nil` if this version does not know it.
     fileprivate static func decoded(from json: JSONTree) -> Self? {
-        // A later version of the program may have written it.
+        // A later version of StagePack may have written it.
         try? JSONDecoder().decode(Self.self, from: Data(json.text.utf8))
     }
 }

@@ -1,7 +1,7 @@
 public import StageModel
 
 extension StagingHistory {
-    /// Remembers that packs are removed; those that the application does not know are left out.
+    /// Records the removal of packs; ignores packs without an entry in the history.
     ///
     /// - Parameters:
     ///   - removed: The packs.
@@ -19,12 +19,13 @@ extension StagingHistory {
 }
 
 extension Container {
-    /// Remembers, for each application that knows them, that packs were removed by name.
+    /// Records, in the history of each application with an entry for them, that packs were removed by name.
     ///
     /// - Parameters:
     ///   - removed: The packs.
     ///   - now: The time, in seconds since 1970.
-    /// - Throws: ``ContainerError`` if a history cannot be read or written; the others are written nevertheless.
+    /// - Throws: ``ContainerError`` if a history cannot be read or written; the other histories are written
+    ///   nevertheless.
     public func remember(removed: Set<PackID>, at now: Int64) throws(ContainerError) {
         guard !removed.isEmpty else { return }
         var failure: ContainerError?

@@ -3,54 +3,57 @@ public import StageModel
 import StageSystem
 import SystemPackage
 
-/// What is remembered of an application's runs: what was decided, what failed, what is still to come.
+/// The history of an application's runs: decisions, failures and pending work.
 ///
-/// It has facts and codes; words are made where they are printed. It is kept in the container beside the
-/// manifest, for `stagepack why` and for the next run. Losing it loses explanations and the count of what was
-/// spent before the first launch, and no pack.
+/// It contains facts and codes, without texts for people except the messages of failures. The container stores
+/// it beside the manifest, for `stagepack why` and for the next run. Its loss affects explanations and the
+/// amount spent before the first launch, but no pack.
 public struct StagingHistory: Hashable, Sendable {
-    /// Whether the application is one that a registration named.
+    /// `true` if the application is registered.
     public var isRegistered = false
-    /// The version of the application at the last event; `nil` where nobody told it.
+    /// The version of the application at the last event; `nil` if unknown.
     public var applicationVersion: String?
-    /// An installation or update of which packs are still missing.
+    /// The installation or update that is incomplete; `nil` if there is none.
     public var pending: ContentRequest?
-    /// When it was noticed that the application had loaded a pack, in seconds since 1970.
+    /// The time when the first use of a pack by the application was noticed, in seconds since 1970; `nil`
+    /// before.
     ///
-    /// From then on nothing is restricted any more.
+    /// The restrictions of the registration do not apply afterwards.
     public var firstLoadedAt: Int64?
-    /// What was transferred before the first launch.
+    /// The bytes transferred before the first launch.
     public var spent = Spending()
     /// The run that ended last.
     public var lastRun: Run?
-    /// When the last run ended that had the server's manifest and staged all that it had to, in seconds since 1970.
+    /// The end of the last run that received the server's manifest and staged all required packs, in seconds
+    /// since 1970.
     public var lastSuccessAt: Int64?
-    /// The last decision about each pack, by whichever run made it, in the order of the last plan.
+    /// The last decision about each pack, from any run, in the order of the last plan.
     public var packs: [PackEntry] = []
 
-    /// Creates the history of an application of which nothing is known.
+    /// Creates an empty history.
     public init() {}
 
-    /// Bytes of archives, by whether their packs were essential.
+    /// Bytes transferred for packs, essential ones and others.
     public struct Spending: Hashable, Sendable {
-        /// Of essential packs.
+        /// For essential packs.
         public var essential = ByteCount.zero
-        /// Of the others.
+        /// For the other packs.
         public var other = ByteCount.zero
 
-        /// Creates the value of nothing spent.
+        /// Creates a value with zero bytes.
         public init() {}
     }
 
     /// One run of a command that stages packs.
     public struct Run: Hashable, Sendable, Encodable {
-        /// When it ended, in seconds since 1970.
+        /// The end of the run, in seconds since 1970.
         public var endedAt: Int64
-        /// The event it was for; `nil` where packs were asked for by name.
+        /// The event of the run; `nil` if packs were requested by name.
         public var request: ContentRequest?
-        /// Whether it was for essential packs alone.
+        /// `true` if the run was restricted to essential packs.
         public var isEssentialOnly: Bool
-        /// What kept it from having the manifest, or the server's, or the extension's answer.
+        /// The failure to obtain the manifest, from the server or at all, or the selection of the extension;
+        /// `nil` if there was none.
         public var problem: Problem?
 
         /// Creates the record of a run.
@@ -67,25 +70,25 @@ public struct StagingHistory: Hashable, Sendable {
         }
     }
 
-    /// What was decided and done about one pack.
+    /// The last decision about a pack, and its outcome.
     public struct PackEntry: Hashable, Sendable {
         /// The pack.
         public var id: PackID
-        /// The version that the manifest offered.
+        /// The version in the manifest.
         public var version: Int
-        /// When it was decided, in seconds since 1970.
+        /// The time of the decision, in seconds since 1970.
         public var decidedAt: Int64
-        /// The end of what was done.
+        /// The outcome of the run for the pack.
         public var outcome: PackOutcome
-        /// The rule that decided.
+        /// The rule that led to the decision.
         public var rule: Rule
         /// The reason for the decision or the outcome.
         public var reason: StagingReason
-        /// The URL that the archive came from.
+        /// The URL that the content came from.
         public var source: String?
-        /// How many runs in a row could not stage it.
+        /// The number of consecutive runs that failed to stage the pack.
         public var failures = 0
-        /// Why the last of them could not.
+        /// The failure of the last of those runs.
         public var problem: Problem?
 
         /// Creates the record of a decision.
@@ -106,14 +109,14 @@ public struct StagingHistory: Hashable, Sendable {
         }
     }
 
-    /// A rule by which it is decided about a pack.
+    /// A rule for decisions about a pack.
     @nonexhaustive
     public enum Rule: Hashable, Sendable, Codable {
-        /// The policy of this name, at an event.
+        /// The policy with the given name, at an event.
         case policy(name: String, event: ContentRequest, isEssentialOnly: Bool)
-        /// It was asked for by name.
+        /// The pack was requested by name.
         case name
-        /// It was found damaged.
+        /// The pack was found damaged.
         case repair
     }
 
@@ -123,11 +126,11 @@ public struct StagingHistory: Hashable, Sendable {
         public var kind: String
         /// The description of the failure, as a fragment.
         public var message: String
-        /// The one thing to do, by its name in the library `StagingService`, if there is one.
+        /// The name of the recommended action in the library `StagingService`; `nil` if there is none.
         public var advice: String?
-        /// The seconds after which the server wants to be asked again, if it said so.
+        /// The delay that the server requested, in seconds; `nil` if it requested none.
         public var retryAfter: Int64?
-        /// When trying again makes sense: `now`, `later` or `never`.
+        /// The time for a retry: `now`, `later` or `never`.
         public var retry: String
 
         /// Creates a problem from its parts.
@@ -147,9 +150,9 @@ public struct StagingHistory: Hashable, Sendable {
     }
 }
 
-/// A history with the bytes that it was read from.
+/// A history, and the bytes that it was decoded from.
 ///
-/// A history of many packs takes long to decode; it is not decoded again while the bytes are the same.
+/// Decoding a history of many packs takes long, so it is reused while the bytes are equal.
 public struct HistoryRecord: Sendable {
     /// The history; `nil` if there is none, or it is damaged.
     public let history: StagingHistory?
@@ -157,16 +160,16 @@ public struct HistoryRecord: Sendable {
 }
 
 extension Container {
-    /// Changes what is remembered of an application, in one step.
+    /// Changes the history of an application atomically.
     ///
-    /// Concurrent changes wait for each other, five seconds at most: nothing may be held up by it.
+    /// Waits up to five seconds for concurrent changes.
     ///
     /// - Parameters:
     ///   - application: The application whose history is changed.
-    ///   - record: The history as it was read before, if it was; it is read again, and decoded again only if
-    ///     it has changed.
+    ///   - record: A history that was read before, if any; it is decoded again only if the file has changed.
     ///   - change: Changes the history. Called once, while the lock is held.
-    /// - Throws: If the lock, the history or the disk cannot be had; the history is then as it was.
+    /// - Throws: ``ContainerError`` if the lock cannot be acquired, or the history not be read or written; the
+    ///   history is unchanged then.
     public func updateHistory(
         of application: ApplicationID,
         after record: HistoryRecord? = nil,
@@ -187,14 +190,14 @@ extension Container {
                 history.json(),
                 to: application.recordName,
                 in: histories,
-                // It names what a hook has left to the periodic run.
+                // It contains the work that a hook has left to the periodic run.
                 durably: true
             )
         }
         _ = consume lock
     }
 
-    /// Forgets an application: its manifest, the metadata it was verified with, and what is remembered of it.
+    /// Removes the manifest, the signed metadata and the history of an application.
     public func forget(_ application: ApplicationID) throws(ContainerError) {
         try ContainerError.wrapping { () throws(FileError) in
             try histories.remove(application.recordName)
@@ -203,14 +206,12 @@ extension Container {
         try removeTrust(of: application)
     }
 
-    /// Held while a history is changed; a pack's id never begins with a dot.
+    /// Held while a history is changed; the ID of a pack never begins with a dot.
     private static let historyLock: FilePath.Component = ".history"
 }
 
 extension ContainerReader {
-    /// Returns what is remembered of an application, or `nil` if nothing is.
-    ///
-    /// Explanations are not worth a failure: a damaged record counts as none.
+    /// Returns the history of an application; `nil` if there is none or it is damaged.
     public func history(of application: ApplicationID) throws(ContainerError) -> StagingHistory? {
         try historyRecord(of: application).history
     }
@@ -219,9 +220,9 @@ extension ContainerReader {
     ///
     /// - Parameters:
     ///   - application: The application.
-    ///   - record: The history as it was read before, if it was: returned again where nothing has changed.
-    /// - Returns: The record. That of a missing or damaged history has none.
-    /// - Throws: If the file cannot be read.
+    ///   - record: A history that was read before, if any; it is returned if the file has not changed.
+    /// - Returns: The record; its history is `nil` if the file is missing or damaged.
+    /// - Throws: ``ContainerError/file(_:)`` if the file cannot be read.
     public func historyRecord(
         of application: ApplicationID,
         after record: HistoryRecord? = nil
@@ -245,15 +246,15 @@ extension ContainerReader {
         return HistoryRecord(history: history, bytes: bytes)
     }
 
-    /// Returns the applications that something is remembered of, in order.
+    /// Returns the applications that have a history, in order.
     public func applicationsWithHistory() throws(ContainerError) -> [ApplicationID] {
         try applications(recordedIn: ContainerLayout.history)
     }
 
-    /// Whether somebody has read from the generations of a pack since they were staged.
+    /// Returns whether a reader has used a generation of the pack since it was staged.
     ///
-    /// A lease file is published with the time of its last access at zero, and a reader reads a byte
-    /// of it. On a file system that is mounted `noatime` nothing is ever noticed.
+    /// A lease file is published with an access time of zero, and readers read a byte of it. A file system
+    /// that is mounted with `noatime` records no use.
     public func hasBeenLoaded(_ id: PackID) throws(ContainerError) -> Bool {
         try ContainerError.wrapping { () throws(FileError) in
             try root.contains(

@@ -1,88 +1,88 @@
 public import StageModel
 
-/// The end of what a run did about a pack.
+/// Outcomes of a run for a pack.
 @nonexhaustive
 public enum PackOutcome: String, Hashable, Codable, Sendable {
-    /// It will be staged: the run only planned.
+    /// The run only planned; the pack will be staged.
     case planned
-    /// It was fetched and published.
+    /// The pack was downloaded and published.
     case staged
-    /// It was there.
+    /// The pack was staged already.
     case present
-    /// Nothing was done.
+    /// The run did nothing about the pack.
     case left
-    /// It could not be staged.
+    /// Staging the pack failed.
     case failed
-    /// The daemon has it staged when network and power are such as it waits for.
+    /// The daemon will stage the pack when network and power meet its conditions.
     case waiting
-    /// It was staged, and went to make room, or would go: the run only planned.
+    /// The pack was evicted or, if the run only planned, would be evicted.
     case evicted
-    /// It was staged, and was removed.
+    /// The pack was removed.
     case removed
 }
 
-/// The reason for what a run decided or did about a pack.
+/// Reasons for a decision about a pack, or for its outcome.
 @nonexhaustive
 public enum StagingReason: Hashable, Codable, Sendable {
-    /// It is not staged.
+    /// The pack is not staged.
     case missing
     /// Another version is staged.
     case outdated(staged: Int)
-    /// Other content is staged under the same version.
+    /// The staged content has the same version and another digest.
     case contentChanged
     /// The staged files are damaged.
     case damaged
-    /// It is staged already.
+    /// The pack is staged in this version.
     case upToDate
-    /// Its policy is to be fetched when the application asks for it.
+    /// The policy of the pack is to download it when the application requests it.
     case onDemand
-    /// Its policy names these events only.
+    /// The policy of the pack names these events only.
     case otherEvents([InstallationEvent])
-    /// Only essential packs were asked for.
+    /// Only essential packs were requested.
     case notEssential
-    /// Other packs were asked for by name.
+    /// Other packs were requested by name.
     case notSelected
-    /// The application's downloader extension did not ask for it.
+    /// The application's downloader extension did not select the pack.
     case declined
-    /// It is held at a version, which a rollback from another one brought back where that is given.
+    /// The pack is pinned to a version, possibly by a rollback from another one.
     case pinned(version: Int, rolledBackFrom: Int?)
-    /// It is for other versions of the application.
+    /// The pack requires other versions of the application than the installed one.
     case otherVersion(required: String, installed: String)
-    /// Another container that readers look in has a newer version.
+    /// Another container that readers use has a newer version.
     case newerElsewhere(version: Int)
-    /// It does not fit on the file system.
+    /// The pack does not fit on the file system.
     case noSpace
-    /// It does not fit into the container's quota.
+    /// The pack does not fit into the container's quota.
     case exceedsQuota
-    /// It exceeds this member of the registration's restrictions.
+    /// The pack exceeds the named limit of the registration's restrictions.
     case exceedsAllowance(name: String)
-    /// Its hosts are not among those of the registration's restrictions.
+    /// None of the pack's hosts is allowed by the registration's restrictions.
     case disallowedDomain
-    /// It is to make room for others; used last at `lastUsed`, in seconds since 1970.
+    /// The pack will be evicted to free space; last used at `lastUsed`, in seconds since 1970.
     case makesRoom(EvictionReason, lastUsed: Int64)
-    /// It made room for others; used last at `lastUsed`, in seconds since 1970.
+    /// The pack was evicted to free space; last used at `lastUsed`, in seconds since 1970.
     case evicted(EvictionReason, lastUsed: Int64)
-    /// It was to make room, and is in use since then.
+    /// The pack was to be evicted, and has come into use since the decision.
     case inUse
-    /// Another process staged it during the run.
+    /// Another process staged the pack during the run.
     case stagedByOther
-    /// The daemon waits for these conditions, by the names of the control protocol.
+    /// The daemon waits for these conditions, named as in the control protocol.
     case held([String])
-    /// A command or the application removed it by name.
+    /// The pack was removed by name, by a command or the application.
     case removedByName
-    /// No manifest offers it any more.
+    /// No manifest offers the pack any more.
     case offeredNoMore
 }
 
-/// The reasons for which a generation may go, in the order in which generations go.
+/// Reasons why a generation may be evicted, in order of eviction.
 @nonexhaustive
 public enum EvictionReason: String, Hashable, Codable, Sendable, CaseIterable {
-    /// It is neither current nor what a rollback brings back.
+    /// The generation is neither current nor the previous one.
     case obsolete
-    /// It is what a rollback would bring back.
+    /// A rollback would make the generation current.
     case previous
-    /// The application fetches the pack when it wants it.
+    /// The policy of the pack is to be downloaded when the application requests it.
     case onDemand
-    /// The pack is not essential.
+    /// The policy of the pack is `prefetch`, so it is not essential.
     case prefetch
 }
