@@ -4,18 +4,18 @@ import StageSystem
 import Subprocess
 public import SystemPackage
 
-/// Fetches packs by running the `stagepack` command, so that an application links no transfer or
-/// archive library and what decodes archives is another process.
+/// Fetches packs by running the `stagepack` command: the application does not link the transfer and archive
+/// libraries, and archives are decoded in another process.
 ///
-/// The command goes on when the application dies: the pack is there when it starts again.
+/// The command continues if the application dies, so the pack may be staged when the application starts again.
 public struct CommandFetcher: PackFetcher {
-    /// Where the command learns which packs there are.
+    /// Sources of the manifest for the command.
     public enum Source: Hashable, Sendable {
         /// The manifest at a URL.
         case manifest(url: String)
         /// The registration that the application's package installed.
         case application(ApplicationID)
-        /// The manifests that the container knows from an earlier `prefetch`.
+        /// The manifests that an earlier `prefetch` stored in the container.
         case container
     }
 
@@ -26,9 +26,10 @@ public struct CommandFetcher: PackFetcher {
     /// Creates a fetcher.
     ///
     /// - Parameters:
-    ///   - source: Where the command learns which packs there are.
-    ///   - command: The `stagepack` program; `nil` looks for it in `PATH`, for root in the system's folders.
-    ///   - arguments: Further options of `stagepack fetch` and `load`, such as `--limit-rate`.
+    ///   - source: The source of the manifest.
+    ///   - command: The path of the `stagepack` program; `nil` searches `PATH` or, in a privileged process,
+    ///     the system's directories.
+    ///   - arguments: Additional options for `stagepack fetch` and `load`, such as `--limit-rate`.
     public init(
         source: Source = .container,
         command: FilePath? = nil,
@@ -39,11 +40,11 @@ public struct CommandFetcher: PackFetcher {
         self.arguments = arguments
     }
 
-    /// Runs `stagepack fetch` and returns when the pack is published.
+    /// Runs `stagepack fetch`, and returns when the pack is published.
     ///
-    /// A cancelled task interrupts the command, which leaves what it received to be continued.
+    /// Cancelling the task interrupts the command; a later call resumes the download.
     ///
-    /// - Throws: ``FetchFailure`` with what the command said; `CancellationError`.
+    /// - Throws: ``FetchFailure`` with the error of the command; `CancellationError`.
     public func fetch(
         _ id: PackID,
         into container: FilePath,
@@ -51,8 +52,8 @@ public struct CommandFetcher: PackFetcher {
     ) async throws {
         let words = ["fetch", id.text]
         guard let ending = try await runCommand(words, container, report) else { return }
-        // The pack may be there and something else have failed: the manifest was the stored one,
-        // because its server did not answer.
+        // The pack may be staged although the command failed, for example because the server did not respond
+        // and the stored manifest was used.
         let pack = ending.reports.lazy.compactMap(\.packs).joined().first { $0.id == id }
         if let pack, pack.error == nil, ["staged", "present"].contains(pack.outcome) { return }
         throw ending.failure(pack?.error)
@@ -60,16 +61,16 @@ public struct CommandFetcher: PackFetcher {
 
     /// Runs `stagepack load --file`.
     ///
-    /// A cancelled task interrupts the command, which leaves what it received to be continued.
+    /// Cancelling the task interrupts the command; a later call resumes the download.
     ///
-    /// - Throws: ``PackStoreError/fileNotFound(_:)`` if the pack has no such file; ``FetchFailure`` with
-    ///   what the command said; `CancellationError`.
+    /// - Throws: ``PackStoreError/fileNotFound(_:)`` if the pack has no such file; ``FetchFailure`` with the
+    ///   error of the command; `CancellationError`.
     public func fetchFile(
         _ path: ContentPath,
         of id: PackID,
         into container: FilePath
     ) async throws {
-        // One word, since a path may begin as an option does.
+        // One argument, since a path may look like an option.
         let words = ["load", id.text, "--file=\(path)"]
         guard let ending = try await runCommand(words, container, { _ in }) else { return }
         if ending.exitStatus == Self.unknownFile {
@@ -78,25 +79,25 @@ public struct CommandFetcher: PackFetcher {
         throw ending.failure(nil)
     }
 
-    /// The command's exit status where a pack has no such file.
+    /// The exit status of the command if the pack has no such file.
     private static let unknownFile = 16
 
     /// Runs `stagepack fetch --manifest-only`.
     ///
-    /// - Throws: ``FetchFailure`` with what the command said; `CancellationError`.
+    /// - Throws: ``FetchFailure`` with the error of the command; `CancellationError`.
     public func fetchManifest(into container: FilePath) async throws {
         let words = ["fetch", "--manifest-only"]
         guard let ending = try await runCommand(words, container, { _ in }) else { return }
         throw ending.failure(ending.reports.lazy.compactMap(\.manifestProblem).first)
     }
 
-    /// Runs the command, and returns how it ended, or `nil` if it succeeded.
+    /// Runs the command; returns `nil` if it succeeds, and otherwise its exit status and output.
     private func runCommand(
         _ words: [String],
         _ container: FilePath,
         _ report: @escaping @Sendable (FetchProgress) -> Void
     ) async throws -> CommandEnding? {
-        // What is not UTF-8 is mended on the way, and would be another directory.
+        // Arguments are strings: a path that is not UTF-8 would be repaired and name another directory.
         guard FilePath(container.string) == container else {
             throw FetchFailure(
                 .containerUnusable,
@@ -134,7 +135,7 @@ public struct CommandFetcher: PackFetcher {
         )
     }
 
-    /// The `stagepack` program of this machine; a privileged process looks past the `PATH` of its caller.
+    /// The installed `stagepack` program; a privileged process ignores the `PATH` of its caller.
     private static var installed: Executable {
         guard ProcessEnvironment.isPrivileged else { return .name("stagepack") }
         let folders = ProcessEnvironment.path.split(separator: ":").map { FilePath(String($0)) }
@@ -155,21 +156,22 @@ public struct CommandFetcher: PackFetcher {
 
     private static func progress(_ line: String) -> FetchProgress? {
         guard line.hasPrefix("{") else { return nil }
-        // A line that is no progress is a message.
+        // Other lines are messages.
         return try? JSONDecoder().decode(FetchProgress.self, from: Data(line.utf8))
     }
 }
 
-/// How a command ended that did not succeed.
+/// Exit status and output of a command that failed.
 private struct CommandEnding {
-    /// What it exited with; `nil` if a signal ended it.
+    /// The exit status; `nil` if a signal ended the command.
     var exitStatus: Int?
     var reports: [CommandReport]
-    /// The last line of standard error that is no progress.
+    /// The last line of standard error that does not report progress.
     var message: String
     var status: String
 
-    /// What the command said of the failure: `told` where it said that much, else what there is.
+    /// Returns the failure: `told` or else the error in a report, or a failure from the exit status and the
+    /// last message.
     func failure(_ told: CommandReport.Failure?) -> FetchFailure {
         if let told = told ?? reports.lazy.compactMap(\.error).first {
             let kind = FetchFailure.Kind(exitStatus: told.status)
@@ -182,7 +184,7 @@ private struct CommandEnding {
 }
 
 extension FetchFailure.Kind {
-    /// Creates the kind that an exit status of the command stands for (stagepack(1)).
+    /// Creates the kind for an exit status of the command (stagepack(1)).
     fileprivate init(exitStatus: Int) {
         self =
             switch exitStatus {
@@ -203,10 +205,10 @@ extension FetchFailure.Kind {
     }
 }
 
-/// What a fetcher reads of a report that `stagepack fetch --json` prints.
+/// The parts of a report of `stagepack fetch --json` that a fetcher uses.
 private struct CommandReport: Decodable {
     var packs: [PackReport]?
-    /// Why the stored manifest was used instead of the server's.
+    /// The reason why the stored manifest was used instead of the server's.
     var manifestProblem: Failure?
     var error: Failure?
 
@@ -222,16 +224,17 @@ private struct CommandReport: Decodable {
         var status: Int
     }
 
-    /// The object that the command prints.
+    /// The output of the command.
     private struct Output: Decodable {
         var runs: [CommandReport]
     }
 
-    /// What the command printed: a report for each manifest, or one of the command's own failure.
+    /// Returns the reports in the output of the command: one per manifest, or one for a failure of the command
+    /// itself.
     static func reports(_ output: String) -> [CommandReport] {
         let (decoder, data) = (JSONDecoder(), Data(output.utf8))
         if let output = try? decoder.decode(Output.self, from: data) { return output.runs }
-        // A command that was killed printed nothing.
+        // A killed command has no output.
         return (try? decoder.decode(CommandReport.self, from: data)).map { [$0] } ?? []
     }
 }

@@ -2,27 +2,28 @@ public import StageModel
 import StageSystem
 public import SystemPackage
 
-/// The owner of a container that readers look in.
+/// Owners of a container that readers use.
 public enum ContainerLocation: String, Hashable, Sendable, Codable, CaseIterable {
-    /// One user: it is below the user's data directory.
+    /// One user: the container is in the user's data directory.
     case user
-    /// The whole system: it is below ``ContainerLocations/systemGroups``.
+    /// The system: the container is in ``ContainerLocations/systemGroups``.
     case system
 }
 
-/// Where the containers of application groups are.
+/// Locations of the containers of application groups.
 public enum ContainerLocations {
-    /// The directory with the containers of the whole system.
+    /// The directory of the system's containers.
     public static let systemGroups: FilePath = "/var/lib/stagepack/groups"
 
-    /// The container of a group for the whole system.
+    /// Returns the path of a group's container for the system.
     public static func system(_ group: ApplicationGroupID) -> FilePath {
         systemGroups.appending(group.text)
     }
 
-    /// The directory with the containers of one user: below `$XDG_DATA_HOME`, else `~/.local/share`.
+    /// Returns the directory of one user's containers: in `$XDG_DATA_HOME`, or else in `~/.local/share` (XDG
+    /// Base Directory Specification).
     ///
-    /// Returns `nil` if the environment names neither (XDG Base Directory Specification).
+    /// Returns `nil` if the environment has neither `XDG_DATA_HOME` nor `HOME`.
     public static func userGroups(environment: [String: String]) -> FilePath? {
         let base: FilePath? =
             if let path = environment["XDG_DATA_HOME"], path.hasPrefix("/") {
@@ -35,18 +36,19 @@ public enum ContainerLocations {
         return base?.appending("stagepack/groups")
     }
 
-    /// The container of a group for one user, or `nil` if the environment does not say where it is.
+    /// Returns the path of a group's container for one user, or `nil` if the environment does not determine
+    /// it.
     public static func user(_ group: ApplicationGroupID, environment: [String: String]) -> FilePath?
     {
         userGroups(environment: environment)?.appending(group.text)
     }
 
-    /// The containers that a reader looks in, in this order: the user's, then the system's.
+    /// Returns the containers that a reader uses, in order: the user's, then the system's.
     ///
-    /// Where both have a pack, readers get the newest acceptable version: a pinned copy before others, then the highest
-    /// version, then the user's copy.
+    /// If both have a pack, readers use the newest acceptable version: a pinned copy before others, then the
+    /// highest version, then the user's copy.
     ///
-    /// Without an environment it is that of this process; a privileged one has the system's only.
+    /// The default environment is that of this process; a privileged process uses the system's container only.
     public static func forReading(
         _ group: ApplicationGroupID,
         environment: [String: String]? = nil
@@ -55,9 +57,9 @@ public enum ContainerLocations {
         return [user(group, environment: environment), system(group)].compactMap { $0 }
     }
 
-    /// Returns whose container a path names, or is below; `nil` for a container in another place.
+    /// Returns the owner of the container that a path is in; `nil` for a container in another place.
     ///
-    /// Without an environment it is that of this process.
+    /// The default environment is that of this process.
     public static func location(
         of path: FilePath,
         environment: [String: String]? = nil

@@ -1,42 +1,42 @@
-/// The reason why a fetcher could not fetch a pack.
+/// The failure of a fetcher to fetch a pack, a file or a manifest.
 public struct FetchFailure: Error, Equatable, Sendable {
-    /// The obstacles that there are, for an application that tells its users in words of its own.
+    /// Kinds of failures, for applications that show their own messages.
     @nonexhaustive
     public enum Kind: Equatable, Sendable, CaseIterable {
-        /// There was no connection, no answer, or no end of it.
+        /// There was no connection, or the response was missing or incomplete.
         case unreachable
-        /// The network wants its user to log in first (a captive portal).
+        /// The network requires a login first (captive portal).
         case loginRequired
-        /// A server answered that it does not give what was asked for.
+        /// A server refused the request.
         case refused
-        /// The manifest could not be had, and none is stored.
+        /// The manifest could not be downloaded, and none is stored.
         case manifestUnavailable
-        /// The manifest is not valid, or not one for this version of the application.
+        /// The manifest is invalid, or not for this version of the application.
         case manifestInvalid
-        /// The manifest is not what the keys that the application trusts have signed, or that has expired.
+        /// The manifest is not signed by keys that the application trusts, or its signed metadata has expired.
         case manifestUntrusted
-        /// The manifest has no such pack.
+        /// The manifest does not contain the pack.
         case unknownPack
-        /// The content is not the one that the manifest names, or cannot be a pack.
+        /// The content differs from the manifest, or is not a valid pack.
         case contentInvalid
-        /// There is no room on the file system, or in the quota of the container.
+        /// There is not enough space on the file system or in the quota of the container.
         case outOfSpace
         /// The container cannot be read or written.
         case containerUnusable
         /// The pack is pinned to the version that is staged.
         case pinned
-        /// The fetch was interrupted, its time was up, or it may not use the network: the next one goes on
-        /// where it ended.
+        /// The fetch was interrupted, reached its deadline, or is not allowed to use the network; the next
+        /// call resumes the download.
         case interrupted
-        /// An obstacle of another kind: the reason names it.
+        /// Another failure; see ``FetchFailure/reason``.
         case other
     }
 
-    /// The obstacle.
+    /// The kind of failure.
     public var kind: Kind
-    /// The reason, as a sentence fragment a person can read.
+    /// The reason, as a readable sentence fragment.
     public var reason: String
-    /// When trying again makes sense.
+    /// The time for a retry.
     public var retry: RetryAdvice
 
     /// Creates a failure from its parts.

@@ -1,14 +1,15 @@
 public import StageModel
 public import SystemPackage
 
-/// Brings a pack into a container when the application asks for one that is not staged.
+/// Fetches packs, files and manifests into a container for a ``PackStore``.
 ///
-/// ``CommandFetcher`` runs the `stagepack` command, so that an application links no transfer or archive
-/// library; the module `StageOnDemand` has one that runs the engine inside the application.
+/// ``CommandFetcher`` runs the `stagepack` command, so that an application does not link the transfer and
+/// archive libraries. The module `StageOnDemand` contains a fetcher that runs the engine inside the
+/// application.
 public protocol PackFetcher: Sendable {
     /// Stages the pack in the container, and returns when it is published.
     ///
-    /// What was received when the task is cancelled stays, and is continued by the next call.
+    /// If the task is cancelled, the next call resumes the download.
     ///
     /// - Throws: ``FetchFailure`` with the reason; `CancellationError` if the task was cancelled.
     func fetch(
@@ -17,26 +18,25 @@ public protocol PackFetcher: Sendable {
         report: @escaping @Sendable (FetchProgress) -> Void
     ) async throws
 
-    /// Fetches one file of a pack that is not staged, and returns when it is among the single files of
-    /// the container.
+    /// Fetches one file of an unstaged pack, and returns when it is among the single files of the container.
     ///
-    /// A fetcher that does without it fetches packs as a whole only.
+    /// The default implementation always throws, for fetchers that support complete packs only.
     ///
     /// - Throws: ``PackStoreError/fileNotFound(_:)`` if the pack has no such file; ``FetchFailure`` with
     ///   the reason; `CancellationError` if the task was cancelled.
     func fetchFile(_ path: ContentPath, of id: PackID, into container: FilePath) async throws
 
-    /// Asks the server for the manifest and keeps it in the container; fetches no pack.
+    /// Downloads the manifest and stores it in the container; fetches no pack.
     ///
-    /// - Throws: ``FetchFailure`` with the reason, also where the server does not answer and a manifest is
-    ///   kept from before; `CancellationError` if the task was cancelled.
+    /// - Throws: ``FetchFailure`` with the reason, also if the server does not respond and an earlier manifest
+    ///   is stored; `CancellationError` if the task was cancelled.
     func fetchManifest(into container: FilePath) async throws
 }
 
 extension PackFetcher {
-    /// Refuses.
+    /// Throws, for fetchers that do not support single files.
     ///
-    /// - Throws: ``FetchFailure``.
+    /// - Throws: ``FetchFailure``, always.
     public func fetchFile(
         _ path: ContentPath,
         of id: PackID,
@@ -49,17 +49,17 @@ extension PackFetcher {
     }
 }
 
-/// How far the fetch of a pack has come.
+/// Progress of fetching a pack.
 public struct FetchProgress: Equatable, Sendable, Codable {
-    /// The bytes of the archive that are here.
+    /// The bytes of the pack that have been received or reused.
     public var received: ByteCount
-    /// The size of the archive.
+    /// The bytes to transfer for the pack.
     public var downloadSize: ByteCount
     /// The bytes of files that are written.
     public var unpacked: ByteCount
-    /// The size of the files.
+    /// The total size of the files, in bytes.
     public var installedSize: ByteCount
-    /// What is being waited for, if anything.
+    /// A description of the pack's current wait; `nil` if it is not waiting.
     public var waitingFor: String?
 
     /// Creates the progress from its parts.

@@ -5,13 +5,13 @@ import StageSystem
 public import SystemPackage
 
 extension PackStore {
-    /// Returns the content of a file of a staged pack, mapped into memory where that is safe.
+    /// Returns the content of a file in a staged pack, mapped into memory if that is safe.
     ///
-    /// Without a pack, all staged packs are one tree in which the first pack in the order of precedence
-    /// that has the path wins.
+    /// Without an ID, searches all staged packs in order of precedence, and uses the first one that contains
+    /// the path.
     ///
-    /// - Throws: ``PackStoreError/fileNotFound(_:)`` if no staged pack has a file there;
-    ///   ``PackStoreError/unreadable(_:_:)`` if it cannot be read.
+    /// - Throws: ``PackStoreError/fileNotFound(_:)`` if no staged pack contains the path;
+    ///   ``PackStoreError/unreadable(_:_:)`` if the file cannot be read.
     public func contents(
         at path: String,
         searchingInPack id: PackID? = nil
@@ -27,9 +27,9 @@ extension PackStore {
         }
     }
 
-    /// Opens a file of a staged pack for reading; the caller closes it.
+    /// Opens a file in a staged pack for reading; the caller closes it.
     ///
-    /// - Throws: As ``contents(at:searchingInPack:)``.
+    /// - Throws: The same errors as ``contents(at:searchingInPack:)``.
     public func descriptor(
         for path: String,
         searchingInPack id: PackID? = nil
@@ -49,12 +49,13 @@ extension PackStore {
         }
     }
 
-    /// Returns where a file or directory of a staged pack is.
+    /// Returns the URL of a file or directory in a staged pack.
     ///
-    /// The path is relative to the root of the packs. It cannot leave the pack: `..` is not found, and
-    /// links inside a pack were checked when it was unpacked.
+    /// The path is relative to the root of the pack and cannot leave it: paths with `..` are not found, and
+    /// links were checked when the pack was unpacked. Without an ID, searches all staged packs in order of
+    /// precedence.
     ///
-    /// - Throws: ``PackStoreError/fileNotFound(_:)`` if no staged pack has the path.
+    /// - Throws: ``PackStoreError/fileNotFound(_:)`` if no staged pack contains the path.
     public func url(
         for path: String,
         searchingInPack id: PackID? = nil

@@ -4,18 +4,18 @@ import StageSystem
 public import SystemPackage
 
 extension PackStore {
-    /// Returns the manifests that were accepted last, by application: of several containers' the one that
-    /// was received last.
+    /// Returns the stored manifests, by application; from several containers, the manifest that was received
+    /// last.
     public func storedManifests() throws(PackStoreError) -> [ApplicationID: StoredManifest] {
         try withView { (view) throws(ContainerError) in
             try view.storedManifests().mapValues(\.record)
         }
     }
 
-    /// Asks the server for the manifest, and keeps it beside the packs that are fetched.
+    /// Downloads the manifest, and stores it in the first container.
     ///
-    /// - Throws: ``PackStoreError/manifestUnavailable(_:)`` if it cannot be had, or the store has no
-    ///   fetcher; ``PackStoreError/cancelled``.
+    /// - Throws: ``PackStoreError/manifestUnavailable(_:)`` if the download fails or the store has no fetcher;
+    ///   ``PackStoreError/cancelled``.
     public func fetchManifest() async throws(PackStoreError) {
         guard let fetcher, let container = containers.first else {
             throw .manifestUnavailable(
@@ -33,14 +33,15 @@ extension PackStore {
         }
     }
 
-    /// Returns the name of the generation of a pack that is read, or `nil` if the pack is not staged.
+    /// Returns the name of the generation that readers use, or `nil` if the pack is not staged.
     ///
-    /// Costs a readlink(2) for each container; where several have the pack, also a look at its pin and its files in each.
+    /// Costs one readlink(2) per container and, if several have the pack, reading its pin and a status of its
+    /// files in each.
     public func currentGeneration(of id: PackID) throws(PackStoreError) -> GenerationName? {
         try withView { (view) throws(ContainerError) in try view.copies(of: id).first?.generation }
     }
 
-    /// Returns what is known of the generation of a pack that is read, or `nil` if the pack is not staged.
+    /// Returns the record of the generation that readers use, or `nil` if the pack is not staged.
     public func record(of id: PackID) throws(PackStoreError) -> StagedPack? {
         try withView { (view) throws(ContainerError) in
             for copy in try view.copies(of: id) {
@@ -50,30 +51,29 @@ extension PackStore {
         }
     }
 
-    /// Returns the container that a pack is read from, or `nil` if the pack is not staged.
+    /// Returns the container that readers use for a pack, or `nil` if the pack is not staged.
     public func container(of id: PackID) throws(PackStoreError) -> FilePath? {
         try withView { (view) throws(ContainerError) in
             try view.copies(of: id).first.map { view.containers[$0.container] }
         }
     }
 
-    /// Returns whose container a pack is read from: the user's or the system's.
+    /// Returns the owner of the container that readers use for a pack: the user or the system.
     ///
-    /// - Returns: `nil` if the pack is not staged, or its container is in another place.
+    /// - Returns: `nil` if the pack is not staged, or if its container is in another place.
     public func location(of id: PackID) throws(PackStoreError) -> ContainerLocation? {
         try container(of: id).flatMap { ContainerLocations.location(of: $0) }
     }
 
-    /// Removes a pack, and single files of it, from every container that this user may change, and gives up
-    /// this store's leases on them.
+    /// Removes a pack and its single files from every container that this user can change, and releases this
+    /// store's leases on them.
     ///
-    /// Where another container has the pack, too, it stays there, and ``container(of:)`` names it.
-    /// Other processes that read the pack go on reading; what they hold is removed when they have ended,
-    /// by `stagepack gc`.
+    /// A copy in another container stays; ``container(of:)`` returns that container. Other processes that read
+    /// the pack can continue; `stagepack gc` deletes their generations later.
     ///
-    /// - Returns: whether the pack was staged, or files of it were here.
-    /// - Throws: ``PackStoreError/container(_:)`` if the pack is being staged, or only a container has it
-    ///   that is not this user's to change.
+    /// - Returns: `true` if the pack was staged or single files of it existed.
+    /// - Throws: ``PackStoreError/container(_:)`` if the pack is being staged, or if only containers have it
+    ///   that this user cannot change.
     @discardableResult
     public func remove(_ id: PackID) async throws(PackStoreError) -> Bool {
         release(id)
@@ -102,11 +102,11 @@ extension PackStore {
         }
     }
 
-    /// Removes the packs that no manifest offers any more from the container that packs are fetched into.
+    /// Removes the packs that no manifest offers from the first container.
     ///
-    /// What this store has handed out of them stays. Nothing is removed while there is no manifest.
+    /// Leased generations stay, including those of this store. Removes nothing if no manifest is stored.
     ///
-    /// - Returns: the packs that are removed.
+    /// - Returns: The removed packs.
     public func removeObsoletePacks() async throws(PackStoreError) -> [PackID] {
         guard let path = containers.first else { return [] }
         return try await onBlockingThread { () throws(ContainerError) in
@@ -129,7 +129,7 @@ extension PackStore {
 }
 
 extension ContainerReader {
-    /// Whether the pack is staged, or single files of it are here.
+    /// Returns whether the pack is staged or single files of it exist.
     fileprivate func hasAny(of id: PackID) throws(ContainerError) -> Bool {
         if try currentGeneration(of: id) != nil { return true }
         for digest in try offeredContent(of: id) where try partialContent(of: digest) != nil {

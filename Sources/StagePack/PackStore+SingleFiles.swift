@@ -5,27 +5,27 @@ import StageSystem
 public import SystemPackage
 
 extension PackStore {
-    /// Returns where a file of a pack is, which is fetched first, without the rest of the pack, where
-    /// neither the pack is staged nor the file is here.
+    /// Returns the URL of a file in a pack; fetches the file, without the rest of the pack, if neither the
+    /// pack is staged nor the file was fetched before.
     ///
-    /// A staged pack is read as it is staged, whatever the server has. Else a file that was fetched
-    /// before is taken without the network if the manifest that the container keeps still offers its
-    /// version; and else its version is the one that the server offers. Only indexed packs can be
-    /// fetched by file.
+    /// A staged pack is used in its staged version, without a request. Otherwise a file that was fetched
+    /// before is used without a request if the stored manifest still offers its version. Otherwise the file is
+    /// fetched in the version that the server offers. Single files can be fetched of indexed packs only.
     ///
-    /// The URL is good for as long as the store lives or until ``release(_:)``: the store holds a lease
-    /// on what it has named, and `stagepack gc` leaves that alone.
+    /// The URL is valid for the lifetime of the store or until ``release(_:)``: the store holds a lease, which
+    /// `stagepack gc` respects.
     ///
     /// - Parameters:
-    ///   - path: The path of the file in its pack, links included: relative, without `..`.
+    ///   - path: The path of the file in its pack: relative, without `..`; links are followed.
     ///   - id: The pack.
-    ///   - options: How the file is fetched.
-    /// - Returns: the URL of the file; of a staged pack also that of a directory.
-    /// - Throws: ``PackStoreError/fileNotFound(_:)`` if the pack has nothing there;
-    ///   ``PackStoreError/notStaged(_:)`` if nothing is here and nothing is fetched;
-    ///   ``PackStoreError/fetchFailed(_:_:)`` with the reason, such as that the path is a directory, or
-    ///   that the pack has no index and is to be loaded whole; ``PackStoreError/deadlineExceeded(_:after:)``
-    ///   and ``PackStoreError/cancelled``, after which the next call goes on where this one ended.
+    ///   - options: Options for fetching the file.
+    /// - Returns: The URL of the file; in a staged pack it may also be a directory.
+    /// - Throws: ``PackStoreError/fileNotFound(_:)`` if the pack has no entry at the path;
+    ///   ``PackStoreError/notStaged(_:)`` if the file does not exist locally and the store cannot fetch it;
+    ///   ``PackStoreError/fetchFailed(_:_:)`` with the reason, for example that the path is a directory, or
+    ///   that the pack has no index and must be loaded as a whole;
+    ///   ``PackStoreError/deadlineExceeded(_:after:)`` and ``PackStoreError/cancelled``, after which the next
+    ///   call resumes the download.
     public func url(
         for path: String,
         inPack id: PackID,
@@ -50,13 +50,13 @@ extension PackStore {
         return url
     }
 
-    /// Returns the content of a file of a pack, mapped into memory where that is safe.
+    /// Returns the content of a file in a pack, mapped into memory if that is safe.
     ///
-    /// The file is found or fetched as by ``url(for:inPack:options:)``. The bytes stay as long as
-    /// somebody has them, whatever is removed.
+    /// Finds or fetches the file as ``url(for:inPack:options:)`` does. The returned data stays valid after the
+    /// file is deleted.
     ///
-    /// - Throws: As ``url(for:inPack:options:)``; ``PackStoreError/unreadable(_:_:)`` if it cannot be
-    ///   read.
+    /// - Throws: The same errors as ``url(for:inPack:options:)``; ``PackStoreError/unreadable(_:_:)`` if the
+    ///   file cannot be read.
     public func contents(
         at path: String,
         inPack id: PackID,
@@ -68,11 +68,11 @@ extension PackStore {
         }
     }
 
-    /// Opens a file of a pack for reading; the caller closes it.
+    /// Opens a file in a pack for reading; the caller closes it.
     ///
-    /// The file is found or fetched as by ``url(for:inPack:options:)``.
+    /// Finds or fetches the file as ``url(for:inPack:options:)`` does.
     ///
-    /// - Throws: As ``contents(at:inPack:options:)``.
+    /// - Throws: The same errors as ``contents(at:inPack:options:)``.
     public func descriptor(
         for path: String,
         inPack id: PackID,
@@ -81,15 +81,14 @@ extension PackStore {
         try Self.descriptor(of: try await url(for: path, inPack: id, options: options))
     }
 
-    /// Returns where a file of a pack is without asking anybody: in the staged pack, or by itself where
-    /// it was fetched by ``url(for:inPack:options:)`` or `stagepack load --file`; `nil` if it is not
-    /// here.
+    /// Returns the URL of a file in a pack without a request: in the staged pack, or as a single file that
+    /// ``url(for:inPack:options:)`` or `stagepack load --file` fetched; `nil` if it does not exist locally.
     ///
-    /// Where the pack is not staged, the manifests of the container are read. The URL is good as one of
-    /// ``url(for:inPack:options:)`` is.
+    /// If the pack is not staged, reads the manifests of the container. The URL is valid as long as one of
+    /// ``url(for:inPack:options:)``.
     ///
-    /// - Throws: ``PackStoreError/fileNotFound(_:)`` if the pack is staged and has nothing at the path;
-    ///   ``PackStoreError/container(_:)`` if a container is there but cannot be read.
+    /// - Throws: ``PackStoreError/fileNotFound(_:)`` if the pack is staged and has no entry at the path;
+    ///   ``PackStoreError/container(_:)`` if a container exists but cannot be read.
     public func localURL(for path: String, inPack id: PackID) throws(PackStoreError) -> URL? {
         let relative = FilePath(try Self.contentPath(path).text)
         if let root = try localURL(for: id) {
@@ -113,10 +112,10 @@ extension PackStore {
         }
     }
 
-    /// A path that can be one of a pack: what is none is found nowhere.
+    /// Parses a path in a pack; throws `fileNotFound` if it is not a valid one.
     private static func contentPath(_ path: String) throws(PackStoreError) -> ContentPath {
         do throws(ValueError) {
-            // As paths of staged packs are read: without slashes that say nothing.
+            // `FilePath` removes redundant slashes, as it does for paths in staged packs.
             return try ContentPath(FilePath(path).string)
         } catch {
             throw .fileNotFound(path)

@@ -4,8 +4,8 @@ public import StageModel
 import Synchronization
 public import SystemPackage
 
-/// The packs of an application group, as an application reads them: staged ones at once, the others
-/// fetched on demand.
+/// Read access to the packs of an application group for an application: staged packs are available at once,
+/// others are fetched on demand.
 ///
 /// ```swift
 /// let store = PackStore(containers: ["/var/lib/stagepack/groups/net.example.wallpaper"])
@@ -13,15 +13,14 @@ public import SystemPackage
 /// let level = try await store.contents(at: "maps/1.map", inPack: PackID("levels"))
 /// ```
 ///
-/// What a store hands out stays valid for as long as the store lives or until ``release(_:)``,
-/// whatever is published meanwhile: it holds a lease on each generation it has named, and on the single
-/// files of packs that are not staged.
+/// URLs from a store are valid for its lifetime or until ``release(_:)``, even if a new version is published:
+/// the store holds a lease on each generation that it returned, and on the single files of unstaged packs.
 public final class PackStore: Sendable {
-    /// How a pack is loaded.
+    /// Options for loading a pack.
     public struct LoadOptions: Sendable {
-        /// How long to wait for a pack that has to be fetched; `nil` waits as long as it takes.
+        /// The maximum time to wait for a fetch; `nil` for no limit.
         public var deadline: Duration?
-        /// Whether to fetch nothing.
+        /// `true` to fetch nothing.
         public var isOffline: Bool
 
         /// Creates options: by default, without a deadline and not offline.
@@ -31,9 +30,10 @@ public final class PackStore: Sendable {
         }
     }
 
-    /// Where packs are looked for; the first is where fetched packs go.
+    /// The containers to read; packs are fetched into the first one.
     ///
-    /// Where several have a pack, a pinned copy goes before others, then the highest version, then the first container.
+    /// If several have a pack, a pinned copy comes before others, then the highest version, then the first
+    /// container.
     public let containers: [FilePath]
     let precedence: [PackID]
     let fetcher: (any PackFetcher)?
@@ -46,13 +46,13 @@ public final class PackStore: Sendable {
         var heldFiles: [PackID: [HeldFiles]] = [:]
     }
 
-    /// Single files that this store has handed out.
+    /// Single files that this store has returned.
     private struct HeldFiles {
         var reader: Int
         var content: PartialContent
     }
 
-    /// A generation that this store has handed out.
+    /// A generation that this store has returned.
     private struct HeldPack {
         var reader: Int
         var lease: Lease
@@ -62,10 +62,9 @@ public final class PackStore: Sendable {
     /// Creates a store that reads containers.
     ///
     /// - Parameters:
-    ///   - containers: The directories, the user's before the system's. They need not exist yet.
-    ///   - precedence: Which pack wins where several have a file at one path: those named here, in this
-    ///     order, then the others by id.
-    ///   - fetcher: What fetches a pack that is not staged; `nil` fetches nothing.
+    ///   - containers: The directories: the user's first, then the system's. They need not exist yet.
+    ///   - precedence: The order of packs in searches without an ID: these first, then the others by ID.
+    ///   - fetcher: Fetches packs that are not staged; `nil` to fetch nothing.
     public init(
         containers: [FilePath],
         precedence: [PackID] = [],
@@ -77,17 +76,18 @@ public final class PackStore: Sendable {
         state = Mutex(State(readers: containers.map { _ in nil }))
     }
 
-    /// What happens to the packs that this store fetches, from now on.
+    /// The updates, from now on, of packs that this store fetches.
     public var updates: AsyncStream<PackUpdate> { broadcast.updates() }
 
     /// Returns the directory of a staged pack, or `nil` if the pack is not staged.
     ///
-    /// Costs a readlink(2) for each container where the store holds the pack already, else an open(2) and a lock more;
-    /// where several containers have the pack, also a look at its pin and its files in each.
+    /// Costs one readlink(2) per container if the store holds a lease on the pack, and otherwise also an
+    /// open(2) and a lock. If several containers have the pack, it also reads the pin and a status of the
+    /// files in each.
     ///
-    /// - Throws: ``PackStoreError/invalidID(_:)`` if `id` is not a pack's id;
-    ///   ``PackStoreError/container(_:)`` if a container is there but cannot be read. That no container
-    ///   is there is not an error.
+    /// - Throws: ``PackStoreError/invalidID(_:)`` if `id` is not a valid ID of a pack;
+    ///   ``PackStoreError/container(_:)`` if a container exists but cannot be read. A missing container is not
+    ///   an error.
     public func localURL(for id: String) throws(PackStoreError) -> URL? {
         try localURL(for: Self.packID(id))
     }
@@ -103,10 +103,10 @@ public final class PackStore: Sendable {
         }
     }
 
-    /// Returns the directory of a pack, which is fetched first where it is not staged.
+    /// Returns the directory of a pack, after fetching the pack if it is not staged.
     ///
-    /// - Throws: ``PackStoreError``, which tells by ``PackStoreError/retryAdvice`` when trying again
-    ///   makes sense. After a deadline or a cancellation, the next call goes on where this one ended.
+    /// - Throws: ``PackStoreError``; see ``PackStoreError/retryAdvice``. After a deadline or a cancellation,
+    ///   the next call resumes the download.
     public func loadPack(
         _ id: String,
         options: LoadOptions = LoadOptions()
@@ -116,16 +116,16 @@ public final class PackStore: Sendable {
         return try await updatePack(id, options: options)
     }
 
-    /// Returns the directory of a pack in its newest version, which is fetched first where another or
-    /// none is staged.
+    /// Returns the directory of a pack in its newest version, after fetching the pack if that version is not
+    /// staged.
     ///
     /// - Parameters:
     ///   - id: The pack.
-    ///   - options: How it is fetched.
-    ///   - report: Told how far the fetch has come, one call after another.
-    /// - Returns: the directory.
-    /// - Throws: As ``loadPack(_:options:)``. The version that was staged before stays where a newer one
-    ///   cannot be had.
+    ///   - options: Options for fetching the pack.
+    ///   - report: Receives the progress of the fetch; calls do not overlap.
+    /// - Returns: The directory.
+    /// - Throws: The same errors as ``loadPack(_:options:)``. If a newer version cannot be fetched, the staged
+    ///   version stays.
     public func updatePack(
         _ id: PackID,
         options: LoadOptions = LoadOptions(),
@@ -152,7 +152,7 @@ public final class PackStore: Sendable {
         }
     }
 
-    /// Gives up the leases on a pack: what this store handed out of it may be removed from now on.
+    /// Releases the leases on a pack: its URLs from this store may become invalid from now on.
     public func release(_ id: PackID) {
         state.withLock { state in
             state.held[id] = nil
@@ -160,7 +160,7 @@ public final class PackStore: Sendable {
         }
     }
 
-    /// Returns the ids of the staged packs, in the order of precedence.
+    /// Returns the IDs of the staged packs, in order of precedence.
     public func stagedPacks() throws(PackStoreError) -> [PackID] {
         let found = try withView { (view) throws(ContainerError) in try view.stagedPacks() }
         let named = precedence.filter(found.contains)
@@ -174,7 +174,7 @@ public final class PackStore: Sendable {
                 $0.reader == copy.container && $0.lease.generation == copy.generation
             }
             if let known { return known }
-            // A copy that was removed since leaves the next one.
+            // If the copy has been removed meanwhile, tries the next one.
             guard let lease = try view.readers[copy.container]?.lease(id) else { continue }
             let url = URL(filePath: lease.content.string, directoryHint: .isDirectory)
             let held = HeldPack(reader: copy.container, lease: lease, url: url)
@@ -184,7 +184,7 @@ public final class PackStore: Sendable {
         return nil
     }
 
-    /// The containers that are there now: one that is missing is looked for each time.
+    /// Returns the containers that exist now; tries again to open those that were missing before.
     private func openView(_ state: inout State) throws(ContainerError) -> ContainerView {
         for index in containers.indices where state.readers[index] == nil {
             state.readers[index] = try ContainerReader.open(containers[index])
@@ -192,7 +192,7 @@ public final class PackStore: Sendable {
         return ContainerView(containers: containers, readers: state.readers)
     }
 
-    /// Returns what `body` returns for the containers that are there now.
+    /// Calls `body` with the containers that exist now, and returns its result.
     func withView<Value>(
         _ body: (ContainerView) throws(ContainerError) -> Value
     ) throws(PackStoreError) -> Value {
@@ -204,7 +204,7 @@ public final class PackStore: Sendable {
         }
     }
 
-    /// Runs `body`, within the deadline if there is one, and tells its failure as the store's.
+    /// Runs `body`, with a deadline if one is given, and throws its error as one of the store.
     static func fetching(
         _ id: PackID,
         within deadline: Duration?,
@@ -239,7 +239,7 @@ public final class PackStore: Sendable {
         }
     }
 
-    /// The open containers, with their positions.
+    /// Returns the open containers, with their positions.
     func readers() throws(ContainerError) -> [(position: Int, reader: ContainerReader)] {
         let view = try state.withLock { state throws(ContainerError) in try openView(&state) }
         return view.readers.enumerated().compactMap { position, reader in
@@ -247,7 +247,7 @@ public final class PackStore: Sendable {
         }
     }
 
-    /// The single files of a version that this store holds.
+    /// Returns the single files of a version if this store holds a lease on them.
     func heldFiles(_ digest: Digest, of id: PackID, in reader: Int) -> PartialContent? {
         state.withLock { state in
             state.heldFiles[id]?.first { $0.reader == reader && $0.content.digest == digest }?
@@ -255,7 +255,7 @@ public final class PackStore: Sendable {
         }
     }
 
-    /// Keeps single files that are handed out.
+    /// Keeps the lease on single files that are returned to the caller.
     func hold(_ content: PartialContent, of id: PackID, in reader: Int) {
         state.withLock { state in
             state.heldFiles[id, default: []].append(HeldFiles(reader: reader, content: content))

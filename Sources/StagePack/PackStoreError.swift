@@ -2,52 +2,53 @@ public import StageContainer
 public import StageModel
 public import SystemPackage
 
-/// Why a pack or a file of a pack could not be had.
+/// Errors of reading and fetching packs and their files.
 @nonexhaustive
 public indirect enum PackStoreError: Error, Equatable, Sendable {
-    /// The text is not a pack's id.
+    /// The text is not a valid ID of a pack.
     case invalidID(ValueError)
 
-    /// The pack is not staged, and the store fetches nothing: it is offline or has no fetcher.
+    /// The pack is not staged, and the store does not fetch it: it is offline or has no fetcher.
     case notStaged(PackID)
 
-    /// The pack, or the file of it, could not be fetched.
+    /// The pack, or a file of it, could not be fetched.
     case fetchFailed(PackID, FetchFailure)
 
     /// The manifest could not be fetched.
     case manifestUnavailable(FetchFailure)
 
-    /// The pack, or the file of it, was not there in time; the fetch can be continued.
+    /// The pack, or a file of it, could not be fetched before the deadline; the next call resumes the
+    /// download.
     case deadlineExceeded(PackID, after: Duration)
 
-    /// No pack that was looked in has a file at the path.
+    /// None of the packs searched has an entry at the path.
     case fileNotFound(String)
 
     /// A file of a pack could not be read.
     case unreadable(FilePath, Errno)
 
-    /// The container could not be used.
+    /// An operation on a container failed.
     case container(ContainerError)
 
-    /// The store was not told which container to read.
+    /// No store is configured.
     case notConfigured
 
-    /// The task was cancelled; the fetch can be continued.
+    /// The task was cancelled; the next call resumes the download.
     case cancelled
 }
 
-/// When trying again makes sense.
+/// The time at which a retry makes sense.
 public enum RetryAdvice: String, Equatable, Sendable, Codable {
-    /// At once, or whenever the user asks: nothing stands in the way for good.
+    /// At once, or when the user requests it: there is no lasting obstacle.
     case now
-    /// Later: the network, a server or the disk has to recover first.
+    /// Later: the network, a server or the disk must recover first.
     case later
-    /// Not before somebody has changed something.
+    /// Only after a change, for example of the configuration.
     case never
 }
 
 extension PackStoreError {
-    /// When trying again makes sense.
+    /// The time at which a retry makes sense.
     public var retryAdvice: RetryAdvice {
         switch self {
         case .invalidID, .fileNotFound, .container, .notConfigured, .unreadable: .never
@@ -59,7 +60,7 @@ extension PackStoreError {
 }
 
 extension PackStoreError: CustomStringConvertible {
-    /// The reason, as a sentence fragment a person can read.
+    /// The error, as a readable sentence fragment.
     public var description: String {
         switch self {
         case .invalidID(let error):
@@ -67,7 +68,7 @@ extension PackStoreError: CustomStringConvertible {
         case .notStaged(let id):
             "pack '\(id)' is not staged"
         case .fetchFailed(let id, let failure):
-            // The command's own words name the pack.
+            // The message of the command contains the name of the pack.
             failure.reason.contains("pack '\(id)'")
                 ? failure.reason : "pack '\(id)': \(failure.reason)"
         case .manifestUnavailable(let failure):

@@ -1,20 +1,20 @@
 public import StageModel
 import Synchronization
 
-/// What happens to a pack while it is fetched on demand.
+/// Updates about a pack that is fetched on demand.
 ///
-/// The cases are those of Apple's `AssetPackManager.statusUpdates`.
+/// The cases correspond to those of Apple's `AssetPackManager.statusUpdates`.
 public enum PackUpdate: Equatable, Sendable {
-    /// A fetch has begun.
+    /// The fetch has started.
     case began(PackID)
-    /// Bytes have come in or files were written.
+    /// Bytes were received or files were written.
     case downloading(PackID, FetchProgress)
     /// The pack is staged.
     case finished(PackID)
-    /// The pack could not be fetched.
+    /// The fetch failed.
     case failed(PackID, PackStoreError)
 
-    /// The pack that the update is of.
+    /// The pack that the update is about.
     public var id: PackID {
         switch self {
         case .began(let id), .downloading(let id, _), .finished(let id), .failed(let id, _): id
@@ -22,9 +22,9 @@ public enum PackUpdate: Equatable, Sendable {
     }
 }
 
-/// Passes updates on to everybody who listens.
+/// Distributes updates to all listeners.
 ///
-/// A slow listener loses the oldest updates it has not seen, never the latest, and holds nobody up.
+/// Buffers 64 updates per listener: a slow listener loses the oldest ones and does not delay the sender.
 final class UpdateBroadcast: Sendable {
     private let listeners = Mutex<[UInt64: AsyncStream<PackUpdate>.Continuation]>([:])
     private let lastKey = Atomic<UInt64>(0)
