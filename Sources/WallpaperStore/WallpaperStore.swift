@@ -2,9 +2,9 @@ public import FoundationEssentials
 public import StagePack
 import Synchronization
 
-/// The wallpapers of an application, staged before its first launch or fetched when asked for.
+/// The wallpapers of an application: staged before its first launch or fetched on demand.
 ///
-/// Tell it once, when the application starts, where its packs are:
+/// Configure the store once, when the application starts:
 ///
 /// ```swift
 /// WallpaperStore.configure(PackStore(containers: [container], fetcher: CommandFetcher(...)))
@@ -13,26 +13,26 @@ import Synchronization
 public enum WallpaperStore {
     private static let store = Mutex<PackStore?>(nil)
 
-    /// Sets the store that all calls go to from now on.
+    /// Sets the store for all subsequent calls.
     public static func configure(_ store: PackStore) {
         self.store.withLock { $0 = store }
     }
 
     /// Returns the directory of a staged pack, or `nil` if the pack is not staged.
     ///
-    /// Costs a link read and, the first time, a lock; touches no network.
+    /// Costs one readlink(2) per container and, the first time, a lock; does not use the network.
     ///
-    /// - Throws: ``PackStoreError``; `notConfigured` before ``configure(_:)``.
+    /// - Throws: ``PackStoreError``; `notConfigured` if ``configure(_:)`` was not called before.
     public static func localURL(for id: String) throws(PackStoreError) -> URL? {
         try current().localURL(for: id)
     }
 
-    /// Returns the directory of a pack: at once where it is staged, else as soon as it was fetched,
-    /// verified and published.
+    /// Returns the directory of a pack: at once if the pack is staged, and otherwise after downloading,
+    /// verifying and publishing it.
     ///
-    /// The files stay as they are for as long as the process runs, even while an update is published.
+    /// The files stay unchanged for the lifetime of the process, even if an update is published.
     ///
-    /// - Throws: ``PackStoreError``, whose `retryAdvice` tells when trying again makes sense.
+    /// - Throws: ``PackStoreError``; see ``PackStoreError/retryAdvice``.
     public static func loadPack(
         _ id: String,
         options: PackStore.LoadOptions = PackStore.LoadOptions()
@@ -40,9 +40,9 @@ public enum WallpaperStore {
         try await current().loadPack(id, options: options)
     }
 
-    /// What happens to the packs that are fetched on demand, from now on.
+    /// Returns the updates, from now on, of packs that are fetched on demand.
     ///
-    /// - Throws: `notConfigured` before ``configure(_:)``.
+    /// - Throws: `notConfigured` if ``configure(_:)`` was not called before.
     public static func updates() throws(PackStoreError) -> AsyncStream<PackUpdate> {
         try current().updates
     }
