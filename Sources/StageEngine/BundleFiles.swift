@@ -22,7 +22,9 @@ final class BundleFile: Sendable {
         return bytes
     }
 
-    /// Removes the file. The caller holds the download lock.
+    /// Removes the file.
+    ///
+    /// The caller holds the download lock.
     func remove() throws(TransferError) { try part.remove() }
 }
 
@@ -60,7 +62,9 @@ actor BundleFiles {
         return try result.get()
     }
 
-    /// Removes the downloaded bundles. Incomplete downloads stay for a later run to resume.
+    /// Removes the downloaded bundles.
+    ///
+    /// Incomplete downloads stay for a later run to resume.
     func remove() async {
         for (number, task) in files {
             let name = ContainerLayout.downloadName(of: index.bundles[number].digest)

@@ -146,8 +146,9 @@ public enum ContentListing {
         return String(decoding: fields.last ?? [], as: UTF8.self)
     }
 
-    /// Calls `take` with the line of the directory and of every entry below it. The size is `nil` for
-    /// directories, which do not count as files of a pack.
+    /// Calls `take` with the line of the directory and of every entry below it.
+    ///
+    /// The size is `nil` for directories, which do not count as files of a pack.
     private static func walk(
         _ directory: Directory,
         _ path: String,

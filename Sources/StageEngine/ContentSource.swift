@@ -1,8 +1,9 @@
 import StageContainer
 import StageModel
 
-/// Source of a pack's content. It contains everything that ``PackWork`` does differently for archives and for
-/// indexed packs.
+/// Source of a pack's content.
+///
+/// It contains everything that ``PackWork`` does differently for archives and for indexed packs.
 enum ContentSource: Sendable {
     /// An archive, downloaded to `downloads/` and verified before the staging area of the pack is created.
     case archive(VerifiedArchive)

@@ -57,8 +57,10 @@ struct DeltaSource: Sendable {
         RangePlan(frames, of: set, tableSize: tableSize)
     }
 
-    /// Decodes the delta frame `number`. Returns `nil` if the result does not match the digest of its frame,
-    /// for example because a file of the base is damaged.
+    /// Decodes the delta frame `number`.
+    ///
+    /// Returns `nil` if the result does not match the digest of its frame, for example because a file of the
+    /// base is damaged.
     func content(
         of number: Int,
         _ stored: [UInt8],
@@ -104,7 +106,9 @@ struct DeltaSource: Sendable {
 
 extension IndexFetch {
     /// Fetches the table of the delta set from the staged generation, if there is such a set and its table is
-    /// smaller than the missing content. Also returns the number of bytes received.
+    /// smaller than the missing content.
+    ///
+    /// Also returns the number of bytes received.
     ///
     /// A bad set, a failing server or a damaged old file is not an error: the frames concerned are fetched
     /// from bundles.

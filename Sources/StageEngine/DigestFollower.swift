@@ -63,7 +63,9 @@ final class DigestFollower: Sendable {
         self.size = size
     }
 
-    /// Sets the path of the file. A path other than the one before restarts the digest.
+    /// Sets the path of the file.
+    ///
+    /// A path other than the one before restarts the digest.
     func follow(_ path: FilePath) {
         target.withLock { target in
             guard target.path != path else { return }

@@ -11,7 +11,9 @@ public struct FileTransfer: Hashable, Sendable {
     public var url: String
     /// The exact size, in bytes; the transfer fails if the file has another size.
     public var size: ByteCount
-    /// Header fields for the server, one line each. They are not sent to other servers after a redirect.
+    /// Header fields for the server, one line each.
+    ///
+    /// They are not sent to other servers after a redirect.
     public var fields: [String]
     /// URLs of the origins that receive the user's credentials and may be on this machine: an extension can
     /// request there what its host can, and nothing elsewhere.
@@ -84,8 +86,9 @@ extension Stager {
         return directory.path.appending(name)
     }
 
-    /// Downloads into a partial file of a container, from the allowed domains only. The caller holds the
-    /// download lock.
+    /// Downloads into a partial file of a container, from the allowed domains only.
+    ///
+    /// The caller holds the download lock.
     func download(
         _ request: DownloadRequest,
         as name: FilePath.Component,

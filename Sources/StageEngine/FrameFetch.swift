@@ -94,8 +94,9 @@ struct FrameFetch: Sendable {
             left = Mutex((deltas.reversed(), bundles.reversed()))
         }
 
-        /// Removes and returns the next range. Ranges of the delta set come first, so that frames it fails to
-        /// produce are known early.
+        /// Removes and returns the next range.
+        ///
+        /// Ranges of the delta set come first, so that frames it fails to produce are known early.
         func next(takesDeltas: Bool) -> Job? {
             left.withLock { left in
                 (takesDeltas ? left.deltas.popLast() : nil) ?? left.bundles.popLast()

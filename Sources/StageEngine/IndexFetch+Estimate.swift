@@ -48,8 +48,9 @@ extension IndexFetch {
         )
     }
 
-    /// Estimates the transfer for staging the pack. Fetches the index, and the table of a delta set if it can
-    /// change the choice, and writes nothing.
+    /// Estimates the transfer for staging the pack.
+    ///
+    /// Fetches the index, and the table of a delta set if it can change the choice, and writes nothing.
     ///
     /// - Parameters:
     ///   - base: The staged generation; `nil` if no version of the pack is staged.

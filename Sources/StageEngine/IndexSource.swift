@@ -6,7 +6,9 @@ import StageTransfer
 import SystemPackage
 
 /// Stages an indexed pack: fetches its index, reuses what older generations hold, and fetches the missing
-/// frames. Each frame is verified before it is decompressed, and written once.
+/// frames.
+///
+/// Each frame is verified before it is decompressed, and written once.
 struct IndexSource: Sendable {
     let work: PackWork
     let reference: PackIndex
@@ -211,7 +213,9 @@ private enum Part<First: Sendable, Second: Sendable>: Sendable {
     case second(Result<Second, StageError>)
 }
 
-/// Runs two operations concurrently. If one fails, cancels the other and waits for it.
+/// Runs two operations concurrently.
+///
+/// If one fails, cancels the other and waits for it.
 private func withBoth<First: Sendable, Second: Sendable>(
     _ first: @escaping @Sendable () async -> Result<First, StageError>,
     and second: @escaping @Sendable () async -> Result<Second, StageError>

@@ -97,7 +97,9 @@ struct IndexedTree: Sendable {
         }
     }
 
-    /// Creates the links. Called after the files and directories exist that links could lead through.
+    /// Creates the links.
+    ///
+    /// Called after the files and directories exist that links could lead through.
     func makeLinks(_ cursor: inout DirectoryCursor) throws(FileError) {
         for position in index.entries.indices {
             guard case .link(let target) = index.entries.kind(at: position) else { continue }
@@ -233,7 +235,7 @@ extension IndexedTree {
     ///
     /// Replaces a partial file of an earlier run.
     ///
-    /// - Returns: `false` if the file at `path` does not have the content of the entry.
+    /// Returns `false` if the file at `path` does not have the content of the entry.
     func take(
         _ position: Int,
         from path: String,

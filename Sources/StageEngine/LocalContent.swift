@@ -80,8 +80,9 @@ struct LocalContent: Sendable {
         return lost
     }
 
-    /// Adds all frames of lost files. Parts that an earlier run left are not trusted, since the file may have
-    /// been removed.
+    /// Adds all frames of lost files.
+    ///
+    /// Parts that an earlier run left are not trusted, since the file may have been removed.
     private func addFrames(_ lost: inout Lost) {
         guard !lost.files.isEmpty else { return }
         var others = [Bool](repeating: true, count: expected.done.count)

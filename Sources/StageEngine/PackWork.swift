@@ -6,7 +6,9 @@ import StageTransfer
 import SystemPackage
 
 /// Stages one pack: locks it, checks its state, fills a staging area, verifies and lists the content,
-/// publishes it and removes leftovers. The order is the same for every source of content.
+/// publishes it and removes leftovers.
+///
+/// The order is the same for every source of content.
 struct PackWork: Sendable {
     let stager: Stager
     let manifest: AcceptedManifest
@@ -143,8 +145,9 @@ extension PackWork {
         }
     }
 
-    /// Downloads an object of the pack into its partial file, or resumes the download of an earlier run. The
-    /// caller holds the download lock.
+    /// Downloads an object of the pack into its partial file, or resumes the download of an earlier run.
+    ///
+    /// The caller holds the download lock.
     ///
     /// Computes the digest in parallel. Reports received bytes if they count towards the size of the pack
     /// (`reportsBytes`).

@@ -383,8 +383,7 @@ public struct Planner: Sendable {
         }
     }
 
-    /// Returns whether a policy names the event. A periodic request stands for the incomplete installation or
-    /// update.
+    /// Returns whether a policy names the event or, for a periodic request, the incomplete event.
     private func isNamed(_ request: ContentRequest, by events: Set<InstallationEvent>) -> Bool {
         switch request {
         case .install: events.contains(.firstInstallation)

@@ -46,8 +46,9 @@ struct Room {
         return nil
     }
 
-    /// Returns the growth of the container when the pack is staged. The replaced generation does not count
-    /// unless it is leased: with a quota it is removed first.
+    /// Returns the growth of the container when the pack is staged.
+    ///
+    /// The replaced generation does not count unless it is leased: with a quota it is removed first.
     private func growth(of pack: Pack) -> ByteCount {
         let size = StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
         guard let replaced = current[pack.id], !replaced.isLeased else { return size }

@@ -1,7 +1,7 @@
 public import StageContainer
 public import StageModel
 
-/// Eviction policy of a container: the generations that may be evicted, and their order. A pure value.
+/// Eviction policy of a container, as a pure value: the generations that may be evicted, and their order.
 ///
 /// Generations that are not current go first, obsolete ones before previous ones. Then packs with the policy
 /// `onDemand`, then packs with `prefetch`; within each group the least recently used first, then those of

@@ -51,7 +51,7 @@ public struct StagingFigures: Equatable, Sendable {
     /// Bytes of the pack that were on this machine before: from an earlier run or, for an index, the staged
     /// version.
     public var reused: ByteCount
-    /// A URL that served content; `nil` if nothing was transferred.
+    /// A URL that served content; `nil` if no archive, index or bundle was transferred.
     public var source: String?
 
     /// Creates the figures from their parts.
