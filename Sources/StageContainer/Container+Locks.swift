@@ -31,7 +31,9 @@ extension Container {
         return file
     }
 
-    /// Acquires a lock of the container. Blocks the thread for up to `seconds` while another process holds it.
+    /// Acquires a lock of the container.
+    ///
+    /// Blocks the thread for up to `seconds` while another process holds it.
     ///
     /// - Throws: ``FileError`` with `isHeldByOthers` on timeout.
     func waitForLock(

@@ -6,7 +6,7 @@ public import SystemPackage
 /// ```
 /// packs/<id>                     → ../generations/<id>/<generation>/content
 /// generations/<id>/<generation>/content/…   the files
-/// generations/<id>/<generation>/pack.json   what they are
+/// generations/<id>/<generation>/pack.json   the record of the generation
 /// generations/<id>/<generation>/files       their digests
 /// generations/<id>/<generation>/index       the index of an indexed pack
 /// generations/<id>/<generation>/lease       locked shared by readers

@@ -28,7 +28,9 @@ public final class DownloadLock: Sendable {
         _ = Self.held.withLock { $0.remove(downloads.path.appending(file)) }
     }
 
-    /// Deletes the lock file and releases the lock. Later calls have no effect.
+    /// Deletes the lock file and releases the lock.
+    ///
+    /// Later calls have no effect.
     public func end() {
         lock.withLock { lock in
             guard lock != nil else { return }

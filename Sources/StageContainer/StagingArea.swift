@@ -65,7 +65,9 @@ public final class StagingArea: Sendable {
 
 extension Container {
     /// Creates a staging area for the pack, or resumes the area of a dead process that staged the same
-    /// content. The caller holds the lock on the pack.
+    /// content.
+    ///
+    /// The caller holds the lock on the pack.
     ///
     /// Callers must verify content of a resumed area like content from a server.
     public func makeStagingArea(
@@ -83,7 +85,9 @@ extension Container {
         }
     }
 
-    /// Creates an empty staging area for the pack. The caller holds the lock on the pack.
+    /// Creates an empty staging area for the pack.
+    ///
+    /// The caller holds the lock on the pack.
     public func makeStagingArea(_ lock: PackLock) throws(ContainerError) -> StagingArea {
         try ContainerError.wrapping { () throws(FileError) in
             // A sweep must not find the area after its creation and before it is locked.

@@ -30,7 +30,8 @@ public enum WallpaperStore {
     /// Returns the directory of a pack: at once if the pack is staged, and otherwise after downloading,
     /// verifying and publishing it.
     ///
-    /// The files stay unchanged for the lifetime of the process, even if an update is published.
+    /// The files stay unchanged for the lifetime of the process, even if an update is published, unless
+    /// another store is configured.
     ///
     /// - Throws: ``PackStoreError``; see ``PackStoreError/retryAdvice``.
     public static func loadPack(
