@@ -5,9 +5,10 @@ import StageModel
 import StageSystem
 
 extension DaemonTurn {
-    /// The conditions of the order that network and power do not meet now, as this process sees them.
+    /// The conditions of the order that the network and the power supply do not meet now, as this process
+    /// sees them.
     ///
-    /// A state that the system does not tell counts as met.
+    /// Counts a state that the system does not report as met.
     func unmetConditions() async -> [PendingReason] {
         guard let conditions = order.conditions else { return [] }
         var sources = ConditionSources()
@@ -28,7 +29,7 @@ extension DaemonTurn {
 }
 
 extension UpdateConditions {
-    /// The conditions as needs of a transfer.
+    /// The conditions as the needs of a transfer.
     fileprivate var needs: [ConditionNeed] {
         var needs: [ConditionNeed] = requiresExternalPower ? [.mainsPower, .fullPower] : []
         if !allowsExpensiveNetworkAccess { needs.append(.inexpensiveNetwork) }

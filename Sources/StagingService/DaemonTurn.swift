@@ -7,74 +7,78 @@ import StagePack
 import StageSystem
 import Synchronization
 
-/// The turn that the daemon gives this process to stage packs.
+/// Permission from the daemon for this process to stage packs now, called a turn.
 ///
-/// The daemon knows of the staging from before the first byte: it shows it, holds it for network and
-/// power, pauses and cancels it, and has a worker go on with it when this process has gone, after another
-/// start of the machine, too. Both work in the same container, so each goes on where the other ended.
+/// The daemon has a task for the staging before the first byte is received. It lists the task, makes it wait
+/// for network and power, pauses and cancels it, and lets a worker resume it when this process has ended,
+/// even after a reboot. This process and the worker use the same container, so each resumes the other's work.
 struct DaemonTurn: Sendable {
-    /// The end of a turn.
+    /// Result of a turn.
     enum Outcome: Sendable {
-        /// The work has ended; the daemon goes on with the task of this number, if there is one.
+        /// The work has ended; `goesOn` is the number of the task that the daemon resumes, `nil` if it
+        /// resumes none.
         case done(goesOn: Int64?)
-        /// The daemon has staged later what is missing: that is what it waits for.
+        /// The daemon stages the missing packs later, once these reasons to wait are gone.
         case held([PendingReason])
-        /// A person has cancelled it.
+        /// A person has cancelled the task.
         case cancelled
     }
 
     /// The packs, their container, and the conditions.
     var order: StagingOrder
-    /// The packs that are missing now; for lists.
+    /// The packs that are missing now, shown in lists of tasks.
     var packs: [PackID]
-    /// The variables that say where the user's daemon is.
+    /// Environment variables with the location of the user's daemon.
     var environment: [String: String]
-    /// Whether a daemon that answers gives the turn.
+    /// Set if the daemon is to give the turn, provided that one answers.
     var usesDaemon: Bool
-    /// The address of the message bus of NetworkManager and UPower; `nil` for the one of the environment, or the
-    /// system's.
+    /// The address of the message bus of NetworkManager and UPower; `nil` for the address in the environment,
+    /// or the system bus.
     var busAddress: String?
-    /// Told that the daemon does not help.
+    /// Logs why the daemon is not used.
     var logger: Logger
-    /// Told the reasons to wait that a person has to end.
+    /// Called with the reasons to wait that only a person can end.
     var report: @Sendable ([PendingReason.Kind]) -> Void
 
-    /// The last time that this process has waited for a daemon in vain, which it does once in ``silence``.
+    /// Time of the last unanswered request of this process; it sends no other one for the duration of
+    /// ``silence``.
     private static let lastSilence = Mutex<ContinuousClock.Instant?>(nil)
-    /// The time for which a daemon that did not answer is not asked again.
+    /// Time for which this process does not contact a daemon that did not answer.
     private static let silence = Duration.seconds(300)
-    /// The time that a daemon has for each answer: a worker may have to end first.
+    /// Time limit for each answer of a daemon, which may first have to end a worker.
     private static let answerPatience = Duration.seconds(15)
 
-    /// The daemon's side of a turn.
+    /// Connection to the daemon and number of the task there.
     private struct Place: Sendable {
         var connection: SessionConnection
         var task: Int64
     }
 
-    /// Something that happens during a turn.
+    /// An event during a turn.
     enum Step: Sendable {
         case running
         case held([PendingReason])
         case cancelled
-        /// The daemon has ended the task, so nothing holds it.
+        /// The daemon has ended the task, so this process need not wait for it.
         case over
-        /// The connection is lost.
+        /// The connection is lost, and may be restored.
         case lost
-        /// The daemon is gone for good.
+        /// The daemon cannot be reached again.
         case gone
-        /// The daemon's time to answer has passed.
+        /// The daemon did not give the turn in time.
         case late
         case ended(StagedPacks)
     }
 
-    /// Does the work when the daemon gives the turn; where none answers or it refuses, at once if network and power
-    /// meet the conditions of the order.
+    /// Runs the work when the daemon gives the turn.
     ///
-    /// The work is cancelled while the daemon holds it, and done again after that. What is interrupted,
-    /// with this task or without, is left to a worker.
+    /// Without a daemon, or if it refuses, runs the work at once if the network and the power supply meet the
+    /// conditions of the order.
     ///
-    /// - Returns: What became of the packs in all of it, and how the turn ended.
+    /// Cancels the work while the daemon holds the task, and runs it again after that. A worker resumes
+    /// interrupted work, also if the current Swift task is cancelled.
+    ///
+    /// - Returns: The outcomes of the packs in all attempts, and the result of the turn.
     func take(
         _ work: @escaping @Sendable () async -> StagedPacks
     ) async -> (StagedPacks, Outcome) {
@@ -88,7 +92,7 @@ struct DaemonTurn: Sendable {
         defer { progress.end() }
         return await withTaskGroup(of: StagedPacks?.self) { group in
             group.addTask { [patience] in
-                // Cancelled: nothing waits for it any more.
+                // Cancelled: nothing waits for the daemon any more.
                 if (try? await Task.sleep(for: patience)) != nil { step.yield(.late) }
                 return nil
             }
@@ -112,9 +116,10 @@ struct DaemonTurn: Sendable {
             }
             group.cancelAll()
             if let outcome { return (state.staged, outcome) }
-            // Cancelled: what has begun says what that means to it, and what has not does so, too.
+            // This task was cancelled. Work that runs returns its own outcomes; work that has not begun is
+            // run once, and fails as cancelled.
             if state.work != nil {
-                // The last one: those before it were stopped, and are in it already.
+                // Only the last attempt: the results of the stopped ones before it were added already.
                 var last = StagedPacks()
                 for await staged in group { last = staged ?? last }
                 state.staged.add(last)
@@ -125,30 +130,31 @@ struct DaemonTurn: Sendable {
         }
     }
 
-    /// The time that the daemon has to give the turn.
+    /// Time limit for the daemon to give the turn.
     ///
-    /// For a discretionary staging it first finds out the state of network and power.
+    /// Longer for a discretionary staging, since the daemon first determines the state of network and power.
     private var patience: Duration {
         order.conditions != nil ? Self.answerPatience : ControlClient.discoveryTimeout
     }
 
-    /// The state of a turn.
+    /// State of a turn.
     private struct State {
         let isDiscretionary: Bool
-        /// The result of all attempts so far.
+        /// The merged result of all attempts so far.
         var staged = StagedPacks()
-        /// Ends the work that runs.
+        /// Switch that stops the running work; `nil` if none runs.
         var work: StopSwitch?
-        /// The daemon's last reasons to wait that bind this process; `nil` before its first message.
+        /// The daemon's latest reasons to wait that bind this process; `nil` before its first message.
         var holds: [PendingReason]?
-        /// Whether the work was stopped because of it.
+        /// Set if the work was stopped because of ``holds``.
         var isStopped = false
         var isCancelled = false
 
-        /// Whether a person holds it.
+        /// True if a person has paused the task.
         var isPaused: Bool { holds?.contains(where: \.kind.isOfPerson) ?? false }
 
-        /// The reasons to wait that bind this process: network and power bind discretionary stagings only.
+        /// Returns the reasons to wait that bind this process: network and power bind only discretionary
+        /// stagings.
         func binding(_ holds: [PendingReason]) -> [PendingReason] {
             holds.filter { hold in
                 hold.kind.isOfPerson || isDiscretionary && hold.kind != .slot
@@ -156,7 +162,7 @@ struct DaemonTurn: Sendable {
         }
     }
 
-    /// Goes through what happens, and has the work started and stopped; `nil` if the task was cancelled.
+    /// Handles the steps, starting and stopping the work; returns `nil` if this Swift task was cancelled.
     private func run(
         _ steps: AsyncStream<Step>,
         _ state: inout State,
@@ -175,7 +181,7 @@ struct DaemonTurn: Sendable {
                 begins = true
             case .held(let reasons):
                 let binding = state.binding(reasons)
-                // The daemon has not had its turn yet: it says more.
+                // The daemon has not given the turn yet, and will send another message.
                 if binding.isEmpty, state.isDiscretionary { break }
                 state.holds = binding
                 if let outcome = hold(&state) { return outcome }
@@ -190,7 +196,7 @@ struct DaemonTurn: Sendable {
                 if Task.isCancelled || !state.isStopped { return .done(goesOn: nil) }
                 (state.work, state.isStopped) = (nil, false)
                 if let outcome = hold(&state) { return outcome }
-                // It may go on, and was told so before it had stopped.
+                // The daemon may have lifted the hold before the work had stopped.
                 begins = state.holds?.isEmpty ?? true
             }
             if begins, state.work == nil {
@@ -202,7 +208,7 @@ struct DaemonTurn: Sendable {
         return nil
     }
 
-    /// Does what the daemon's reasons ask for; returns how the turn ends if they end it.
+    /// Stops the work if the daemon has reasons to wait; returns the result of the turn if they end it.
     private func hold(_ state: inout State) -> Outcome? {
         guard let holds = state.holds, !holds.isEmpty else { return nil }
         if let work = state.work {
@@ -215,7 +221,8 @@ struct DaemonTurn: Sendable {
         return nil
     }
 
-    /// Tells the daemon how the work ended, where it is not to go on at once; returns whether it knows.
+    /// Reports the end of the work to the daemon unless a worker is to resume it; returns `false` if the
+    /// daemon cannot be told.
     private func tell(_ end: StagingEnd?, to place: Place) async -> Bool {
         guard let end, !Task.isCancelled else { return true }
         var change = TransferChange()
@@ -227,7 +234,7 @@ struct DaemonTurn: Sendable {
             }
             return true
         } catch {
-            // A worker finds everything staged.
+            // The daemon's worker then finds everything staged.
             logger.debug("The daemon was not told", metadata: ["error": "\(error)"])
             return false
         }
@@ -240,7 +247,7 @@ struct DaemonTurn: Sendable {
         guard usesDaemon, !isSilent else { return nil }
         var configuration = SessionConfiguration()
         configuration.isTransient = true
-        // A daemon that hangs is not worth waiting for: this process can do everything.
+        // A short timeout suffices: without the daemon, this process stages the packs alone.
         let client = SessionClient(
             Self.identifier(of: order),
             configuration: configuration,
@@ -260,13 +267,13 @@ struct DaemonTurn: Sendable {
         } catch {
             connection.close()
             if case .lost(_, .some) = error { Self.lastSilence.withLock { $0 = .now } }
-            // Without a daemon everything works all the same.
+            // Without a daemon, this process stages the packs alone.
             logger.debug("The daemon does not help", metadata: ["error": "\(error)"])
             return nil
         }
     }
 
-    /// Waits until a connection is attached; cancelling the task ends it.
+    /// Waits until the connection is attached; cancelling the task closes the connection.
     private func attachment(of connection: SessionConnection) async throws(ControlError) {
         let problem = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
@@ -288,7 +295,8 @@ struct DaemonTurn: Sendable {
         return request
     }
 
-    /// The session identifier for an order: a later process with the same order replaces the worker.
+    /// Returns a session identifier for an order, under which a later process with the same order replaces
+    /// the worker.
     private static func identifier(of order: StagingOrder) -> String {
         let text = (try? ControlFormat.encode(order)).map(Array.init) ?? []
         let digest = "\(Digest(of: text))".prefix(16)
@@ -297,15 +305,16 @@ struct DaemonTurn: Sendable {
 }
 
 extension PendingReason.Kind {
-    /// Whether it lasts until a person does something about the task.
+    /// True if the reason lasts until a person resumes the task.
     fileprivate var isOfPerson: Bool { self == .pausedByUser || self == .pausedByClient }
 }
 
 extension StagingEnd {
-    /// Creates the end of an attempt with these failures; `nil` if it was interrupted, and is to be gone on with.
+    /// Creates the end of an attempt with these failures; `nil` if it was interrupted, so that a worker
+    /// resumes it.
     package init?(of failures: [StagingFailure]) {
         if failures.contains(where: { $0.kind == .interrupted }) { return nil }
-        // A failure that another attempt may mend takes precedence.
+        // Prefers a failure that another attempt may resolve.
         let failure =
             failures.first { $0.retry != .never }
             ?? failures.first { $0.kind == .noSpace } ?? failures.first
@@ -325,7 +334,7 @@ extension StagingEnd {
             }
         self.init(
             TransferFailure(kind, reason: String(failure.description.prefix(2000))),
-            // Space may come without anybody changing a thing here.
+            // Other processes may free space, without any change to this task.
             hold: failure.retry == .never && hold != .disk ? nil : hold
         )
     }

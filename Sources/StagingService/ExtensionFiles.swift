@@ -7,16 +7,18 @@ import StageSystem
 import StageTransfer
 import SystemPackage
 
-/// Downloads the files that a downloader extension asks for, and hands each to it.
+/// Downloads the files that a downloader extension requests, and hands each to the extension.
 struct ExtensionFiles: Sendable {
-    /// The most files that a run downloads, and the most time for all of them; the next run downloads the rest.
+    /// Limits of one run: number of files, and time for all of them.
+    ///
+    /// The next run downloads the rest.
     struct Limits: Sendable {
         var count: Int
         var time: Duration?
 
         /// Limits of a run that a person waits for or that has a deadline.
         static let attended = Limits(count: ExtensionRules.downloads, time: nil)
-        /// Limits of a periodic run, which has other applications to serve as well.
+        /// Limits of a periodic run, which serves other applications as well.
         static let periodic = Limits(count: 1000, time: .seconds(1800))
     }
 
@@ -24,18 +26,18 @@ struct ExtensionFiles: Sendable {
     struct Outcome: Sendable {
         /// The result of each file.
         var results: [FileResult] = []
-        /// The downloads that the extension wants instead of those that failed.
+        /// The downloads that the extension requests as replacements of failed ones.
         var replacements: [ExtensionDownload] = []
-        /// The first failure of the extension to be told of a failure.
+        /// The first failure of the extension while it handled failed downloads.
         var extensionProblem: StagingFailure?
     }
 
     let program: ExtensionRun
     let container: Container
     let stager: Stager
-    /// Whether files that are not essential are left to the next run.
+    /// Set if files that are not essential are left to the next run.
     let isEssentialOnly: Bool
-    /// The files that may still be downloaded.
+    /// Number of files that this run may still download.
     private var remaining: Int
     private let deadline: ContinuousClock.Instant?
 
@@ -54,11 +56,11 @@ struct ExtensionFiles: Sendable {
         deadline = limits.time.map { .now + $0 }
     }
 
-    /// Downloads files by priority, the essential ones first.
+    /// Downloads files, essential ones first, then by descending priority.
     ///
     /// - Parameters:
     ///   - files: The files.
-    ///   - budget: The allowances before the first launch, of which the files are deducted.
+    ///   - budget: The allowances before the first launch; the sizes of the files are deducted from it.
     /// - Returns: The result of each file, and the extension's answers to failures.
     mutating func fetch(
         _ files: [ExtensionURLDownload],
@@ -88,10 +90,11 @@ struct ExtensionFiles: Sendable {
         return outcome
     }
 
-    /// Whether the run was cancelled or its time is up.
+    /// True if the run was cancelled or its time is up.
     private var isOver: Bool { Task.isCancelled || deadline.map { $0 <= .now } ?? false }
 
-    /// Downloads one file and hands it over; returns the failure that the extension has to be told.
+    /// Downloads a file and hands it to the extension; returns the failure to report to the extension, if
+    /// any.
     private func fetch(
         _ file: ExtensionURLDownload,
         spending budget: inout InitialBudget?,
@@ -131,10 +134,10 @@ struct ExtensionFiles: Sendable {
         }
     }
 
-    /// Downloads a file, with the extension's credential if the server asks for one.
+    /// Downloads a file, with the extension's credential if the server demands one.
     private func receive(_ file: ExtensionURLDownload) async -> Result<FilePath, StageError> {
         let answer = await receive(file, fields: [])
-        // A server that redirects is not sent the credential of the one that it leads to.
+        // The credential is not sent to a server that the file's server redirects to.
         guard case .failure(let error) = answer,
             let server = error.challengedURL.flatMap({ URLReference($0).origin }),
             server == URLReference(file.url).origin,
@@ -188,7 +191,7 @@ extension FileResult {
     }
 }
 
-/// Runs `body` and cancels its task at the deadline; `nil` stands for none.
+/// Runs `body` and cancels it at the deadline; `nil` means no deadline.
 private func withDeadline<Value: Sendable>(
     _ deadline: ContinuousClock.Instant?,
     body: @escaping @Sendable () async -> Value
@@ -218,7 +221,7 @@ extension StageError {
 }
 
 extension StagingFailure {
-    /// The number of the failure in Apple's `BAErrorCode`, as far as that has one for it.
+    /// The closest code of Apple's `BAErrorCode`.
     var backgroundAssetsCode: Int {
         switch self {
         case .engine(.transfer(.unacceptable(_, .domain)), _), .refusal(.disallowedDomain, _): 202

@@ -6,11 +6,11 @@ import StageModel
 import StageSystem
 import StageTransfer
 
-/// Carries out the answers of a downloader extension: its packs and files, and its replacements for those that
-/// fail.
+/// Carries out the answers of a downloader extension: its packs and files, and its replacements for failed
+/// downloads.
 ///
-/// A run tries each identifier once, and ``ExtensionRules/downloads`` of them in all, so that an extension cannot
-/// keep it going.
+/// A run tries each identifier once, and at most ``ExtensionRules/downloads`` of them, so that an extension
+/// cannot prolong the run endlessly.
 struct ExtensionRounds: Sendable {
     let service: StagingService
     let program: ExtensionRun
@@ -20,25 +20,25 @@ struct ExtensionRounds: Sendable {
     let selection: PackSelection
     let order: StagingOrder
 
-    /// The state of the rounds of one run.
+    /// State of the rounds of one run.
     private struct State {
         var planner: Planner
         var result: StagingResult
         var files: ExtensionFiles
-        /// Every pack that the extension asked for in this run, and whether it is essential.
+        /// All packs that the extension requested in this run; the value is `true` for essential ones.
         var choices: [PackID: Bool] = [:]
         /// The identifiers of all downloads so far.
         var tried: Set<String> = []
     }
 
-    /// Tells the extension how its packs ended, downloads its files, and stages what it wants instead of those that
-    /// failed, until it wants nothing else.
+    /// Reports the outcomes of its packs to the extension, downloads its files, and stages its replacements
+    /// for failed downloads, until the extension requests no others.
     ///
     /// - Parameters:
-    ///   - choice: The packs and files that the extension has asked for.
+    ///   - choice: The packs and files that the extension requested.
     ///   - staged: The outcome of the packs.
-    ///   - planner: The planner of the run; gets the packs of all rounds as its choices.
-    ///   - result: The result of the run, to which the outcome of the packs was added.
+    ///   - planner: The planner of the run; receives the packs of all rounds as its choices.
+    ///   - result: The result of the run, which already contains the outcome of the packs.
     func run(
         _ choice: ExtensionRun.Choice,
         staged: StagedPacks,
@@ -67,7 +67,7 @@ struct ExtensionRounds: Sendable {
             do throws(StagingFailure) {
                 try await stage(choice, &state)
             } catch {
-                // The results of the rounds before count all the same.
+                // The results of earlier rounds stay valid.
                 state.result.extensionProblem = state.result.extensionProblem ?? error
                 break
             }
@@ -76,8 +76,8 @@ struct ExtensionRounds: Sendable {
         result = state.result
     }
 
-    /// Whether files that are not essential are left to a later run: it was asked for essential content only, or a
-    /// periodic run waits for network and power.
+    /// Returns whether a later run downloads the files that are not essential: because this run is for
+    /// essential content only, or is a periodic run that waits for network and power.
     private func leavesFiles(
         of choice: ExtensionRun.Choice,
         after staged: StagedPacks
@@ -102,7 +102,7 @@ struct ExtensionRounds: Sendable {
             throw StagingFailure(error)
         }
         state.planner.choices = choice.packs
-        // Packs of one run do not drive each other out.
+        // Packs of one run do not evict each other.
         state.planner.spared = Set(state.choices.keys)
         let plan = try service.plan(
             &state.planner,
@@ -123,8 +123,8 @@ struct ExtensionRounds: Sendable {
         state.result.addRound(staged)
     }
 
-    /// Stages the packs of a plan, and once more those that a server refuses with 401 for whose origin the extension
-    /// has a credential.
+    /// Stages the packs of a plan; repeats those that a server refused with 401, if the extension has a
+    /// credential for the server's origin.
     func stage(_ plan: Plan, for choice: ExtensionRun.Choice) async -> StagedPacks {
         var staged = await service.stage(plan, of: manifest, in: container, by: stager)
         var credentials: [String: BasicCredential] = [:]
@@ -146,8 +146,8 @@ struct ExtensionRounds: Sendable {
         return staged
     }
 
-    /// Ends a round: tells the extension of its packs, and downloads its files; returns the downloads that it wants
-    /// instead of those that failed.
+    /// Ends a round: reports the outcomes of the packs to the extension, and downloads its files; returns the
+    /// extension's replacements for failed downloads.
     private func finish(
         _ choice: ExtensionRun.Choice,
         _ state: inout State
@@ -171,7 +171,7 @@ struct ExtensionRounds: Sendable {
         return wanted + files.replacements
     }
 
-    /// Tells the extension how a pack ended; returns the downloads that it wants instead of one that failed.
+    /// Reports the outcome of a pack to the extension; returns its replacements for a failed download.
     private func tell(
         _ download: ExtensionDownload,
         _ pack: PackResult

@@ -8,18 +8,19 @@ import StageTransfer
 import Synchronization
 import SystemPackage
 
-/// The part of a run that an application's downloader extension has: it is asked what to download, and
-/// told how each download ended.
+/// The downloader extension of an application during one run: chooses the downloads, and receives their
+/// outcomes.
 ///
-/// Whatever it does, the run goes on: without an answer that counts, policies decide.
+/// A failure of the extension does not end the run: without a valid answer, the policies of the manifest
+/// decide.
 struct ExtensionRun: Sendable {
     let host: ExtensionHost
     let request: ExtensionRequest
-    /// The URLs of the manifest, whose origin the extension may ask as the user may.
+    /// The URLs of the manifest; the extension may send requests to their origin with the user's rights.
     let manifestURLs: [String]
     let logger: Logger
     private let folder: TemporaryFolder
-    /// The extension's credentials by the origins of servers, `nil` for one that it has none for.
+    /// The extension's credentials by origin of the server; `nil` for an origin without a credential.
     private let credentials: Credentials
 
     private final class Credentials: Sendable {
@@ -30,11 +31,11 @@ struct ExtensionRun: Sendable {
         }
     }
 
-    /// The packs and files that an extension has asked for.
+    /// The packs and files that an extension requested.
     struct Choice: Sendable {
-        /// The packs, and whether each is essential.
+        /// The packs; the value is `true` for essential ones.
         var packs: [PackID: Bool] = [:]
-        /// Files that are no packs.
+        /// Files that are not packs.
         var files: [ExtensionURLDownload] = []
         /// The download of each pack, for messages to the extension.
         fileprivate(set) var downloads: [PackID: ExtensionDownload] = [:]
@@ -42,7 +43,7 @@ struct ExtensionRun: Sendable {
         /// The identifiers of packs and files.
         var identifiers: Set<String> { Set(packs.keys.map(\.text) + files.map(\.identifier)) }
 
-        /// Removes downloads that were tried before, and those beyond `limit`.
+        /// Removes downloads that were tried before, and files beyond `limit` downloads.
         mutating func remove(_ identifiers: Set<String>, limit: Int) {
             packs = packs.filter { !identifiers.contains($0.key.text) }
             files.removeAll { identifiers.contains($0.identifier) }
@@ -51,9 +52,10 @@ struct ExtensionRun: Sendable {
         }
     }
 
-    /// Prepares what an extension may see; `nil` where the registration names none.
+    /// Prepares the files that the extension may read; `nil` if the registration has no downloader extension.
     ///
-    /// A dry run's extension gets an empty shared folder, so that it cannot change anything.
+    /// In a dry run the extension gets an empty shared folder, so that it cannot change the applications'
+    /// files.
     init?(
         _ registration: Registration?,
         _ manifest: AcceptedManifest,
@@ -114,7 +116,7 @@ struct ExtensionRun: Sendable {
             planner.budget?.remainingEssentialDownloads.map { Int($0.rawValue) }
         var unrestricted = planner
         unrestricted.budget = nil
-        // What does not fit today is wanted nevertheless, and missed until it does.
+        // Packs that do not fit now are proposed as well, and stay pending until they fit.
         unrestricted.freeSpace = nil
         let plan = unrestricted.plan(for: .event(event, essentialOnly: false))
         let proposed = Set(plan.packsToStage.map(\.id))
@@ -131,10 +133,10 @@ struct ExtensionRun: Sendable {
         return request
     }
 
-    /// Removes what was made for the extension.
+    /// Deletes the files that were made for the extension.
     func end() { folder.remove() }
 
-    /// Asks the extension what to download.
+    /// Asks the extension for its downloads.
     ///
     /// - Throws: ``StagingFailure`` that names the extension; policies decide then.
     func choose(_ manifest: Manifest) async throws(StagingFailure) -> Choice {
@@ -161,7 +163,7 @@ struct ExtensionRun: Sendable {
         return choice
     }
 
-    /// Tells the extension that a pack is staged.
+    /// Reports to the extension that a pack is staged.
     ///
     /// - Throws: ``StagingFailure`` that names the extension. The pack stays staged.
     func tellStaged(
@@ -175,7 +177,7 @@ struct ExtensionRun: Sendable {
         }
     }
 
-    /// Tells the extension that a download failed, and returns the downloads that it wants instead.
+    /// Reports a failed download to the extension, and returns its replacements.
     ///
     /// - Throws: ``StagingFailure`` that names the extension.
     func tellFailed(
@@ -193,10 +195,10 @@ struct ExtensionRun: Sendable {
         }
     }
 
-    /// The extension's answer to a server that wants a user name and a password (RFC 7617), or `nil` if it has
-    /// none.
+    /// Returns the extension's credential for a server that demands a user name and a password (RFC 7617), or
+    /// `nil` if it has none.
     ///
-    /// The extension is asked once a run for each server.
+    /// Asks the extension at most once a run for each server.
     ///
     /// - Parameters:
     ///   - download: A download of the server.
@@ -229,27 +231,27 @@ struct ExtensionRun: Sendable {
 }
 
 extension DownloadPolicy {
-    /// Whether the first launch waits for packs of this policy.
+    /// True if the first launch waits for packs of this policy.
     fileprivate var isEssential: Bool {
         if case .essential = self { true } else { false }
     }
 }
 
 extension Container {
-    /// Where what an extension needs is put while it runs.
+    /// Directory of the temporary files of running extensions.
     fileprivate var extensionFolder: FilePath { root.path.appending(ContainerLayout.extensions) }
 
-    /// Makes the folder that the group's applications and extensions share.
+    /// Creates the folder that the group's applications and extensions share.
     fileprivate func makeSharedFolder() throws(FileError) -> FilePath {
         let name = FilePath(ContainerLayout.shared)
-        // One that exists is what the applications have made of it.
+        // Leaves an existing folder as the applications have set it up.
         if let folder = try root.directory(name) { return folder.path }
         return try root.makeDirectory(name, exactly: .directory).path
     }
 
-    /// The directory of the pack's files, if it is staged.
+    /// Returns the directory of the pack's files, or `nil` if the pack is not staged.
     func contentOfStaged(_ id: PackID) -> FilePath? {
-        // An extension that is not told of a pack finds it in the container all the same.
+        // If the lease fails, the extension is not told, but still finds the pack in the container.
         guard let lease = try? reader.lease(id, marksUse: false) else { return nil }
         return lease.content
     }

@@ -3,7 +3,7 @@ import StageEngine
 import StageModel
 
 extension InitialBudget {
-    /// The budget of an application with what its packs have used up so far.
+    /// Creates the budget of an application, less the amounts that its packs have used so far.
     init(
         _ restrictions: Registration.Restrictions,
         _ manifest: AcceptedManifest,

@@ -5,26 +5,26 @@ package import StageModel
 import StageSystem
 package import SystemPackage
 
-/// The folders that applications install their registrations into; a later one overrides.
+/// The folders with the registrations of applications; a later folder overrides earlier ones.
 package struct RegistrationFolders {
     package let folders: [FilePath]
 
-    /// A registration and the file that it is in.
+    /// A registration and its file.
     package struct Found {
         package var value: Registration
         package var path: FilePath
-        /// Files of earlier folders that it stands in front of.
+        /// Files of earlier folders that this one overrides.
         package var overridden: [FilePath]
     }
 
-    /// The folders of the system and of the user whose environment this is.
+    /// Creates the list of the system's folders and of those of the user whose environment this is.
     ///
-    /// Root has the system's only: ``ProcessEnvironment`` names it no other.
+    /// Root has only the system's folders, since ``ProcessEnvironment`` contains no others.
     package init(environment: [String: String]) {
         folders = RegistrationLocations.folders(environment: environment)
     }
 
-    /// The folder that this user registers applications in: root the system's, others their own.
+    /// The folder in which this user registers applications: for root the system's, for others their own.
     package var folderForWriting: FilePath? {
         if geteuid() == 0 { return folders.dropFirst().first }
         return folders.count > 2 ? folders.last : nil
@@ -39,12 +39,12 @@ package struct RegistrationFolders {
         }
     }
 
-    /// Reads the registration of an application by its name.
+    /// Reads the registration of the application with this name.
     package func registration(named text: String) throws(StagingFailure) -> Found {
         try registration(of: try identifier(named: text))
     }
 
-    /// Reads the identifier of an application.
+    /// Parses the identifier of an application.
     package func identifier(named text: String) throws(StagingFailure) -> ApplicationID {
         do throws(ValueError) {
             return try ApplicationID(text)
@@ -62,9 +62,10 @@ package struct RegistrationFolders {
         return Found(value: try Self.read(path, for: id), path: path, overridden: paths)
     }
 
-    /// The message that an application is not registered, with the one that may be meant, else those that are.
+    /// Returns the message that an application is not registered, with the most similar registered name, or
+    /// else the registered names.
     private func notRegistered(_ id: ApplicationID) -> String {
-        // A folder that cannot be read has none to name.
+        // The message lists no applications if a folder cannot be read.
         let known = (try? applications())?.map(\.text) ?? []
         let message = "application '\(id)' is not registered"
         guard !known.isEmpty else {
@@ -79,10 +80,10 @@ package struct RegistrationFolders {
         return "\(message): registered are \(shown)" + (others > 0 ? " and \(others) more" : "")
     }
 
-    /// The number of applications that a message names.
+    /// Maximum number of applications in a message.
     private static let shownApplications = 8
 
-    /// Reads a registration, which has to be the application's.
+    /// Reads a registration, and checks that it is for this application.
     package static func read(
         _ path: FilePath,
         for id: ApplicationID
@@ -101,7 +102,8 @@ package struct RegistrationFolders {
     ///
     /// - Parameters:
     ///   - path: The file.
-    ///   - isInstalled: Whether it counts on this machine, and not only for a command that is given its path.
+    ///   - isInstalled: Pass `true` for a registration that is in effect on this machine, `false` for a file
+    ///     that was named to a command.
     /// - Returns: The registration.
     /// - Throws: ``StagingFailure/registration(_:)`` if it cannot be used.
     package static func read(

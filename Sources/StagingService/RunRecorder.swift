@@ -7,14 +7,13 @@ import StagePack
 import StageSystem
 import SystemPackage
 
-/// Remembers in the container what a run decided and did, for `why` and for the next run.
+/// Records the decisions and outcomes of a run in the container, for `why` and for the next run.
 ///
-/// That it cannot be remembered is logged and fails nothing: packs are staged whatever is known of
-/// them.
+/// Logs an error while recording, and does not fail the run: packs are staged with or without history.
 struct RunRecorder {
     private let container: Container
     private let registration: Registration?
-    /// The application of a run without a manifest; `nil` where it is not known.
+    /// The application of a run without a manifest; `nil` if it is not known.
     private var application: ApplicationID?
     private let wanted: StagingRequest.Packs
     private let logger: Logger
@@ -26,10 +25,10 @@ struct RunRecorder {
         logger = service.logger
     }
 
-    /// The recorder of a run that got no manifest from a source.
+    /// Creates the recorder of a run that got no manifest from a source.
     ///
-    /// The application is the registered one, or that of the manifest that the container has stored for the source.
-    /// `nil` where there is neither, or no container to remember in.
+    /// The application is the registered one, or that of the manifest that the container has stored for the
+    /// source. `nil` if neither exists, or if there is no container.
     init?(_ service: StagingService, withoutManifestOf source: ManifestSource) {
         let target = service.request.target
         guard let path = target.knownContainer else { return nil }
@@ -48,7 +47,7 @@ struct RunRecorder {
         }
     }
 
-    /// Remembers that there was no manifest.
+    /// Records that the run got no manifest.
     func record(_ failure: StagingFailure) {
         guard let application else { return }
         let planner = storedPlanner(application)
@@ -61,22 +60,22 @@ struct RunRecorder {
         }
     }
 
-    /// The planner for the manifest that is stored of the application; `nil` where none can be used.
+    /// Returns the planner for the application's stored manifest; `nil` if there is no usable one.
     private func storedPlanner(_ application: ApplicationID) -> Planner? {
-        // What cannot be read is as good as nothing: then an installation is pending.
+        // Without a readable manifest, an installation is pending.
         guard let stored = try? container.reader.storedManifest(for: application),
             let manifest = try? stored.manifest()
         else { return nil }
         return try? Planner(manifest: manifest, container: container)
     }
 
-    /// Remembers what was decided and done with each pack.
+    /// Records the decision and the outcome for each pack.
     ///
     /// - Parameters:
     ///   - result: The result of the run.
-    ///   - selection: What the run was for.
+    ///   - selection: The selection of packs of the run.
     ///   - planner: The planner of the run.
-    ///   - before: The history as the run found it.
+    ///   - before: The history before the run.
     func record(
         _ result: StagingResult,
         of selection: PackSelection,
@@ -84,7 +83,7 @@ struct RunRecorder {
         after before: HistoryRecord?
     ) {
         let pending = pending(after: selection, planner, result)
-        // Before anything is locked: others wait for the lock.
+        // Done before taking the lock, which other processes wait for.
         let hasLaunched =
             before?.history?.firstLoadedAt == nil
             && (try? container.reader.hasLoadedPack(of: planner.manifest)) ?? false
@@ -124,7 +123,7 @@ struct RunRecorder {
         return run
     }
 
-    /// The installation or update of which packs are still missing.
+    /// Returns the installation or update of which packs are still missing, or `nil`.
     private func pending(
         after selection: PackSelection,
         _ before: Planner,
@@ -139,7 +138,8 @@ struct RunRecorder {
         let isMissing = plan.entries.contains { entry in
             switch entry.decision {
             case .stage, .refuse(.noSpace), .refuse(.exceedsQuota): true
-            // Waiting does not help: the next launch lifts the restriction.
+            // The next run cannot stage these packs either: restrictions, for instance, end with the first
+            // launch.
             case .refuse, .leave, .evict: false
             }
         }
@@ -166,7 +166,7 @@ struct RunRecorder {
             }
         } catch {
             if case .file(let error) = error, error.errno == .resourceTemporarilyUnavailable {
-                // Many runs at once: the others remember what has come of it.
+                // Many runs at once hold the lock; they record the outcome of theirs.
                 logger.info("what happened is not remembered: \(error)")
             } else {
                 logger.warning("what happened cannot be remembered: \(error)")
@@ -176,14 +176,14 @@ struct RunRecorder {
 }
 
 extension StagingResult {
-    /// Whether a pack or a file could not be staged.
+    /// True if staging a pack or a file failed.
     fileprivate var hasFailures: Bool {
         packs.contains { $0.failure != nil } || (files ?? []).contains { $0.failure != nil }
     }
 }
 
 extension PackSelection {
-    /// The rule that decided about a pack.
+    /// Returns the rule that decided about a pack.
     fileprivate func rule(for pack: Pack) -> StagingHistory.Rule {
         switch self {
         case .event(let request, let isEssentialOnly):
@@ -193,12 +193,12 @@ extension PackSelection {
         }
     }
 
-    /// Whether every pack of the manifest was looked at.
+    /// True if the run decided about every pack of the manifest.
     fileprivate var isEvent: Bool {
         if case .event = self { true } else { false }
     }
 
-    /// Whether a run left a pack alone only because it was about others.
+    /// Returns whether a run skipped a pack only because the run was for other packs.
     fileprivate func isAboutOthers(than pack: PackResult) -> Bool {
         guard pack.outcome == .left else { return false }
         return switch pack.reason {
@@ -209,12 +209,12 @@ extension PackSelection {
 }
 
 extension StagingHistory {
-    /// The days for which the last decision about a pack is kept that no manifest offers any more.
+    /// Number of days for which the last decision about a pack that no manifest offers any more is kept.
     private static let daysOfOthers: Int64 = 90
-    /// The most of such packs.
+    /// Maximum number of such packs.
     private static let countOfOthers = 100
 
-    /// Takes over what a result says of the packs that the run was about; each other pack keeps its last decision.
+    /// Records the result for the packs that the run was for; each other pack keeps its last decision.
     fileprivate mutating func add(
         _ result: StagingResult,
         _ selection: PackSelection,
@@ -257,7 +257,7 @@ extension StagingHistory {
 }
 
 extension ContainerReader {
-    /// The application of the manifest that was accepted from one of these URLs; `nil` if there is none.
+    /// Returns the application whose stored manifest came from one of these URLs; `nil` if there is none.
     fileprivate func application(
         ofManifestFrom urls: [String]
     ) throws(ContainerError) -> ApplicationID? {
@@ -269,7 +269,7 @@ extension ContainerReader {
 }
 
 extension StagingHistory.Spending {
-    /// Counts the archives of the packs that were staged, and the files that were received for an extension.
+    /// Adds the archives of staged packs, and the files that were received for an extension.
     fileprivate mutating func add(_ result: StagingResult, by planner: Planner) {
         for pack in result.packs where pack.outcome == .staged {
             if planner.isEssential(pack.pack) {

@@ -5,18 +5,18 @@ import StageModel
 
 /// The result of staging the packs of a plan.
 struct StagedPacks: Sendable {
-    /// The outcome of each pack that was worked on.
+    /// The outcome of each attempted pack.
     var outcomes: [PackID: StagingOutcome] = [:]
     /// The last progress of each pack.
     var progress: [PackProgress] = []
     /// The generations that were removed to make room.
     var evicted: [Eviction] = []
-    /// The packs that the daemon has staged later, and what they wait for.
+    /// The packs that the daemon stages later, and the reasons to wait.
     var waiting: [PackID: [PendingReason]] = [:]
 
     /// Adds the result of a later attempt at the same packs.
     mutating func add(_ later: StagedPacks) {
-        // A later attempt finds packs staged that an earlier one has staged.
+        // A later attempt reports packs of an earlier attempt as already staged.
         outcomes.merge(later.outcomes) { old, new in
             if case .staged = old, case .alreadyStaged = new { old } else { new }
         }
@@ -25,7 +25,7 @@ struct StagedPacks: Sendable {
         evicted += later.evicted
     }
 
-    /// Whether a pack is staged.
+    /// Returns whether a pack is staged.
     func hasStaged(_ id: PackID) -> Bool {
         switch outcomes[id] {
         case .staged, .alreadyStaged: true

@@ -1,17 +1,17 @@
-/// The one thing to do about a failure, as a code: a program says it in words of its own.
+/// The recommended action after a failure, as a code that each program puts into words of its own.
 @nonexhaustive
 public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
-    // Of the network
+    // Network
 
-    /// Look after the network and the server.
+    /// Check the network connection and the server.
     case checkNetwork
     /// Log in to the network.
     case logIn
-    /// Name a user and a password, or a token.
+    /// Pass a user name and a password, or a token.
     case passCredentials
-    /// Name a user and a password for the proxy.
+    /// Pass a user name and a password for the proxy.
     case passProxyCredentials
-    /// Wait, for the time that the failure names, if it names one.
+    /// Wait, for the retry delay of the failure if it has one, and run again.
     case runAgainLater
     /// Correct the URL.
     case checkURL
@@ -24,9 +24,9 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
     /// Allow the use of the network.
     case goOnline
 
-    // Of this machine
+    // This machine
 
-    /// Make room on the file system.
+    /// Free space on the file system.
     case freeSpace
     /// Raise the limits of processes, open files and memory.
     case raiseLimits
@@ -34,18 +34,18 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
     case enableLandlock
     /// Boot a kernel with seccomp filters.
     case enableCallFilters
-    /// Run downloader extensions where there are seccomp filters.
+    /// Run downloader extensions on a kernel with seccomp filters.
     case enableCallFiltersForExtensions
-    /// Run downloader extensions where there is Landlock.
+    /// Run downloader extensions on a kernel with Landlock.
     case enableLandlockForExtensions
-    /// Decode archives in a process of their own, or as another user than root.
+    /// Decode archives in a separate process, or run as another user than root.
     case decodeInProcess
     /// Make the file system writable, or use another container.
     case makeWritable
-    /// Remove the file that is in the way.
+    /// Remove the object at the path, which is not a regular file.
     case removeFile
 
-    // Of the container
+    // Container
 
     /// Run as the container's owner, or use another container.
     case runAsOwner
@@ -55,32 +55,32 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
     case prefetchFirst
     /// Name an empty directory for the container, or one that does not exist.
     case nameEmptyDirectory
-    /// Use the version of StagePack that made the container.
+    /// Use the version of StagePack that created the container.
     case useMakersVersion
-    /// Remove the record that cannot be read; the next run writes it again.
+    /// Remove the unreadable record; the next run writes it again.
     case removeRecord
-    /// Have the damaged packs staged again.
+    /// Stage the damaged packs again.
     case repair
-    /// Have the pack fetched.
+    /// Download the pack.
     case load
-    /// Bring back the version before.
+    /// Roll back to the previous version.
     case rollBack
-    /// Look at what is staged.
+    /// Show the staged packs.
     case showStatus
     /// Release the pack's pin.
     case releasePin
     /// Raise the quota of the registration, or remove packs.
     case raiseQuota
 
-    // Of the application
+    // Application
 
     /// Update the application.
     case updateApplication
-    /// Start the application, which ends the restrictions.
+    /// Start the application, which lifts the restrictions.
     case startApplication
-    /// Tell the packager that the restrictions lack a host, or start the application.
+    /// Tell the packager that the allowed domains lack a host, or start the application.
     case tellPackagerOfHost
-    /// Tell the packager of the downloader extension's fault.
+    /// Tell the packager that the downloader extension fails.
     case tellPackagerOfExtension
     /// Correct the registration, or install the application's package again.
     case correctRegistration
@@ -89,13 +89,13 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
     /// Name a manifest or a registered application.
     case nameManifest
 
-    // Of the request
+    // Request
 
-    /// Do the same again: it goes on where this one ended.
+    /// Run again, which resumes.
     case runAgain
-    /// Look at the packs that there are.
+    /// List the packs of the manifest.
     case listPacks
-    /// Look at the files that the pack has.
+    /// List the files of the pack.
     case listFiles
     /// Name a file in the directory, or load the whole pack.
     case nameFileInDirectory
@@ -104,23 +104,24 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
     /// Use a newer version of StagePack.
     case updateStagePack
 
-    // Of the publisher
+    // Publisher
 
     /// Have the publisher check the manifest.
     case checkManifest
     /// Set this machine's clock, or have the publisher renew the signed metadata.
     case renewMetadata
-    /// Have the publisher compare what the server has with what was signed.
+    /// Have the publisher compare the server's files with the signed ones.
     case distrustServer
-    /// Compare the root with the publisher's; have the publisher compare what the server has with what was signed.
+    /// Compare the root with the publisher's; have the publisher compare the server's files with the signed
+    /// ones.
     case compareRoot
-    /// Run again with the network: what is stored of the manifest is replaced then.
+    /// Run again with network access, which replaces the stored manifest.
     case fetchManifestAnew
     /// Name the registered application, or the file of its root metadata.
     case nameRoot
-    /// Have the pack named otherwise, or use another container.
+    /// Have the publisher rename the pack, or use another container.
     case separatePacks
-    /// Leave the root to the application's registration.
+    /// Omit the root; the application's registration names it.
     case useRegisteredRoot
     /// Have the manifest served over https.
     case serveSecurely
@@ -130,21 +131,21 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
     case tellPublisherOfLocalFiles
     /// Tell the publisher that the revision decreased.
     case tellPublisherOfRevision
-    /// Tell the publisher that the server has another file than the manifest names.
+    /// Tell the publisher that the server's file differs from the one in the manifest.
     case tellPublisherOfOtherFile
     /// Tell the publisher that the server lacks the file.
     case tellPublisherOfMissingFile
-    /// Tell the publisher that the server does not give the file.
+    /// Tell the publisher that the server refuses to send the file.
     case tellPublisherOfRefusal
-    /// Tell the publisher that an address or the server must be changed.
+    /// Tell the publisher that a URL or the server must be changed.
     case tellPublisherOfServer
-    /// Tell the publisher that the server must not encode the file.
+    /// Tell the publisher that the server must not apply a content encoding to the file.
     case tellPublisherOfEncoding
-    /// Tell the publisher that the server does not follow HTTP.
+    /// Tell the publisher that the server violates HTTP.
     case tellPublisherOfProtocol
     /// Tell the publisher that the index is damaged.
     case tellPublisherOfIndex
-    /// Tell the publisher that the manifest's figures are not exact.
+    /// Tell the publisher that the sizes or counts in the manifest are wrong.
     case tellPublisherOfFigures
     /// Tell the publisher to package the pack again.
     case tellPublisherToPackage

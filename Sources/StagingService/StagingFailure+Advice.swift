@@ -9,18 +9,18 @@ import StageTransfer
 import StageTrust
 import SystemPackage
 
-// The one place where errors become kinds, advice and the time for another attempt. A new case of an error is
-// a compile error here.
+// The only place that maps errors to kinds, advice and retry times. The switches have no default for errors,
+// so that a new case of an error does not compile here.
 
 extension StagingFailure {
     /// The kind of failure.
     public var kind: Kind { outcome.kind }
-    /// The one thing to do, if there is one.
+    /// The recommended action, if there is one.
     public var advice: StagingAdvice? { outcome.advice }
-    /// When trying again makes sense.
+    /// The condition under which another attempt can succeed.
     public var retry: RetryAdvice { outcome.retry }
 
-    /// The time after which the server wants to be asked again, if it said so.
+    /// The retry delay that the server asked for, if any.
     public var retryAfter: Duration? {
         switch self {
         case .engine(.transfer(.refused(_, _, let pause)), _),
@@ -184,7 +184,8 @@ extension StagingFailure {
         case .unknownFormat: (.containerUnusable, .useMakersVersion, .never)
         case .notAContainer: (.containerUnusable, .nameEmptyDirectory, .never)
         case .damagedRecord(let path, _):
-            // Records of generations are staged again; the container's own is written by the next run.
+            // Staging again replaces the record of a generation; the next run rewrites the container's own
+            // record.
             path.lastComponent == ContainerLayout.packRecord
                 ? (.containerUnusable, .repair, .never)
                 : (.containerUnusable, .removeRecord, .never)
@@ -214,7 +215,7 @@ extension StagingFailure {
 }
 
 extension ExtensionError {
-    /// The one thing to do about it; policies decide meanwhile.
+    /// The recommended action; policies decide meanwhile.
     fileprivate var advice: StagingAdvice {
         switch self {
         case .notConfined(_, let restrictions) where restrictions.files:

@@ -2,35 +2,36 @@ public import StageEngine
 public import StageExtension
 public import StageModel
 
-/// The reason why a pack or a file could not be staged, or no pack could.
+/// The reason why staging a pack or a file failed, or the whole run.
 @nonexhaustive
 public indirect enum StagingFailure: Error, Equatable, Sendable {
-    /// A failure to fetch, check, unpack or publish, and what it is about, if the error does not say so.
+    /// A failure to download, verify, unpack or publish; `about` is its object, unless the error names it.
     case engine(StageError, about: Subject?)
-    /// The plan refuses it.
+    /// The plan refuses the pack or file.
     case refusal(Plan.Refusal, of: Subject)
-    /// The application's downloader extension did not do its part; policies decided.
+    /// The application's downloader extension failed; policies decided instead.
     case downloaderExtension(ExtensionError)
-    /// A registration that cannot be read or is not valid: a fragment that names the file.
+    /// A registration that cannot be read or is not valid; the message is a fragment that names the file.
     case registration(String)
-    /// An application without a registration: a fragment that names the application.
+    /// An application without a registration; the message is a fragment that names the application.
     case notRegistered(String)
-    /// A manifest, pack or file is not here, and the network is not to be used: a fragment that names it.
+    /// A manifest, pack or file is not in the container, and network access is disabled; the message is a
+    /// fragment that names it.
     case offline(String)
     /// Neither the request nor the container names a manifest.
     case noManifest
-    /// The request cannot be carried out: a fragment that says why.
+    /// The request cannot be carried out; the message is a fragment that says why.
     case invalidRequest(String)
 
-    /// The deadline of the request had passed: what it is about, how much of it had arrived, and the URL that it
+    /// The deadline of the request has passed: the object, its bytes received so far, and the URL that it
     /// came from.
     case deadline(about: Subject?, received: Received?, from: String?)
 
-    /// A part of what is received.
+    /// Number of received bytes and their expected total.
     public struct Received: Equatable, Sendable {
-        /// The bytes that had arrived.
+        /// The received bytes.
         public var count: ByteCount
-        /// The bytes of the whole.
+        /// The expected total.
         public var size: ByteCount
     }
 
@@ -39,14 +40,14 @@ public indirect enum StagingFailure: Error, Equatable, Sendable {
     public enum Subject: Equatable, Sendable, CustomStringConvertible {
         /// A pack.
         case pack(PackID)
-        /// A file that a downloader extension asked for, by its identifier.
+        /// A file that a downloader extension requested, by its identifier.
         case file(String)
         /// The manifest at a URL.
         case manifest(url: String)
         /// The application's downloader extension.
         case downloaderExtension
 
-        /// The subject as people read it.
+        /// The object in a form for people.
         public var description: String {
             switch self {
             case .pack(let id): "pack '\(id)'"
@@ -57,56 +58,56 @@ public indirect enum StagingFailure: Error, Equatable, Sendable {
         }
     }
 
-    /// The kinds of failure that there are, in the order in which a run meets them.
+    /// The kinds of failure, in the order in which a run encounters them.
     @nonexhaustive
     public enum Kind: String, Codable, Sendable, CaseIterable {
-        /// The manifest could not be had.
+        /// Downloading the manifest failed.
         case manifestUnavailable
         /// The manifest or the registration is not valid.
         case manifestInvalid
-        /// The manifest is well formed and not accepted.
+        /// The manifest is valid, but not accepted.
         case manifestRefused
-        /// The manifest is not what the keys of its application's root have signed, or that has expired.
+        /// The keys of the application's root did not sign the manifest, or the signed metadata has expired.
         case manifestUntrusted
         /// The manifest has no such pack.
         case unknownPack
-        /// The registration's restrictions do not allow it before the first launch.
+        /// The registration's restrictions forbid the download before the first launch.
         case restricted
-        /// The application's downloader extension did not do its part.
+        /// The application's downloader extension failed.
         case extensionFailed
         /// The pack has no such file.
         case unknownFile
-        /// There was no connection, no answer, or no end of it.
+        /// The connection failed, the server did not answer, or the answer was cut off.
         case transferFailed
-        /// A server answered that it does not give it.
+        /// A server refused the request.
         case transferRefused
-        /// The received content is not the one that the manifest names.
+        /// The digest of the received content differs from the one in the manifest.
         case digestMismatch
-        /// The network wants its user to log in first.
+        /// The network demands a login first (captive portal).
         case captivePortal
-        /// An archive is damaged or holds what a pack may not hold.
+        /// An archive is damaged, or contains entries that a pack may not have.
         case contentRefused
-        /// There is no room on the file system, or in the quota of the container.
+        /// The file system or the quota of the container has no space left.
         case noSpace
         /// The container cannot be read or written.
         case containerUnusable
-        /// Another process works on it.
+        /// Another process uses the container or pack.
         case inUse
-        /// It is pinned.
+        /// The pack is pinned.
         case pinned
-        /// It is not staged.
+        /// The pack is not staged.
         case notStaged
-        /// There is no generation that a pack could be rolled back to.
+        /// No earlier generation exists to which the pack could be rolled back.
         case noPrevious
-        /// The request cannot be carried out as it is.
+        /// The request is not valid.
         case invalidRequest
         /// The system refuses threads, processes, open files or memory.
         case systemShortage
-        /// The network is not to be used.
+        /// The request disables network access.
         case offline
-        /// The deadline of the request had passed.
+        /// The deadline of the request has passed.
         case deadlineExceeded
-        /// The task was cancelled, or the daemon's by a person.
+        /// The Swift task was cancelled, or a person cancelled the daemon's task.
         case interrupted
     }
 }
@@ -149,14 +150,14 @@ extension StagingFailure: CustomStringConvertible {
         }
     }
 
-    /// The server that was waited for, if the description does not name it.
+    /// The manifest that the run waited for, if the description does not name it.
     public var place: Subject? {
         if case .engine(_, .manifest(let url)) = self { .manifest(url: url) } else { nil }
     }
 }
 
 extension Planner.PinnedVersion: CustomStringConvertible {
-    /// The version that holds the pack, as a fragment.
+    /// The pinned version, as a fragment.
     public var description: String {
         let rollback = rolledBackFrom.map { ", rolled back from version \($0)" } ?? ""
         return "pinned to version \(version)\(rollback)"

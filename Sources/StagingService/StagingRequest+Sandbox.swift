@@ -8,28 +8,30 @@ import StageTransfer
 import SystemPackage
 
 extension StagingRequest {
-    /// The files that a process needs which carries the request out for the daemon; makes the container's directory.
+    /// Returns the sandbox of a process that carries out the request for the daemon; creates the container's
+    /// directory.
     ///
-    /// - Returns: The container to write; to read the system's container, the registrations, the root and the local
-    ///   manifests that the request names, certificates, and what name resolution takes; to execute this program, the system's, and the
-    ///   application's downloader extension.
-    /// - Throws: ``FileError`` if the container is not known or cannot be made.
+    /// - Returns: Write access to the container; read access to the system's container, to the registrations,
+    ///   the root and the local manifests that the request names, to certificates, and to the files for name
+    ///   resolution; execute access to this program, the system's programs, and the application's downloader
+    ///   extension.
+    /// - Throws: ``FileError`` if the container is not known or cannot be created.
     package func sandbox() throws(FileError) -> ProcessSandbox {
         guard let container = target.knownContainer else {
             throw FileError("confine to", path: "the container", errno: .noSuchFileOrDirectory)
         }
-        // As the container itself is made, of which this is the part outside of it.
+        // Creates the directory as ``Container`` does, before the sandbox forbids changes outside of it.
         _ =
             try geteuid() == 0
             ? Directory.make(container, exactly: .directory) : Directory.make(container)
         var sandbox = ProcessSandbox(
             readable: ExtensionHost.systemFiles + Self.systemFiles + target.files
-                // What the system has staged already is not staged for the user again.
+                // Packs of the system's container are not staged again for the user.
                 + target.containersForReading.filter { $0 != container },
             executable: ExtensionHost.systemPrograms + (try Self.mappedPrograms()),
             writable: [container]
         )
-        // Other users' secrets are there, and root may read them.
+        // Root could read the secrets of other users in /etc.
         if geteuid() != 0 { sandbox.readable.append("/etc") }
         if let authorities = options.transfer.certificateAuthorities {
             sandbox.readable.append(authorities)
@@ -40,7 +42,7 @@ extension StagingRequest {
         return sandbox
     }
 
-    /// The files that libraries read for connections, in the places of all distributions.
+    /// The files that libraries read for connections, at the paths of all distributions.
     private static let systemFiles: [FilePath] = [
         "/etc/ca-certificates", "/etc/gai.conf", "/etc/host.conf", "/etc/hosts",
         "/etc/pki/ca-trust",
@@ -52,7 +54,7 @@ extension StagingRequest {
         "/var/lib/ca-certificates",
     ]
 
-    /// This program with its loader and libraries, wherever they are: it starts itself to decode archives.
+    /// Returns the paths of this program, its loader and its libraries: it starts itself to decode archives.
     private static func mappedPrograms() throws(FileError) -> [FilePath] {
         let maps = try File.open(reading: "/proc/self/maps").readAll(limit: 4 << 20)
         var paths: Set<String> = []
@@ -65,11 +67,11 @@ extension StagingRequest {
 }
 
 extension StagingTarget {
-    /// The files that say what is staged: registrations, with those that links lead to, the root, and the folders of
-    /// local manifests, beside which their packs are.
+    /// The files that determine what is staged: registrations and the targets of their links, the root, and
+    /// the folders of local manifests, which also contain their packs.
     fileprivate var files: [FilePath] {
         let folders = RegistrationFolders(environment: environment).folders
-        // A folder that cannot be read has no registration.
+        // A folder that cannot be read has no registrations.
         let applications = (try? RegistrationLocations.applications(in: folders)) ?? []
         var files = folders
         for id in applications { files += RegistrationLocations.files(of: id, in: folders) }

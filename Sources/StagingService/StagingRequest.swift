@@ -2,62 +2,64 @@ public import StageControl
 public import StageEngine
 public import StageModel
 
-/// A request for packs: which, into which container, and by which means.
+/// A request to stage packs: their selection, their container, and the means.
 public struct StagingRequest: Sendable {
-    /// The packs that are wanted.
+    /// Selection of packs.
     public enum Packs: Sendable {
-        /// Those that policies, or the application's extension, call for at an event; `nil` finds out which
-        /// event it is.
+        /// The packs that policies, or the application's extension, select for an event; `nil` determines the
+        /// event from the container.
         case event(ContentRequest?, essentialOnly: Bool)
-        /// These, by name.
+        /// Packs by name.
         case named(Set<PackID>)
-        /// These, which are damaged.
+        /// Damaged packs, which are staged again.
         case damaged(Set<PackID>)
     }
 
     /// The manifests and the container.
     public var target: StagingTarget
-    /// The packs that are wanted.
+    /// The selected packs.
     public var packs: Packs
-    /// The options of fetching and unpacking.
+    /// The options for downloading and unpacking.
     public var options: StagerOptions
-    /// Whether the network is not to be used.
+    /// Set if the request may not use the network.
     public var isOffline = false
-    /// Whether to stop at the plan; nothing is made or changed then.
+    /// Set to make only a plan; the run then creates and changes no files.
     public var isDryRun = false
-    /// The assumptions of a dry run, in the place of looking.
+    /// The assumptions of a dry run, which replace the actual state of the machine.
     public var assumptions = Assumptions()
-    /// Whether the daemon, where one answers, is told of the staging and goes on with it when the task is cancelled
+    /// Set if the daemon, where one answers, knows of the staging, and resumes it when the task is cancelled
     /// or this process has ended.
     ///
-    /// It is not told of what its workers cannot know: credentials, proxies, allowed domains, and registrations
-    /// that are not the machine's.
+    /// The daemon is not used for requests that its workers cannot repeat: those with credentials, proxies,
+    /// allowed domains, or registrations that are not installed on the machine.
     public var usesDaemon = true
-    /// Whether a periodic run looks at network and power itself where no daemon does; a daemon's worker leaves that to it.
+    /// Set if a periodic run checks network and power itself where no daemon does; unset in the daemon's
+    /// workers, for which the daemon checks them.
     package var waitsForConditions = true
-    /// The instant at which the caller cancels the task, if there is one: what is interrupted after it fails with
+    /// The time at which the caller cancels the task, if any: work interrupted after it fails with
     /// ``StagingFailure/deadline(about:received:from:)``.
     public var deadline: ContinuousClock.Instant?
-    /// The address of the message bus of NetworkManager and UPower, where no daemon answers; `nil` for the system's.
+    /// The address of the message bus of NetworkManager and UPower, used where no daemon answers; `nil` for
+    /// the system bus.
     package var busAddress: String?
 
     /// Assumptions about the machine.
     public struct Assumptions: Sendable {
-        /// Whether everything is staged that an installation stages.
+        /// Set to assume that all packs of an installation are staged.
         public var isInstalled = false
-        /// The free space of the file system; `nil` for the true one.
+        /// The free space of the file system; `nil` for the actual free space.
         public var freeSpace: ByteCount?
 
-        /// Creates the assumption that things are as they are.
+        /// Creates empty assumptions: the dry run uses the actual state of the machine.
         public init() {}
     }
 
     /// Creates a request.
     ///
     /// - Parameters:
-    ///   - packs: The packs that are wanted.
+    ///   - packs: The selected packs.
     ///   - target: The manifests and the container.
-    ///   - options: The options of fetching and unpacking.
+    ///   - options: The options for downloading and unpacking.
     public init(_ packs: Packs, of target: StagingTarget, options: StagerOptions) {
         self.packs = packs
         self.target = target
@@ -65,20 +67,20 @@ public struct StagingRequest: Sendable {
     }
 }
 
-/// An event of carrying out a request.
+/// An event while a request is carried out.
 @nonexhaustive
 public enum StagingUpdate: Sendable {
     /// An event of the request for the manifest.
     case manifest(StagingEvent)
-    /// The packs of a plan are being staged from now on.
+    /// Staging the packs of a plan begins.
     case began(Plan)
-    /// An event of a pack of the plan that was begun last.
+    /// An event of a pack of the plan that began last.
     case pack(PackID, StagingEvent)
-    /// The packs of the plan that was begun last have ended.
+    /// The packs of the plan that began last have ended.
     case ended
-    /// A person holds the daemon's task, for these reasons.
+    /// A person has paused the daemon's task, for these reasons.
     case held([PendingReason.Kind])
-    /// The daemon goes on with it, by the number of the task.
+    /// The daemon resumes the staging as the task of this number.
     case leftToDaemon(task: Int64)
     /// A person has cancelled the daemon's task.
     case cancelled

@@ -4,46 +4,46 @@ public import StageEngine
 public import StageModel
 public import SystemPackage
 
-/// The decisions and outcomes of a run about the packs of one manifest.
+/// The decisions and outcomes of a run for the packs of one manifest.
 public struct StagingResult: Sendable {
     /// The container.
     public var container: FilePath
-    /// The application that the manifest is for.
+    /// The application of the manifest.
     public var application: ApplicationID
-    /// The revision of the manifest; `nil` of one in a format of the application's own.
+    /// The revision of the manifest; `nil` for a manifest in a format of the application's own.
     public var revision: Int?
     /// The packs, in the order in which they are staged.
     public var packs: [PackResult]
-    /// Packs that no manifest offers any more and that were removed; `nil` where nothing looked for them.
+    /// Removed packs that no manifest offers any more; `nil` if the run did not look for any.
     public var removed: [PackID]?
-    /// The generations that went to make room, or would go: a dry run.
+    /// The generations that were evicted to free space, or that a dry run would evict.
     public var evicted: [Eviction]
-    /// Files that the application's extension asked for; `nil` where none was asked.
+    /// Files that the application's extension requested; `nil` if no extension was asked.
     public var files: [FileResult]?
     /// The failure of the extension; policies decided instead.
     public var extensionProblem: StagingFailure?
-    /// The failure to have the server's manifest; the stored one was used instead.
+    /// The failure to download the manifest; the stored manifest was used instead.
     public var manifestProblem: StagingFailure?
     /// The time at which the manifest's signed metadata was verified with the server, in seconds since 1970;
-    /// `nil` where it has none.
+    /// `nil` if the manifest has no signed metadata.
     public var manifestVerifiedAt: Int64?
 
     init(container: FilePath, manifest: AcceptedManifest, plan: Plan) {
         self.container = container
         application = manifest.manifest.application
         revision = manifest.revision
-        // A run for packs by name is about no others.
+        // A run for packs by name does not report the others.
         packs = plan.entries.filter { $0.decision != .leave(.notSelected) }.map(PackResult.init)
         evicted = plan.evictions
     }
 
-    /// The failures of packs and files that should be here, and the extension's.
+    /// The failure of the extension, and the failures of packs and files.
     public var failures: [StagingFailure] {
         [extensionProblem].compactMap(\.self) + packs.compactMap(\.failure)
             + (files ?? []).compactMap(\.failure)
     }
 
-    /// Whether other packs may be staged now than the run found.
+    /// True if the run has changed which packs are staged, or another process has.
     var hasChangedPacks: Bool {
         !evicted.isEmpty || removed?.isEmpty == false
             || packs.contains { pack in
@@ -55,18 +55,18 @@ public struct StagingResult: Sendable {
             }
     }
 
-    /// The bytes that came over the wire for packs, those apart that were interrupted.
+    /// The bytes received over the network for packs, without those of interrupted packs.
     public var transferred: ByteCount {
         packs.reduce(.zero) { $0 + ($1.isInterrupted ? .zero : $1.transferred ?? .zero) }
     }
 
-    /// Adds how each pack of the plan ended.
+    /// Adds the outcome of each pack of the plan.
     mutating func add(_ staged: StagedPacks) {
         settle(staged.evicted)
         addOutcomes(of: staged)
     }
 
-    /// Adds how each pack of a further plan of the run ended.
+    /// Adds the outcome of each pack of a further plan of the run.
     mutating func addRound(_ staged: StagedPacks) {
         add(staged.evicted)
         addOutcomes(of: staged)
@@ -92,12 +92,12 @@ public struct StagingResult: Sendable {
         }
     }
 
-    /// The positions of the packs by their identifiers: a run may have ten thousand of them.
+    /// The indices of the packs by identifier, since a run may have ten thousand packs.
     private var places: [PackID: Int] {
         Dictionary(uniqueKeysWithValues: packs.enumerated().map { ($1.id, $0) })
     }
 
-    /// Adds what was being received for packs that were interrupted.
+    /// Adds the bytes that were received for interrupted packs.
     private mutating func add(_ progress: [PackProgress]) {
         guard packs.contains(where: \.isInterrupted) else { return }
         let places = places
@@ -108,7 +108,7 @@ public struct StagingResult: Sendable {
         }
     }
 
-    /// Has what was interrupted fail for the deadline, which had passed.
+    /// Turns interruptions into failures for the deadline, which has passed.
     mutating func nameDeadline() {
         if extensionProblem?.kind == .interrupted {
             extensionProblem = .deadline(about: .downloaderExtension, received: nil, from: nil)
@@ -131,7 +131,7 @@ public struct StagingResult: Sendable {
         }
     }
 
-    /// Marks the packs that would be staged as failed: without the network there is nothing to try.
+    /// Marks the packs to stage as failed, since the network may not be used.
     mutating func refuseOffline() {
         for index in packs.indices where packs[index].outcome == .planned {
             packs[index].outcome = .failed
@@ -139,7 +139,7 @@ public struct StagingResult: Sendable {
         }
     }
 
-    /// Says what is gone in the place of what was to go.
+    /// Replaces the planned evictions by those that took place.
     private mutating func settle(_ gone: [Eviction]) {
         evicted = []
         for index in packs.indices where packs[index].outcome == .evicted {
@@ -149,7 +149,7 @@ public struct StagingResult: Sendable {
         add(gone)
     }
 
-    /// Adds what goes after the packs of a plan are staged: a dry run.
+    /// Adds evictions that a dry run would carry out after staging the packs.
     mutating func addPlanned(_ evictions: [Eviction]) {
         add(evictions)
         let places = places
@@ -159,7 +159,7 @@ public struct StagingResult: Sendable {
         }
     }
 
-    /// Adds what is gone.
+    /// Adds evicted generations.
     mutating func add(_ gone: [Eviction]) {
         guard !gone.isEmpty else { return }
         evicted += gone
@@ -172,28 +172,28 @@ public struct StagingResult: Sendable {
     }
 }
 
-/// The decision and the outcome of a run about one pack.
+/// The decision and the outcome for one pack.
 public struct PackResult: Sendable {
     /// The pack as the manifest offers it.
     public let pack: Pack
-    /// The end of what was done.
+    /// The outcome.
     public var outcome: PackOutcome
     /// The reason for the decision or the outcome.
     public var reason: StagingReason
-    /// The bytes that came over the wire; `nil` where none were asked for.
+    /// The bytes received over the network; `nil` if none were requested.
     public var transferred: ByteCount?
-    /// The bytes that were here already; `nil` where none were asked for.
+    /// The bytes that were available locally; `nil` if none were requested.
     public var reused: ByteCount?
     /// The URL that the archive came from.
     public var source: String?
-    /// The ways in which the content of an indexed pack that is staged comes here, as far as the manifest
-    /// tells; `nil` otherwise.
+    /// The ways to transfer the content of an indexed pack that is to be staged, as far as the manifest
+    /// determines them; `nil` otherwise.
     public let transfer: TransferChoice?
-    /// The bytes that staging the pack transfers, as the plan expects; zero where it is not staged.
+    /// The bytes that the plan expects to be transferred for the pack; zero if the plan does not stage it.
     public let transferSize: ByteCount
-    /// Whether ``transferSize`` is what is transferred, and not the most that it can be.
+    /// Set if ``transferSize`` is exact, and not an upper bound.
     public let isTransferSizeExact: Bool
-    /// The reason why it could not be staged.
+    /// The reason why staging the pack failed.
     public var failure: StagingFailure?
 
     /// The pack's identifier.
@@ -236,21 +236,21 @@ public struct PackResult: Sendable {
     }
 }
 
-/// The outcome of a file that an extension asked for.
+/// The outcome of a file that an extension requested.
 public struct FileResult: Sendable {
-    /// The identifier that the extension gave it.
+    /// The identifier that the extension assigned.
     public var identifier: String
-    /// Its URL.
+    /// The URL of the file.
     public var url: String
-    /// Its size, as the extension declared it.
+    /// The size of the file, as the extension declared it.
     public var size: ByteCount
-    /// Whether the first launch waits for it.
+    /// Set if the first launch waits for the file.
     public var isEssential: Bool
-    /// The end of what was done.
+    /// The outcome.
     public var outcome = PackOutcome.failed
-    /// The size, if all of it was received, whether or not the extension took it; `nil` otherwise.
+    /// The size, if the whole file was received, even if the extension did not accept it; `nil` otherwise.
     public var transferred: ByteCount?
-    /// The reason why it could not be had.
+    /// The reason why downloading the file or handing it to the extension failed.
     public var failure: StagingFailure?
 
     mutating func fail(_ failure: StagingFailure) {
@@ -260,7 +260,7 @@ public struct FileResult: Sendable {
 }
 
 extension Plan.Decision {
-    /// The reason for the decision, as it is remembered.
+    /// The reason for the decision, in the form that the history stores.
     var reason: StagingReason {
         switch self {
         case .stage(.missing): .missing
@@ -292,6 +292,6 @@ extension Plan.Decision {
 }
 
 extension Eviction {
-    /// The reason for what is gone, as it is remembered.
+    /// The reason for the eviction, in the form that the history stores.
     var stagingReason: StagingReason { .evicted(reason, lastUsed: generation.lastUsed) }
 }

@@ -2,12 +2,13 @@ import StageEngine
 import StageModel
 
 extension StagingService {
-    /// Asks the servers for the manifests, and verifies and accepts them as a run does, but keeps nothing.
+    /// Downloads, verifies and accepts the manifests as a run does, but stores nothing.
     ///
-    /// The request has to be a dry run; its packs are not looked at, and no extension is asked.
+    /// The request must be a dry run. Ignores the packs of the request, and asks no extension.
     ///
     /// - Returns: The revision of each manifest; `nil` for one in a format of the application's own.
-    /// - Throws: ``StagingFailure`` if a server does not answer, its certificate is refused, or a manifest is not accepted.
+    /// - Throws: ``StagingFailure`` if a server does not answer, its certificate is refused, or a manifest is
+    ///   not accepted.
     package func checkManifests() async throws(StagingFailure) -> [Int?] {
         precondition(request.isDryRun, "a check keeps nothing")
         let reader = try target.reader()
@@ -17,7 +18,7 @@ extension StagingService {
             var revisions: [Int?] = []
             for source in sources {
                 let (manifest, problem) = try await self.manifest(source, reader, stager)
-                // The stored manifest does not stand in: the server is what is checked.
+                // The stored manifest does not replace the server's, since the server is to be checked.
                 if let problem { throw problem }
                 revisions.append(manifest.revision)
             }

@@ -7,11 +7,11 @@ import StageTransfer
 import SystemPackage
 
 extension StagingService {
-    /// Stages the packs of a plan, in this process's turn where a daemon gives turns.
+    /// Stages the packs of a plan when the daemon permits it, or at once without a daemon.
     ///
-    /// When this process has gone, the daemon has `order` carried out. A periodic run leaves all but essential packs to
-    /// it, or to the next run where no daemon answers, while network or power do not meet the conditions of the
-    /// registration.
+    /// When this process has ended, the daemon carries out `order`. While network or power do not meet the
+    /// conditions of the registration, a periodic run stages only essential packs, and leaves the others to
+    /// the daemon, or to the next run where no daemon answers.
     func stageInTurn(
         _ plan: Plan,
         _ order: StagingOrder,
@@ -27,7 +27,7 @@ extension StagingService {
             return await take(order, plan, work)
         }
         var patient = order
-        // Conditions that are always met are sent, too: those of the daemon's configuration take their place.
+        // Sends conditions that are always met, too: they override those of the daemon's configuration.
         patient.conditions = updateConditions
         let staged = await take(patient, plan, work)
         guard !staged.waiting.isEmpty, isEssential.contains(true) else { return staged }
@@ -88,14 +88,14 @@ extension StagingService {
         target.registration?.updateConditions ?? UpdateConditions()
     }
 
-    /// The conditions that network and power do not meet now.
+    /// Returns the conditions that network and power do not meet now.
     func unmetConditions() async -> [PendingReason] {
         var order = StagingOrder()
         order.conditions = updateConditions
         return await turn(for: order, packs: []).unmetConditions()
     }
 
-    /// The order that the daemon carries out after the end of this process.
+    /// Creates the order that the daemon carries out when this process has ended.
     func order(for source: ManifestSource, in container: FilePath) -> StagingOrder {
         var order = StagingOrder()
         order.container = request.target.container?.absolute.string
@@ -123,7 +123,8 @@ extension StagingService {
         return order
     }
 
-    /// The variables that tell a worker where the user's files are; none of root's, whose worker knows.
+    /// Returns the variables with the locations of the user's files; omits those of root, whose worker knows
+    /// its locations.
     private static func places(_ environment: [String: String]) -> [String: String]? {
         var places = environment.filter { StagingOrder.variables.contains($0.key) }
         if UserIdentity.current.user == 0 {
@@ -133,23 +134,24 @@ extension StagingService {
         return places.isEmpty ? nil : places
     }
 
-    /// Whether a worker finds the same application and container by their names.
+    /// True if a worker finds the same application and container by their names.
     private var isKnownToWorkers: Bool {
         let target = request.target
-        // A root that no registration names is not in an order.
+        // An order can name a root only by the application's registration.
         if target.root != nil { return false }
-        // A path that is not UTF-8 would name another directory.
+        // An order can contain only UTF-8 paths.
         if let path = target.knownContainer, FilePath(path.string) != path { return false }
         guard let registration = target.registration else { return true }
         let folders = RegistrationFolders(environment: target.environment)
-        // A registration that was made or changed by this process is not what a worker reads.
+        // A worker does not see a registration that this process created or changed in memory.
         let found = try? folders.registration(of: registration.application).value
         return found == registration
     }
 
-    /// Whether the daemon may go on with it: nothing is asked for that its worker is not told.
+    /// True if a worker of the daemon can resume the staging, since the request has no options that an order
+    /// lacks.
     ///
-    /// The worker has proxies of its own, and no user's credentials.
+    /// The worker has its own proxies, and no credentials of users.
     private var isForDaemon: Bool {
         guard request.usesDaemon, !request.isDryRun, !request.isOffline, isKnownToWorkers,
             request.options.allowedDomains == nil,

@@ -3,7 +3,8 @@ import StageEngine
 import StageModel
 
 extension StagingService {
-    /// The part of the application's extension, where it has one and an event is to be decided on.
+    /// Creates the run of the application's extension; returns `nil` if it has none, or if the packs were
+    /// selected by name.
     func extensionRun(
         _ selection: PackSelection,
         _ manifest: AcceptedManifest,
@@ -11,14 +12,14 @@ extension StagingService {
         _ container: Container?
     ) throws(StagingFailure) -> ExtensionRun? {
         guard case .event(let request, _) = selection else { return nil }
-        // An event that is not complete is what the extension is asked about, until it is.
+        // A periodic run asks the extension about the last event until that event is complete.
         let event = request == .periodic ? planner.pending ?? request : request
         return try ExtensionRun(target.registration, manifest, planner, event, container, logger)
     }
 
-    /// Asks the extension; `nil` where there is none.
+    /// Asks the extension for its downloads; returns `nil` if there is no extension.
     ///
-    /// - Throws: only that the run was interrupted.
+    /// - Throws: ``StagingFailure`` only if the run was interrupted.
     func ask(
         _ program: ExtensionRun?,
         _ manifest: Manifest

@@ -5,11 +5,11 @@ import StageTransfer
 public import SystemPackage
 
 extension StagingService {
-    /// Asks for the manifests and keeps them in their container; the request's packs are not looked at.
+    /// Downloads the manifests and stores them in their container; ignores the packs of the request.
     ///
-    /// - Returns: A result without packs for each manifest, with ``StagingResult/manifestProblem`` where the stored
-    ///   one is all there is.
-    /// - Throws: ``StagingFailure`` if a manifest cannot be had, and none is stored.
+    /// - Returns: A result without packs for each manifest. Its ``StagingResult/manifestProblem`` is set if
+    ///   the download failed and the stored manifest is used.
+    /// - Throws: ``StagingFailure`` if a manifest cannot be downloaded and none is stored.
     public func fetchManifests() async throws(StagingFailure) -> [StagingResult] {
         let target = request.target
         guard !request.isOffline else { throw .offline("the manifest is asked for") }
@@ -35,14 +35,14 @@ extension StagingService {
         }
     }
 
-    /// Fetches one file of an indexed pack; the request's packs are not looked at.
+    /// Downloads one file of an indexed pack; ignores the packs of the request.
     ///
-    /// The file stays until the manifest has another version of the pack. A cancelled task leaves what it
-    /// received to the next one.
+    /// Keeps the file until the manifest offers another version of the pack. After a cancellation, the next
+    /// call resumes from the received bytes.
     ///
     /// - Returns: The path of the file.
-    /// - Throws: ``StagingFailure`` if no manifest can be had or none has the pack, if the pack has no such file,
-    ///   or it cannot be fetched.
+    /// - Throws: ``StagingFailure`` if no manifest is available or none has the pack, if the pack has no such
+    ///   file, or if the download fails.
     public func fetchFile(
         _ path: ContentPath,
         of id: PackID

@@ -6,10 +6,11 @@ import Synchronization
 import SystemPackage
 
 extension StagingService {
-    /// The manifest: the server's, or the stored one where the server is not asked or does not answer.
+    /// Returns the server's manifest, or the stored one if the request is offline or the server does not
+    /// answer.
     ///
-    /// - Returns: The manifest, and the failure that made it the stored one.
-    /// - Throws: ``StagingFailure`` if there is none, or the one that there is must not be used.
+    /// - Returns: The manifest, and the failure that led to the use of the stored one.
+    /// - Throws: ``StagingFailure`` if no manifest is available, or if it is not accepted.
     func manifest(
         _ source: ManifestSource,
         _ reader: ContainerReader?,
@@ -17,7 +18,7 @@ extension StagingService {
     ) async throws(StagingFailure) -> (AcceptedManifest, StagingFailure?) {
         let stored =
             try reader.map { reader throws(StagingFailure) in
-                // A manifest in another format than the source's does not stand in for it.
+                // Skips a stored manifest in another format than the source's.
                 try target.stored(reader).first { record in
                     source.urls.contains(record.url) && record.ownFormatOf == source.ownFormatOf
                 }
@@ -44,13 +45,14 @@ extension StagingService {
             let url = asked.withLock { $0 }
             let failure = StagingFailure.engine(error, about: url.map { .manifest(url: $0) })
             guard case .manifestUnavailable = error, let stored else { throw failure }
-            // Expired metadata may be an old copy: nothing new is fetched on its word.
+            // Checks the expiry: with expired metadata, which may be a replayed old copy, no new packs are
+            // downloaded.
             let manifest = try accepted(stored, for: source, at: request.options.now())
             return (manifest, failure)
         }
     }
 
-    /// A stored manifest, if it is what the source gives.
+    /// Accepts a stored manifest, if it is valid for the source.
     func accepted(
         _ stored: StoredManifest,
         for source: ManifestSource,
@@ -65,7 +67,7 @@ extension StagingService {
         }
     }
 
-    /// Refuses a manifest that is verified with no root, or another one, than its container demands.
+    /// Refuses a manifest that was verified with no root, or with another root than its container demands.
     private func checkRoot(
         of manifest: AcceptedManifest,
         from source: ManifestSource
@@ -77,12 +79,13 @@ extension StagingService {
         }
     }
 
-    /// Keeps the root metadata of a refresh that had no manifest in the end: keys that were revoked stay so.
+    /// Stores the root metadata of a refresh that ended without a manifest, so that revoked keys stay
+    /// revoked.
     private func keepRoots(of source: ManifestSource, _ reader: ContainerReader?) {
         guard let trust = source.trust, !request.isDryRun,
             let application = source.application ?? trust.application,
             let path = target.container(of: application),
-            // The roots of other keys are none of the application's.
+            // Metadata from another root than the registered one is not the application's.
             (try? target.checkRoot(of: application)) != nil
         else { return }
         do throws(ContainerError) {
@@ -91,7 +94,7 @@ extension StagingService {
             else { return }
             try container.store(trust.stored, for: application, unless: trust.isOlder)
         } catch {
-            // The next refresh asks for it again.
+            // The next refresh downloads it again.
             logger.warning(
                 "New root metadata could not be stored",
                 metadata: ["application.id": "\(application)", "error": "\(error)"]

@@ -6,7 +6,7 @@ import StageSystem
 import SystemPackage
 
 extension StagingService {
-    /// The copies of packs that readers may get from another container; none if that cannot be read.
+    /// Returns the copies of packs in other containers that readers search; empty if those cannot be read.
     func copiesElsewhere(
         of manifest: Manifest,
         than path: FilePath
@@ -14,13 +14,13 @@ extension StagingService {
         do throws(ContainerError) {
             return try target.copiesElsewhere(of: manifest, than: path)
         } catch {
-            // The packs are staged here then, at the price of a second copy.
+            // The packs are then staged here as well, as a second copy.
             logger.info("another container cannot be read: \(error)")
             return [:]
         }
     }
 
-    /// The plan for what is there, with what goes from the container where there is no room.
+    /// Plans for the current state of the container, with evictions if space is short.
     func plan(
         _ planner: inout Planner,
         _ selection: PackSelection,
@@ -37,7 +37,7 @@ extension StagingService {
         }
     }
 
-    /// Removes what goes to make room, and returns what is gone.
+    /// Carries out evictions to free space, and returns those that took place.
     func makeRoom(_ evictions: [Eviction], in container: Container) async -> [Eviction] {
         guard !evictions.isEmpty else { return [] }
         do throws(StageError) {
@@ -47,13 +47,13 @@ extension StagingService {
             }
             return gone
         } catch {
-            // A pack that does not fit says so itself.
+            // A pack that does not fit then fails with its own error.
             logger.warning("cannot make room: \(error)")
             return []
         }
     }
 
-    /// Removes what is not needed when the packs are staged, and keeps the quota.
+    /// Removes packs that are not needed once the packs are staged, and enforces the quota.
     func tidy(
         _ container: Container,
         _ planner: Planner,
@@ -67,7 +67,7 @@ extension StagingService {
         result.add(await keepQuota(planner, selection, in: container))
     }
 
-    /// Removes packs that no manifest offers any more, and returns which.
+    /// Removes packs that no manifest offers any more, and returns their identifiers.
     private func removeObsoletePacks(_ container: Container) throws(StagingFailure) -> [PackID] {
         do throws(ContainerError) {
             return try container.removeObsoletePacks()
@@ -76,7 +76,7 @@ extension StagingService {
         }
     }
 
-    /// Removes what killed runs left of the packs of a manifest, which nothing continues.
+    /// Removes files that killed runs left of the packs of a manifest and that no run resumes.
     func removeRemains(of manifest: Manifest, in container: Container) {
         do throws(ContainerError) {
             _ = try container.removeRemains(of: manifest.packs)
@@ -85,7 +85,7 @@ extension StagingService {
         }
     }
 
-    /// Removes what a run has left that is more than the container may hold.
+    /// Evicts packs until the container is within its quota.
     func keepQuota(
         _ planner: Planner,
         _ selection: PackSelection,
@@ -105,8 +105,8 @@ extension StagingService {
 }
 
 extension StagingService {
-    /// The plan of a dry run with the exact bytes of indexed packs, where the network may be used; that of another run as
-    /// it is.
+    /// Adds to the plan of a dry run the exact transfer sizes of indexed packs, if the network may be used;
+    /// returns other plans unchanged.
     func estimated(
         _ plan: Plan,
         of manifest: AcceptedManifest,
@@ -121,8 +121,8 @@ extension StagingService {
         return await stager.estimate(plan, of: manifest, in: reader, freeSpace: space)
     }
 
-    /// Adds to the result of a dry run what a run does after the packs are staged: packs that no manifest offers are
-    /// removed by a periodic one, and the quota is kept.
+    /// Adds to the result of a dry run the steps that a run takes after staging: a periodic run removes packs
+    /// that no manifest offers, and every run enforces the quota.
     func addUpkeep(
         after plan: Plan,
         _ planner: Planner,
@@ -152,7 +152,7 @@ extension StagingService {
 }
 
 extension ContainerReader {
-    /// The staged packs that a periodic run removes, since no manifest offers them.
+    /// Returns the staged packs that a periodic run removes, since no manifest offers them.
     fileprivate func obsoletePacks(offering manifest: Manifest) throws(StageError) -> [PackID] {
         do throws(ContainerError) {
             guard let catalogue = try manifestCatalogue(replacing: manifest) else { return [] }
@@ -169,7 +169,7 @@ extension ContainerReader {
 }
 
 extension Container {
-    /// Removes what was decided to go, and remembers it for `why`.
+    /// Carries out evictions, and records them in the history for `why`.
     package func evictAndRemember(
         _ evictions: [Eviction],
         _ logger: Logger
@@ -192,7 +192,7 @@ extension Container {
 }
 
 extension StagingHistory {
-    /// Remembers that a pack that the application knows is gone, and why.
+    /// Records the eviction of a pack that is in the application's history.
     fileprivate mutating func add(_ eviction: Eviction) {
         guard let index = packs.firstIndex(where: { $0.id == eviction.generation.id }) else {
             return

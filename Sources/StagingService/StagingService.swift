@@ -8,24 +8,26 @@ import StageTransfer
 import Synchronization
 import SystemPackage
 
-/// Stages packs of an application, from the manifest to what is remembered of it: the one way in which
-/// commands, applications and the daemon's workers do.
+/// Stages packs of an application, from the manifest to the history.
 ///
-/// It asks for the manifests, plans, has the application's extension choose, makes room, stages, keeps the
-/// quota, and writes history. A process that ends at any moment loses nothing that was received; what was
-/// published stays.
+/// Commands, applications and the daemon's workers all use it.
+///
+/// Downloads the manifests, plans, asks the application's extension, evicts packs to free space, stages
+/// packs, enforces the quota, and writes the history. If the process ends at any moment, received bytes and
+/// published packs are kept.
 public struct StagingService: Sendable {
     let request: StagingRequest
     let logger: Logger
-    /// Told of everything that happens, in order, on threads that may block.
+    /// Called with every event, in order, on threads that may block.
     let report: @Sendable (StagingUpdate) -> Void
 
     /// Creates the service for one request.
     ///
     /// - Parameters:
-    ///   - request: What is to be staged.
-    ///   - logger: Told what could not be tidied up or remembered.
-    ///   - report: Told of everything that happens, in order, on threads that may block; a run ends when all is told.
+    ///   - request: The request to carry out.
+    ///   - logger: Logs failures to clean up and to write the history.
+    ///   - report: Called with every event, in order, on threads that may block; a run ends after the last
+    ///     call has returned.
     public init(
         _ request: StagingRequest,
         logger: Logger,
@@ -40,12 +42,13 @@ public struct StagingService: Sendable {
 
     /// Makes a plan for each manifest and carries it out.
     ///
-    /// The bytes that a cancelled task has received stay for the next one. A daemon that knows of the staging goes
-    /// on with it then (``StagingUpdate/leftToDaemon(task:)``).
+    /// Keeps the bytes that a cancelled task has received, for the next run. If the daemon knows of the
+    /// staging, it then resumes it (``StagingUpdate/leftToDaemon(task:)``).
     ///
-    /// - Returns: What was decided and done, for each manifest. A pack that could not be staged is no error of
-    ///   the whole.
-    /// - Throws: ``StagingFailure`` if a manifest cannot be had, or has none of the packs that are named.
+    /// - Returns: The decisions and outcomes for each manifest. A pack that fails is reported there, and does
+    ///   not make the whole run throw.
+    /// - Throws: ``StagingFailure`` if a manifest is not available, or if no manifest has a pack that the
+    ///   request names.
     public func stage() async throws(StagingFailure) -> [StagingResult] {
         let reader = try target.reader()
         let restrictions = try restrictions(reader)
@@ -59,11 +62,11 @@ public struct StagingService: Sendable {
         return results
     }
 
-    /// The domains that two lists allow; without a second one the first.
+    /// Returns the domains that both lists allow; the first list if there is no second one.
     private static func domains(_ list: [String], allowedBy other: [String]?) -> [String] {
         guard let other else { return list }
         let (left, right) = (AllowedDomains(list), AllowedDomains(other))
-        // A pattern that the other list contains stands for names that it contains.
+        // A pattern that the other list contains matches only names that the other list allows.
         return left.patterns.filter(right.contains) + right.patterns.filter(left.contains)
     }
 
@@ -83,7 +86,7 @@ public struct StagingService: Sendable {
         }
     }
 
-    /// That no manifest has a pack that was asked for by name is an error.
+    /// Checks that each pack that the request names is in a manifest.
     private func checkNames(_ results: [StagingResult]) throws(StagingFailure) {
         switch request.packs {
         case .event: break
@@ -95,9 +98,9 @@ public struct StagingService: Sendable {
         }
     }
 
-    /// The restrictions of the registration, which bind until the application has loaded a pack.
+    /// Returns the restrictions of the registration, which apply until the application has loaded a pack.
     ///
-    /// Packs that are asked for by name are not restricted: the application runs.
+    /// Packs that are requested by name are not restricted, since the application already runs.
     private func restrictions(
         _ reader: ContainerReader?
     ) throws(StagingFailure) -> Registration.Restrictions? {
@@ -174,7 +177,7 @@ public struct StagingService: Sendable {
         return result
     }
 
-    /// The manifest; the history gets the failure if there is none.
+    /// Returns the manifest, and records the failure in the history if there is none.
     private func recordedManifest(
         _ source: ManifestSource,
         _ reader: ContainerReader?,
@@ -191,7 +194,7 @@ public struct StagingService: Sendable {
         }
     }
 
-    /// Whether the deadline of the request has passed.
+    /// True if the deadline of the request has passed.
     private var isLate: Bool { request.deadline.map { $0 <= .now } ?? false }
 
     private func selection(_ planner: Planner) -> PackSelection {
@@ -203,11 +206,11 @@ public struct StagingService: Sendable {
         }
     }
 
-    /// Opens the container, makes it where it is missing, and keeps the manifest in it, with the metadata
-    /// that it was verified with.
+    /// Opens or creates the container, and stores the manifest in it, with the metadata that it was verified
+    /// with.
     ///
-    /// - Returns: The container, and the manifest that holds: a newer one where another process has stored
-    ///   that with its metadata.
+    /// - Returns: The container, and the manifest in effect: a newer one if another process has stored one
+    ///   with its metadata.
     func openContainer(
         _ path: FilePath,
         storing manifest: AcceptedManifest,
@@ -236,7 +239,7 @@ public struct StagingService: Sendable {
             throw StagingFailure(error)
         }
         guard source.trust == nil else {
-            // Another process was faster, and has a newer one.
+            // Another process has stored a newer manifest meanwhile.
             return (container, try accepted(before ?? manifest.record, for: source, at: nil))
         }
         do throws(StageError) {
@@ -252,8 +255,9 @@ public struct StagingService: Sendable {
         return (container, manifest)
     }
 
-    /// The planner for what is staged now, and the history that it is told of; a dry run has no container, and
-    /// makes nothing.
+    /// Creates the planner for the current state, and returns it with the history.
+    ///
+    /// Without a container, as in a dry run, creates no files.
     private func planner(
         _ manifest: AcceptedManifest,
         _ container: Container?,
@@ -284,9 +288,9 @@ public struct StagingService: Sendable {
         }
     }
 
-    /// The installation that a periodic run has to complete though nothing is remembered of it.
+    /// Returns the installation that a periodic run must complete although it is not in the history.
     ///
-    /// The run that began it was killed, or the disk was full, before anything could be written down.
+    /// The run that began the installation was killed, or the disk was full, before the history was written.
     private func neverRecorded(
         _ history: StagingHistory?,
         _ planner: Planner
@@ -298,7 +302,7 @@ public struct StagingService: Sendable {
         return .install
     }
 
-    /// Makes room for the packs of a plan, and stages them.
+    /// Frees space for the packs of a plan, and stages them.
     func stage(
         _ plan: Plan,
         of manifest: AcceptedManifest,
@@ -329,19 +333,19 @@ public struct StagingService: Sendable {
 }
 
 extension PackSelection {
-    /// Whether the timer has started the run.
+    /// True if the timer has started the run.
     var isPeriodic: Bool {
         if case .event(.periodic, _) = self { true } else { false }
     }
 
-    /// Whether only what is essential is wanted.
+    /// True if the run is for essential content only.
     var isEssentialOnly: Bool {
         if case .event(_, essentialOnly: true) = self { true } else { false }
     }
 }
 
 extension ContainerReader {
-    /// The container as a reader sees it, or `nil` if there is none.
+    /// Opens the container for reading; returns `nil` if there is none.
     static func reading(_ path: FilePath) throws(StageError) -> ContainerReader? {
         do throws(ContainerError) {
             return try open(path)
@@ -350,7 +354,7 @@ extension ContainerReader {
         }
     }
 
-    /// The history of an application, as it is before a run.
+    /// Returns the history of an application, as it is before a run.
     func historyRecord(
         rememberedOf application: ApplicationID
     ) throws(StageError) -> HistoryRecord {
@@ -361,18 +365,20 @@ extension ContainerReader {
         }
     }
 
-    /// Whether the application has loaded a pack of its manifest.
+    /// Returns whether the application has loaded a pack of its manifest.
     func hasLaunched(_ application: ApplicationID) throws(ContainerError) -> Bool {
         if let history = try history(of: application), history.firstLoadedAt != nil { return true }
         guard let record = try storedManifest(for: application),
-            // A manifest that cannot be read any more is told of where it is asked for.
+            // An error here is reported when the manifest is next downloaded.
             let manifest = try? record.manifest()
         else { return false }
         return try hasLoadedPack(of: manifest)
     }
 
-    /// Whether a pack of a manifest has been loaded; of a manifest without packs, as one in the application's own format
-    /// is, a pack that was staged for its application before.
+    /// Returns whether a pack of a manifest has been loaded.
+    ///
+    /// For a manifest without packs, such as one in the application's own format, checks the packs that were
+    /// staged for its application before.
     func hasLoadedPack(of manifest: Manifest) throws(ContainerError) -> Bool {
         let ids = Set(manifest.packs.map(\.id))
         for id in try ids.isEmpty ? stagedPacks(of: manifest.application) : ids
@@ -382,7 +388,7 @@ extension ContainerReader {
 }
 
 extension Planner {
-    /// Plans as if things were so.
+    /// Replaces the actual state by the assumptions.
     fileprivate mutating func assume(_ assumptions: StagingRequest.Assumptions) {
         if assumptions.isInstalled {
             for pack in plan(for: .event(.install, essentialOnly: false)).packsToStage {

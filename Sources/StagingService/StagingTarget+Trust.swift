@@ -7,14 +7,14 @@ import StageSystem
 import StageTrust
 import SystemPackage
 
-// The one place that decides with which root a manifest is verified.
+// The only place that decides which root verifies a manifest.
 
 extension Registration {
-    /// The application, where its manifest is in a format of its own; else `nil`.
+    /// The application, if its manifest is in a format of its own; else `nil`.
     var ownFormatOf: ApplicationID? { manifestFormat == .application ? application : nil }
 
-    /// The signed metadata of the application, from the root that the registration names; `nil` where the
-    /// transport is all the trust there is.
+    /// Returns the ledger of the application's signed metadata, based on the root of the registration; `nil`
+    /// if the registration trusts the transport alone.
     ///
     /// - Throws: ``StagingFailure/registration(_:)`` if the root cannot be read, or is not valid.
     func ledger(_ reader: ContainerReader?) throws(StagingFailure) -> TrustLedger? {
@@ -22,14 +22,14 @@ extension Registration {
         return try .reading(root, stored: reader, of: application)
     }
 
-    /// The root metadata that the registration names or holds; `nil` where it does neither.
+    /// Returns the root metadata that the registration names or contains; `nil` if there is none.
     private func root(refusingWriters: Bool) throws(StagingFailure) -> [UInt8]? {
         switch trust {
         case .transport: return nil
         case .root(let path):
             return try RootFile(FilePath(path)).bytes(refusingWriters: refusingWriters)
         case .inlineRoot(let json):
-            // A registration that other users may change was refused when it was read.
+            // The check for other users' write access took place when the registration was read.
             let bytes = Array(json.utf8)
             do throws(TrustError) {
                 _ = try RootMetadata(trusted: bytes)
@@ -40,9 +40,9 @@ extension Registration {
         }
     }
 
-    /// Reads the root that the registration names or holds, if it does.
+    /// Reads the root that the registration names or contains, if any, to check it.
     ///
-    /// Its owner and mode do not count: the registration need not be installed yet.
+    /// Ignores its owner and mode, since the registration need not be installed yet.
     ///
     /// - Throws: ``StagingFailure/registration(_:)`` if the root cannot be read, or is not valid.
     package func checkRoot() throws(StagingFailure) {
@@ -51,7 +51,7 @@ extension Registration {
 }
 
 extension StagingTarget {
-    /// The signed metadata of the manifests that the target names by their URLs.
+    /// Returns the ledger of the manifests that the target names by URL; `nil` if the target has no root.
     func ledger(_ reader: ContainerReader?) throws(StagingFailure) -> TrustLedger? {
         guard let root else { return nil }
         let record = try reader.map { reader throws(StagingFailure) in
@@ -65,15 +65,15 @@ extension StagingTarget {
         )
     }
 
-    /// The source of a manifest that the container has stored: with the root of its application's
-    /// registration, where there is one.
+    /// Returns the source of a manifest that the container has stored, with the root of its application's
+    /// registration, if any.
     func source(
         of record: StoredManifest,
         _ reader: ContainerReader
     ) throws(StagingFailure) -> ManifestSource {
         var source = ManifestSource(urls: [record.url], applicationVersion: applicationVersion)
         source.ownFormatOf = record.ownFormatOf
-        // A manifest that cannot be read is asked for anew, and looked at then.
+        // A manifest that cannot be read is downloaded again, and checked then.
         guard let manifest = try? record.manifest() else { return source }
         if let root {
             source.application = manifest.application
@@ -93,9 +93,10 @@ extension StagingTarget {
         return source
     }
 
-    /// The registration of an application on this machine, if it has one.
+    /// Returns the registration of an application on this machine, or `nil` if it has none.
     ///
-    /// - Throws: ``StagingFailure/registration(_:)`` if it has one that cannot be used: that may name a root.
+    /// - Throws: ``StagingFailure/registration(_:)`` if the registration cannot be used, since it may name a
+    ///   root.
     private func registration(
         of application: ApplicationID
     ) throws(StagingFailure) -> Registration? {
@@ -108,11 +109,11 @@ extension StagingTarget {
         }
     }
 
-    /// Refuses a manifest that came without signatures, if its application is registered with a root for the
-    /// same container, or the container has a manifest of it that was accepted for its signatures; or if it
-    /// names a pack that such a manifest of another application names.
+    /// Refuses an unsigned manifest in any of three cases: its application is registered with a root for the
+    /// same container; the container has a signed manifest of the application; or the manifest names a pack
+    /// of another application with signed manifests.
     ///
-    /// A registration alone may say that signatures of its own application are needed no more.
+    /// Only the application's own registration may state that signatures are no longer needed.
     func checkNeedsNoRoot(_ manifest: Manifest) throws(StageError) {
         guard let path = try? container(for: manifest) else { return }
         let application = manifest.application
@@ -137,8 +138,8 @@ extension StagingTarget {
         throw .manifestRefused(url: firstURL(of: application), refusal)
     }
 
-    /// Refuses a pack that the signed manifest of another application names, or, where that is in a format of the
-    /// application's own, that was staged for it before.
+    /// Returns a refusal if a pack is named by the signed manifest of another application or, for a manifest
+    /// in the application's own format, was staged for that application before.
     private func refusalOfPack(
         of manifest: Manifest,
         in path: FilePath,
@@ -160,21 +161,21 @@ extension StagingTarget {
         return nil
     }
 
-    /// Whether another application's manifests in a container are those that its root stands for.
+    /// Returns whether an application's manifests in a container must be signed.
     private func needsRoot(
         _ application: ApplicationID,
         in path: FilePath,
         _ reader: ContainerReader
     ) throws(ContainerError) -> Bool {
-        // Of a registration that cannot be used, the container knows what was accepted.
+        // If the registration cannot be used, the container's record of signed manifests decides.
         let root = (try? registeredRoot(of: application, for: path)) ?? nil
         if root != nil { return true }
         return try reader.hasTrust(for: application)
     }
 
-    /// The root that an application is registered with for a container; `nil` if there is none.
+    /// Returns the root that an application is registered with for a container; `nil` if there is none.
     ///
-    /// - Throws: ``StageError/manifestRefused(url:_:)`` if its registration cannot be used.
+    /// - Throws: ``StageError/manifestRefused(url:_:)`` if the registration cannot be used.
     private func registeredRoot(
         of application: ApplicationID,
         for path: FilePath
@@ -192,7 +193,7 @@ extension StagingTarget {
         return root
     }
 
-    /// Refuses the target's own root for an application that is registered with another one for the same
+    /// Refuses the target's own root if the application is registered with another one for the same
     /// container.
     func checkRoot(of application: ApplicationID) throws(StageError) {
         guard registration == nil, let root, let path = container(of: application),
@@ -202,7 +203,7 @@ extension StagingTarget {
         throw .manifestRefused(url: firstURL(of: application), .otherRoot(application))
     }
 
-    /// The container of an application that no registration is meant of.
+    /// Returns the container of an application without a registration in the target.
     func container(of application: ApplicationID) -> FilePath? {
         knownContainer ?? (try? ApplicationGroupID(application.text)).map { container(of: $0) }
     }
@@ -213,9 +214,9 @@ extension StagingTarget {
 }
 
 extension FilePath {
-    /// Whether two paths lead to one directory, or to one that is not there yet.
+    /// Returns whether two paths lead to the same directory, also if it does not exist yet.
     ///
-    /// Links and bind mounts give a directory other paths, but neither device nor number.
+    /// Compares device and inode numbers, since links and bind mounts give a directory other paths.
     fileprivate func isSamePlace(as other: FilePath) -> Bool {
         guard let (left, leftRest) = existing, let (right, rightRest) = other.existing else {
             return self == other
@@ -223,7 +224,7 @@ extension FilePath {
         return left.device == right.device && left.inode == right.inode && leftRest == rightRest
     }
 
-    /// The longest part of the path that exists, and the names that are missing.
+    /// The status of the longest existing part of the path, and the missing components after it.
     private var existing: (FileStatus, [Component])? {
         var path = lexicallyNormalized()
         if FileStatus(following: self) != nil { path = self }
@@ -238,7 +239,7 @@ extension FilePath {
     }
 }
 
-/// Root metadata that a registration names or holds, or a command names.
+/// Root metadata in a file or in a registration.
 private enum RegisteredRoot {
     case file(FilePath)
     case inline(json: String)
@@ -256,7 +257,8 @@ private enum RegisteredRoot {
         switch self {
         case .file(let path):
             let limit = Int(TrustLimits().rootLength.rawValue)
-            // The caller's own was read before: a registered one that cannot be read is not the same.
+            // The target's own file was read before, so only a registered one can be unreadable here, and
+            // then differs.
             guard let bytes = try? File.open(readingRegular: path).readAll(limit: limit) else {
                 return nil
             }
@@ -274,15 +276,15 @@ private struct RootFile {
 
     /// Reads the root metadata.
     ///
-    /// - Parameter refusingWriters: Whether a file that users other than this one and root may change is refused:
-    ///   they could put in keys of their own.
+    /// - Parameter refusingWriters: Pass `true` to refuse a file that users other than this one and root may
+    ///   change, since they could add keys of their own.
     /// - Returns: The bytes, which are valid root metadata.
     /// - Throws: ``StagingFailure/registration(_:)`` if the file cannot be read, is refused, or is not valid.
     func bytes(refusingWriters: Bool) throws(StagingFailure) -> [UInt8] {
         let bytes: [UInt8]
         var writer: String?
         do throws(FileError) {
-            // A fifo would hold up a hook.
+            // Only a regular file: reading a FIFO would block a hook.
             let file = try File.open(readingRegular: path)
             if refusingWriters { writer = try file.status().foreignWriter }
             bytes = try file.readAll(limit: Int(TrustLimits().rootLength.rawValue))
@@ -300,7 +302,7 @@ private struct RootFile {
 }
 
 extension TrustLedger {
-    /// Creates a ledger from root metadata and what a container has stored of the application's.
+    /// Creates a ledger from root metadata and the metadata that a container has stored for the application.
     static func reading(
         _ root: [UInt8],
         stored reader: ContainerReader?,

@@ -7,34 +7,32 @@ import StagePack
 import StageSystem
 public import SystemPackage
 
-/// The place that packs come from and the one that they go to: an application's registration, or a manifest
-/// and a container.
+/// The source and the destination of packs: an application's registration, or a manifest and a container.
 public struct StagingTarget: Sendable {
-    /// The registration of the application, where one is meant.
+    /// The registration of the application; `nil` if the target is a manifest.
     public var registration: Registration?
-    /// The application that the manifest has to be for, where no registration says so; `nil` for any.
+    /// The application that the manifest must be for, if no registration determines it; `nil` for any.
     public var application: ApplicationID?
-    /// The URLs of a manifest and its mirrors, where no application is meant; without them the manifests that
-    /// the container has stored are meant.
+    /// The URLs of a manifest and its mirrors, if the target is not an application; empty for the manifests
+    /// that the container has stored.
     public var manifests: [String]
-    /// The file of the root metadata that the manifest is verified with, where no registration says so; `nil`
-    /// believes it for its transport.
+    /// The file of the root metadata that verifies the manifest, if no registration determines it; `nil`
+    /// trusts the transport alone.
     public var root: FilePath?
-    /// The container; without one that of the application's group is meant, for root the system's, else the
-    /// user's.
+    /// The container; `nil` for that of the application's group: the system's for root, else the user's.
     public var container: FilePath?
-    /// The installed version of the application; without it the registration's.
+    /// The installed version of the application; `nil` for the registration's.
     public var applicationVersion: String?
-    /// The variables that say where the user's files and daemon are; in a privileged process only those that it
-    /// believes.
+    /// Environment variables with the locations of the user's files and daemon; a privileged process keeps
+    /// only trusted ones.
     public let environment: [String: String]
 
-    /// Creates the target of a manifest and its mirrors; without any, that of the manifests that the container
-    /// has stored.
+    /// Creates the target of a manifest and its mirrors, or of the manifests that the container has stored.
     ///
     /// - Parameters:
-    ///   - manifests: The URLs of the manifest, the preferred one first.
-    ///   - environment: The variables that say where the user's files are; `nil` for this process's.
+    ///   - manifests: The URLs of the manifest, the preferred one first; empty for the stored manifests.
+    ///   - environment: Environment variables with the locations of the user's files; `nil` for those of this
+    ///     process.
     public init(manifests: [String] = [], environment: [String: String]? = nil) {
         self.manifests = manifests
         self.environment =
@@ -50,8 +48,9 @@ public struct StagingTarget: Sendable {
     ///
     /// - Parameters:
     ///   - application: The application.
-    ///   - environment: The variables that say where the user's files are; `nil` for this process's.
-    /// - Throws: ``StagingFailure`` if it is not registered, or its registration cannot be read.
+    ///   - environment: Environment variables with the locations of the user's files; `nil` for those of this
+    ///     process.
+    /// - Throws: ``StagingFailure`` if the application is not registered, or its registration cannot be read.
     public init(
         registered application: ApplicationID,
         environment: [String: String]? = nil
@@ -63,29 +62,29 @@ public struct StagingTarget: Sendable {
 }
 
 extension StagingTarget {
-    /// The version of the application that is installed; `nil` where nothing tells it.
+    /// The installed version of the application; `nil` if it is not known.
     package var installedVersion: String? { applicationVersion ?? registration?.version }
 
-    /// The container, as far as it is known without a manifest.
+    /// The container, if it is known without a manifest.
     package var knownContainer: FilePath? {
         container ?? registration.map { container(of: $0.group) }
     }
 
-    /// The containers that a reader of the target's packs looks in: the one that is named, or the user's and the
-    /// system's of the group; none if no group is known.
+    /// The containers in which readers search the target's packs: the named one, or the user's and the
+    /// system's of the group; empty if no group is known.
     package var containersForReading: [FilePath] {
         if let container { return [container] }
         return registration.map { containersForReading(of: $0.group) } ?? []
     }
 
     private func containersForReading(of group: ApplicationGroupID) -> [FilePath] {
-        // Root's own is the system's, whatever its environment says.
+        // Root reads the system's container only, regardless of the environment.
         geteuid() == 0
             ? [ContainerLocations.system(group)]
             : ContainerLocations.forReading(group, environment: environment)
     }
 
-    /// The copies of a manifest's packs in the containers that readers look in beside the one that packs are staged in.
+    /// Returns the copies of a manifest's packs in the other containers that readers search.
     func copiesElsewhere(
         of manifest: Manifest,
         than path: FilePath
@@ -93,7 +92,7 @@ extension StagingTarget {
         guard container == nil else { return [:] }
         var paths = containersForReading
         if registration == nil {
-            // Without a registration the group has the application's name, as in ``container(for:)``.
+            // Without a registration, the group has the application's name, as in ``container(for:)``.
             let group = try? ApplicationGroupID(manifest.application.text)
             paths = group.map { containersForReading(of: $0) } ?? []
         }
@@ -115,14 +114,14 @@ extension StagingTarget {
         return copies
     }
 
-    /// The container of a group: the system's for root, else the user's.
+    /// Returns the container of a group: the system's for root, else the user's.
     func container(of group: ApplicationGroupID) -> FilePath {
         let user = ContainerLocations.user(group, environment: environment)
         return geteuid() == 0
             ? ContainerLocations.system(group) : user ?? ContainerLocations.system(group)
     }
 
-    /// The container of the packs of a manifest.
+    /// Returns the container for the packs of a manifest.
     func container(for manifest: Manifest) throws(StagingFailure) -> FilePath {
         if let knownContainer { return knownContainer }
         do throws(ValueError) {
@@ -132,7 +131,7 @@ extension StagingTarget {
         }
     }
 
-    /// The manifests to ask for: that of the target, or those that the container knows.
+    /// Returns the manifests to download: those of the target, or those that the container has stored.
     func sources(_ reader: ContainerReader?) throws(StagingFailure) -> [ManifestSource] {
         if let registration {
             var source = ManifestSource(
@@ -160,8 +159,8 @@ extension StagingTarget {
         }
     }
 
-    /// The manifests that the container has stored, those of other applications left out where the
-    /// target names one.
+    /// Returns the manifests that the container has stored, only those of the target's application if it has
+    /// one.
     package func stored(_ reader: ContainerReader) throws(StagingFailure) -> [StoredManifest] {
         do throws(ContainerError) {
             var records: [StoredManifest] = []
@@ -176,7 +175,7 @@ extension StagingTarget {
         }
     }
 
-    /// Opens the container for reading, or returns `nil` if it is not known yet or not there.
+    /// Opens the container for reading; returns `nil` if it is not known or does not exist.
     func reader() throws(StagingFailure) -> ContainerReader? {
         guard let path = knownContainer else { return nil }
         do throws(ContainerError) {
@@ -186,11 +185,11 @@ extension StagingTarget {
         }
     }
 
-    /// The quota of the container: the smallest of the applications of its group, or `nil` where none has
+    /// Returns the quota of the container, the smallest of the applications of its group; `nil` if none has
     /// one.
     package func quota(of container: FilePath) -> ByteCount? {
         let folders = RegistrationFolders(environment: environment)
-        // One that cannot be read is told of where it is asked for.
+        // Errors of other applications' registrations are reported when those are used.
         let all = ((try? folders.applications()) ?? []).compactMap { id in
             try? folders.registration(of: id).value
         }
@@ -200,9 +199,9 @@ extension StagingTarget {
 }
 
 extension StagingFailure {
-    /// Creates the failure that an error of the container is.
+    /// Creates the failure for an error of the container.
     package init(_ error: ContainerError) { self = .engine(.container(error), about: nil) }
 
-    /// Creates the failure that an error of the engine is.
+    /// Creates the failure for an error of the engine.
     package init(_ error: StageError) { self = .engine(error, about: nil) }
 }

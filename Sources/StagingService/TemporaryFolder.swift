@@ -4,16 +4,16 @@ import StageContainer
 import StageSystem
 package import SystemPackage
 
-/// A directory that is removed when its user has ended.
+/// A temporary directory, which its owner deletes with ``remove()``.
 package struct TemporaryFolder {
     package let path: FilePath
     private let parent: Directory
     private let logger: Logger
     private let name: FilePath.Component
-    /// Whether the parent has nothing but such directories.
+    /// Set if the parent contains only such directories.
     private let isAmongItsLike: Bool
 
-    /// Makes a directory in `parent`, or where temporary files belong.
+    /// Creates a directory in `parent`, or in the directory for temporary files.
     package static func make(
         in parent: FilePath? = nil,
         logger: Logger
@@ -41,10 +41,10 @@ package struct TemporaryFolder {
         }
     }
 
-    /// Removes the directory with everything in it, and what earlier runs have left of theirs.
+    /// Deletes the directory with its contents, and remains of earlier runs.
     ///
-    /// That takes ``removalTime`` at most, since a program may have put millions of files there. The rest is
-    /// left to later runs and `gc`.
+    /// Takes at most ``removalTime``, since a program may have created millions of files there. Later runs
+    /// and `gc` delete the rest.
     package func remove() {
         let end = ContinuousClock.now + Self.removalTime
         do throws(FileError) {
@@ -67,6 +67,6 @@ package struct TemporaryFolder {
         }
     }
 
-    /// The most time for the removal.
+    /// Time limit of a deletion.
     private static let removalTime = Duration.seconds(2)
 }

@@ -4,20 +4,20 @@ import StageEngine
 package import StageModel
 import StageTrust
 
-/// The signed metadata that the manifest of an application is verified with, for people: what is trusted, by
-/// which keys, since when and until when.
+/// Summary, for people, of the signed metadata that verifies an application's manifest: trusted versions,
+/// keys, and times of verification and expiry.
 package struct TrustSummary: Codable, Sendable {
     /// The application.
     package var application: ApplicationID
-    /// The version of the last root metadata; `nil` where the registered one is not valid.
+    /// The version of the last root metadata; `nil` if the registered root is not valid.
     package var rootVersion: Int?
-    /// The top-level roles; of metadata that is not valid the root alone.
+    /// The top-level roles; only the root if the other metadata is not valid.
     package var roles: [Role] = []
-    /// The time of the last refresh that ended with a manifest.
+    /// The time of the last refresh that obtained a manifest.
     package var verified: Date?
-    /// The time since which metadata has expired: nothing new is staged.
+    /// The time at which the first metadata expired; since then no new packs are staged.
     package var staleSince: Date?
-    /// The reason why nothing stored is trusted.
+    /// The reason why the stored metadata is not trusted.
     package var problem: String?
 
     /// The metadata of a role.
@@ -26,19 +26,20 @@ package struct TrustSummary: Codable, Sendable {
         package var name: String
         /// The version of its metadata.
         package var version: Int
-        /// The time from which on the metadata does not count.
+        /// The time at which the metadata expires.
         package var expires: Date
-        /// The first digits of the ids of the keys that sign it.
+        /// The first digits of the IDs of the keys that sign it.
         package var keys: [String]
-        /// The number of keys that have to sign.
+        /// The number of required signatures.
         package var threshold: Int
-        /// Whether less than a third of its lifetime remains; of an unknown lifetime less than 14 days.
+        /// Set if less than a third of the metadata's lifetime remains, or less than 14 days if the lifetime
+        /// is unknown.
         package var expiresSoon: Bool
     }
 }
 
 extension TrustSummary {
-    /// The digits of a key's id that are shown.
+    /// The number of digits to show of a key's ID.
     private static let shownDigits = 8
 
     init(
@@ -55,7 +56,7 @@ extension TrustSummary {
             let root = try trust.trustedRoot()
             rootVersion = root.version
             add(.root, (root.version, root.expiry), root, stored.record, now)
-            // Before the first refresh there is nothing else to show.
+            // Before the first refresh, only the root exists.
             guard !stored.files.isEmpty else { return }
             let metadata = try trust.verified()
             let (timestamp, snapshot) = (metadata.timestamp, metadata.snapshot)
@@ -86,7 +87,8 @@ extension TrustSummary {
     ) {
         let keys = root.keys(of: role)
         let expiry = metadata.expiry.secondsSince1970
-        // The lifetime began when the publisher signed: at the latest when the file came.
+        // The time of receipt is the latest possible begin of the lifetime, which began when the publisher
+        // signed.
         let least = record?.receivedAt[role.fileName].map { (expiry - $0) / 3 } ?? 14 * 86400
         roles.append(
             Role(
@@ -102,8 +104,8 @@ extension TrustSummary {
 }
 
 extension StagingTarget {
-    /// The signed metadata of the applications of a container that are registered with a root, or with the
-    /// target's own root.
+    /// Returns the signed metadata of the container's applications that are registered with a root, or that
+    /// the target's own root verifies.
     ///
     /// - Throws: ``StagingFailure`` if a root or the container cannot be read.
     package func trustSummaries(
@@ -137,7 +139,7 @@ extension StagingTarget {
 }
 
 extension TrustSummary: CustomStringConvertible {
-    /// A line for the whole, then one for each role.
+    /// A line for the summary, then one for each role.
     package var description: String {
         var head = "signed: root version \(rootVersion.map(String.init) ?? "-")"
         if let verified { head += ", verified \(InternetTime(verified))" }

@@ -2,42 +2,42 @@ import StageControl
 import StageSystem
 import Synchronization
 
-/// The bytes of a turn as the daemon is told of them: twice a second at most, for lists of tasks.
+/// Reports the received bytes of a turn to the daemon, at most twice a second, for lists of tasks.
 ///
-/// A thread of its own tells it, over a connection of its own, so a daemon that hangs holds nothing up. A number that
-/// does not arrive is made up for by the next one.
+/// Uses a thread and a connection of its own, so that a daemon that hangs does not delay the transfers. A
+/// later report replaces one that was lost.
 final class TurnProgress: Sendable {
-    /// The progress of the turn that the task runs in.
+    /// The progress of the turn that the current Swift task runs in.
     @TaskLocal static var current: TurnProgress?
 
     private struct State {
-        /// Whether a thread tells the daemon now.
+        /// Set while a thread sends a report.
         var isTelling = false
         var hasEnded = false
-        /// The earliest time of the next message.
+        /// The earliest time of the next report.
         var next: ContinuousClock.Instant?
-        /// The daemon, where one was found.
+        /// The daemon, if one was found.
         var client: ControlClient?
     }
 
-    /// The time between two messages.
+    /// Minimum time between two reports.
     private static let interval = Duration.milliseconds(500)
-    /// The time until the next message after one that the daemon did not answer.
+    /// Time until the next report after one that the daemon did not answer.
     private static let pause = Duration.seconds(10)
-    /// The time that the daemon has to answer.
+    /// Time limit for the daemon's answer.
     private static let patience = Duration.seconds(3)
 
     private let task: Int64
     private let environment: [String: String]
     private let state = Mutex(State())
 
-    /// Creates the progress of the daemon's task of this number.
+    /// Creates the progress of the daemon's task with this number.
     init(of task: Int64, environment: [String: String]) {
         self.task = task
         self.environment = environment
     }
 
-    /// Has the daemon told of the bytes, unless it was told lately.
+    /// Reports the bytes to the daemon, unless the last report is too recent.
     func tell(_ bytes: () -> StagingBytes) {
         let now = ContinuousClock.now
         let isDue = state.withLock { state in
@@ -52,12 +52,12 @@ final class TurnProgress: Sendable {
         do throws(FileError) {
             try SystemThread(name: "stage-progress") { self.send(bytes) }.detach()
         } catch {
-            // A process without threads to spare has other worries.
+            // No thread is available; a later report makes up for this one.
             finish(after: Self.pause, nil)
         }
     }
 
-    /// Tells nothing more.
+    /// Stops further reports.
     func end() { state.withLock { $0.hasEnded = true } }
 
     private func send(_ bytes: StagingBytes) {
@@ -72,7 +72,7 @@ final class TurnProgress: Sendable {
             do throws(ControlError) {
                 _ = try client.answer(to: .change(task, by: change), timeout: Self.patience)
             } catch .refused(let refusal) where refusal.code == .conflict {
-                // It is about to be held, or another process has it by now.
+                // The daemon is about to hold the task, or another process has taken it over.
             }
             finish(after: Self.interval, client)
         } catch {

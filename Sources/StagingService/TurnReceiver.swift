@@ -1,14 +1,14 @@
 import StageControl
 import Synchronization
 
-/// Makes steps of a turn of what the daemon says of its one task.
+/// Converts the daemon's events about one task to steps of a turn.
 final class TurnReceiver: SessionReceiver {
     private struct State {
         var wasAttached = false
         var task: Int64?
     }
 
-    /// The number of attempts to find the daemon again, over some twenty seconds.
+    /// Number of attempts to reconnect to the daemon, over about 20 seconds.
     private static let attempts = 8
 
     private let client: SessionClient
@@ -21,7 +21,7 @@ final class TurnReceiver: SessionReceiver {
         self.steps = steps
     }
 
-    /// Takes in the number of the task.
+    /// Sets the number of the task.
     func begin(_ task: Int64) { state.withLock { $0.task = task } }
 
     func prepare(_ status: SessionStatus) {}
@@ -30,7 +30,7 @@ final class TurnReceiver: SessionReceiver {
         switch event.kind {
         case .attached:
             state.withLock { $0.wasAttached = true }
-            // Changes while nothing was attached are not told again.
+            // The daemon does not repeat changes that took place while no client was attached.
             if let task = state.withLock({ $0.task }) { steps.yield(try now(task)) }
         case .changed: steps.yield(event.state == .running ? .running : .held(event.holds ?? []))
         case .cancelled, .invalidated: steps.yield(.cancelled)
@@ -45,7 +45,7 @@ final class TurnReceiver: SessionReceiver {
         return failures < Self.attempts
     }
 
-    /// Asks the daemon for the state of the task.
+    /// Requests the state of the task from the daemon.
     private func now(_ task: Int64) throws(ControlError) -> DaemonTurn.Step {
         do throws(ControlError) {
             let task = try client.answer(to: .task(task))
@@ -56,7 +56,7 @@ final class TurnReceiver: SessionReceiver {
             case .completed, .failed: .over
             }
         } catch .refused(let refusal) where refusal.code == .notFound {
-            // A daemon without its records, which does not go on with the staging.
+            // The daemon has lost its records, and does not resume the staging.
             return .gone
         }
     }

@@ -1,16 +1,16 @@
 import StageSystem
 import Synchronization
 
-/// Updates on their way to who is told of them, in order, on a thread that may block.
+/// Queue that delivers updates in order, on a thread that may block.
 ///
-/// So neither transfers nor the threads of asynchronous functions wait for a terminal or a pipe that nothing
-/// reads.
+/// So neither transfers nor the threads of asynchronous functions wait for a terminal, or for a pipe without
+/// a reader.
 final class UpdateQueue: Sendable {
     private struct State {
         var updates: [StagingUpdate] = []
-        /// Whether a thread takes updates out.
+        /// Set while a thread delivers updates.
         var isDraining = false
-        /// Resumed when everything is told.
+        /// Continuations that resume when all updates are delivered.
         var waiters: [CheckedContinuation<Void, Never>] = []
     }
 
@@ -29,7 +29,7 @@ final class UpdateQueue: Sendable {
         if isFirst { Task { await withBlockingThread { self.drain() } } }
     }
 
-    /// Waits until everything is told.
+    /// Waits until all updates are delivered.
     func finish() async {
         await withCheckedContinuation { continuation in
             let isIdle = state.withLock { state in
