@@ -98,7 +98,7 @@ struct AppValidateCommand: StagePackSubcommand {
         return findings.isEmpty ? .success : .findings
     }
 
-    /// What is wrong with one file: that it cannot be read, or what it names.
+    /// Returns the errors of one registration file, also if it cannot be read.
     static func findings(_ path: FilePath) -> [RegistrationFinding] {
         let registration: Registration
         do throws(StagingFailure) {
@@ -178,7 +178,7 @@ struct AppRegisterCommand: StagePackSubcommand {
     }
 }
 
-/// One thing that is wrong with a registration.
+/// One error in a registration.
 struct RegistrationFinding: Codable, CustomStringConvertible {
     var file: String
     var finding: String
@@ -186,16 +186,16 @@ struct RegistrationFinding: Codable, CustomStringConvertible {
     var description: String { "\(file.forDisplay()): \(finding)" }
 }
 
-/// What `app list`, `app show --json` and `app register` print of one application.
+/// Output of `app list`, `app show --json` and `app register` for one application.
 struct RegistrationReport: Codable, CustomStringConvertible {
     var id: ApplicationID
     var version: String?
     var group: ApplicationGroupID?
     var manifestURLs: [String]?
     var file: String?
-    /// Files that it stands in front of.
+    /// Files of earlier folders that this registration overrides.
     var overridden: [String]?
-    /// Why the registration does not hold.
+    /// The reason why the registration is not valid; `nil` if it is.
     var problem: FailureReport?
 
     init(_ found: RegistrationFolders.Found) {
@@ -218,7 +218,7 @@ struct RegistrationReport: Codable, CustomStringConvertible {
     }
 }
 
-/// What `app list` prints.
+/// Output of `app list`.
 struct RegistrationListing: Encodable, CustomStringConvertible {
     var applications: [RegistrationReport]
 

@@ -60,7 +60,7 @@ struct AppUnregisterCommand: StagePackSubcommand {
         }
     }
 
-    /// The failure that says where the registration is instead.
+    /// Returns the failure that names the file of the registration if it is at another path.
     private static func notThere(
         _ application: ApplicationID,
         _ path: FilePath,
@@ -77,12 +77,12 @@ struct AppUnregisterCommand: StagePackSubcommand {
     }
 }
 
-/// The output of `app unregister`.
+/// Output of `app unregister`.
 private struct UnregistrationReport: Encodable, CustomStringConvertible {
     var application: ApplicationID
-    /// The file that was removed.
+    /// The removed file.
     var removed: String
-    /// The registration that holds now; `nil` for none.
+    /// The registration now in effect; `nil` if there is none.
     var inForce: String?
 
     var description: String {

@@ -89,12 +89,12 @@ struct CollectGarbageCommand: SourcedSubcommand {
             }
         }
         Console.print(report, asJSON: json)
-        // As JSON there is one value, which says what exceeds a quota.
+        // With JSON, the report itself contains the excess over a quota.
         if !json { for failure in failures { Console.report(failure, asJSON: false) } }
         return scopes.conclude(failures.first?.status ?? .success)
     }
 
-    /// Tidies the container of a scope up; one that is optional need not be there.
+    /// Collects garbage in the container of a scope; returns `nil` if an optional one does not exist.
     private func collect(
         _ scope: ContainerScope,
         isOptional: Bool
@@ -109,7 +109,7 @@ struct CollectGarbageCommand: SourcedSubcommand {
         return part
     }
 
-    /// What would go.
+    /// Returns the report of a dry run.
     private func plan(
         _ container: Container,
         _ quota: ByteCount?
@@ -135,7 +135,8 @@ struct CollectGarbageCommand: SourcedSubcommand {
     ) async throws(CommandFailure) -> GarbageReport.Part {
         var report = GarbageReport.Part()
         do throws(ContainerError) {
-            // What went may have made room for the locks that the rest takes.
+            // Repeats the collection as long as it frees space, which lock files of the remaining steps may
+            // need.
             var removal = Removal()
             while true {
                 let (more, refusal) = try removeGarbage(container)
@@ -162,8 +163,8 @@ struct CollectGarbageCommand: SourcedSubcommand {
         }
     }
 
-    /// Removes obsolete generations, leftovers and partial content, and returns the reason why some of it stays
-    /// if the disk has no room for the lock files that its removal takes.
+    /// Removes obsolete generations, leftovers and partial content; returns the first error if the disk has
+    /// no space for lock files, in which case some garbage stays.
     private func removeGarbage(
         _ container: Container
     ) throws(ContainerError) -> (Removal, refusal: ContainerError?) {
@@ -179,7 +180,7 @@ struct CollectGarbageCommand: SourcedSubcommand {
         }
         for id in try container.reader.packsWithGenerations() {
             try attempt { () throws(ContainerError) in
-                // A pack that is being staged is left to the process that stages it.
+                // Skips a pack that another process is staging.
                 guard let lock = try container.attemptLock(id) else { return Removal() }
                 return try container.removeObsoleteGenerations(lock, keeping: previous ? 0 : 1)
             }
@@ -205,11 +206,11 @@ struct CollectGarbageCommand: SourcedSubcommand {
     /// Digests of the content that manifests offer.
     private struct OfferedContent {
         var all: Set<String> = []
-        /// Those of packs that are not staged, whose downloads can be continued.
+        /// Digests of packs that are not staged, whose downloads can be resumed.
         var missing: Set<String> = []
     }
 
-    /// The content that the manifests of all applications offer; `nil` while one cannot be read.
+    /// Returns the content that the manifests of all applications offer; `nil` if one of them cannot be read.
     private static func offeredContent(
         _ container: Container
     ) throws(ContainerError) -> OfferedContent? {

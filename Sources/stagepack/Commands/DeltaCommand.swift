@@ -7,7 +7,7 @@ import StagePublish
 import StageSystem
 import SystemPackage
 
-/// Makes delta sets of a version that lies in a store.
+/// Creates delta sets for an index in a store.
 struct DeltaCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "delta",
@@ -81,7 +81,7 @@ struct DeltaCommand: StagePackSubcommand {
             keepsFirst: false
         )
         let updates = try await write(to: stored, from: versions, in: store)
-        // With the sets that are there now.
+        // Reads the index again, now with the new sets.
         let present = try IndexFile(index).readForOffer()
         var report = DeltasReport(index: index, updates, from: versions)
         report.unnamedBases = present.unnamedBases
@@ -101,13 +101,13 @@ struct DeltaCommand: StagePackSubcommand {
         return .success
     }
 
-    /// A manifest that is going to name the sets.
+    /// A manifest that is to name the sets.
     private struct Target {
         let file: ManifestFile
         let pack: PackID
         let keyring: Keyring
 
-        /// Checks the manifest and the keys before anything is made.
+        /// Checks the manifest and the keys before any set is created.
         init(
             _ file: ManifestFile,
             offering stored: StoredIndex,
@@ -124,7 +124,7 @@ struct DeltaCommand: StagePackSubcommand {
         }
     }
 
-    /// Opens the store that the index lies in.
+    /// Opens the store that contains the index.
     private func store() throws(CommandFailure) -> Directory {
         do throws(FileError) {
             if let store = try IndexFile(index).store() { return store }
@@ -169,16 +169,16 @@ struct DeltaCommand: StagePackSubcommand {
     }
 }
 
-/// The output of `delta`.
+/// Output of `delta`.
 private struct DeltasReport: Encodable, CustomStringConvertible {
-    /// The index that the updates lead to.
+    /// The index of the version that the sets update to.
     var index: String
     var updates: [DeltaReport]
-    /// The older versions that no set was made for, since a manifest names 16.
+    /// The older versions without a set, because a manifest names at most 16.
     var leftOut: [String]
-    /// The number of older versions with a delta in the store that a manifest has no room for.
+    /// The number of older versions whose deltas are in the store, but exceed the manifest's limit.
     var unnamedBases = 0
-    /// The change of the manifest; `nil` without one.
+    /// The change of the manifest; `nil` without a manifest.
     var manifest: ManifestEditReport?
 
     init(index: String, _ updates: [BaseUpdate], from versions: BaseVersions) {
@@ -196,9 +196,9 @@ private struct DeltasReport: Encodable, CustomStringConvertible {
     }
 }
 
-/// Deltas of a store that a manifest has no room for.
+/// Text about deltas in a store that exceed a manifest's limit.
 enum UnnamedBases {
-    /// A fragment for a person.
+    /// Returns a fragment for people.
     static func text(_ count: Int) -> String {
         "deltas from \(count) older \(count == 1 ? "version" : "versions") in the store are not named: a "
             + "manifest names those from the \(ManifestLimits.deltas) newest"

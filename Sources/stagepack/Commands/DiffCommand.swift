@@ -4,7 +4,7 @@ import StageIndex
 import StageModel
 import StagePublish
 
-/// Shows what an update between versions of an indexed pack would transfer.
+/// Shows the transfer sizes of updates between versions of an indexed pack.
 struct DiffCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "diff",
@@ -41,11 +41,11 @@ struct DiffCommand: StagePackSubcommand {
     }
 }
 
-/// What `diff` prints.
+/// Output of `diff`.
 private struct DiffReport: Encodable, CustomStringConvertible {
-    /// The bytes of a first installation beside the index.
+    /// The bytes of a first installation without the index.
     var downloadSize: ByteCount
-    /// How many requests a first installation makes, the one for the index included.
+    /// Number of requests of a first installation, including the one for the index.
     var requests: Int
     var transfer: TransferReport
     var updates: [UpdateReport]
@@ -69,7 +69,7 @@ private struct DiffReport: Encodable, CustomStringConvertible {
     }
 }
 
-/// What the update from one version transfers.
+/// The transfer sizes of the update from one version.
 private struct UpdateReport: Encodable, CustomStringConvertible {
     var from: String
     var downloadSize: ByteCount

@@ -48,7 +48,7 @@ struct DiskUsageCommand: SourcedSubcommand {
     }
 }
 
-/// The output of `du` for one container.
+/// Output of `du` for one container.
 private struct DiskUsage: Encodable, CustomStringConvertible {
     struct PackUsage: Encodable {
         var id: PackID
@@ -61,11 +61,11 @@ private struct DiskUsage: Encodable, CustomStringConvertible {
     }
 
     var container: String
-    /// Whose container it is; `nil` for one in another place.
+    /// The owner of the container, user or system; `nil` for a container at another path.
     var location: ContainerLocation?
     /// The packs, largest first.
     var packs: [PackUsage]
-    /// The bytes of downloads that are not complete, or not unpacked.
+    /// The bytes of incomplete downloads, and of complete ones that are not unpacked.
     var downloads: ByteCount
     var total: ByteCount
 

@@ -58,7 +58,7 @@ struct DoctorCommand: SourcedSubcommand {
         return report.hasProblems ? .findings : .success
     }
 
-    /// The application that the options name, else all that are registered.
+    /// Returns the application that the options name, else all registered ones.
     private func applications(
         _ folders: RegistrationFolders
     ) throws(CommandFailure) -> [ApplicationID] {
@@ -68,7 +68,8 @@ struct DoctorCommand: SourcedSubcommand {
         }
     }
 
-    /// The containers to look at; `nil` where the registration that names them cannot be used, which is a finding.
+    /// Returns the containers to check; `nil` if the registration that names them cannot be used, which is a
+    /// finding of its own.
     private func scopes(
         _ folders: RegistrationFolders
     ) throws(CommandFailure) -> ContainerScopes? {

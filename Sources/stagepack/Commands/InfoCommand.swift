@@ -42,7 +42,7 @@ struct InfoCommand: SourcedSubcommand {
     }
 }
 
-/// The output of `info`.
+/// Output of `info`.
 private struct PackInformation: Encodable, CustomStringConvertible {
     var status: StatusReport.PackStatus
     /// The directory with the files; `nil` for a pack that is not staged.

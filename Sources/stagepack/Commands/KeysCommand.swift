@@ -51,7 +51,7 @@ struct KeysInitCommand: StagePackSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let file = ManifestFile(manifest)
-        // Before a key is made or a passphrase asked for.
+        // Checked before a key is created or a passphrase is asked for.
         try file.checkNotSigned()
         try checkThresholds()
         let keyring = signing.emptyKeyring(signing: manifest)
@@ -78,12 +78,12 @@ struct KeysInitCommand: StagePackSubcommand {
         return try await file.initialize(content, with: keyring).print(asJSON: json)
     }
 
-    /// Refuses a threshold that the keys named cannot reach, before a key is made.
+    /// Refuses a threshold above the number of named keys, before a key is created.
     private func checkThresholds() throws(CommandFailure) {
         for entry in root.threshold {
             let own = role.filter { $0.role == entry.role }.map(\.value)
             let count = Set(own.isEmpty ? signing.keys : own).count
-            // Without any key, the message about that is clearer.
+            // Without any key, the later message about missing keys is clearer.
             guard count > 0, entry.number > count else { continue }
             throw CommandFailure(
                 .threshold(role: entry.role, threshold: entry.number, keys: count),
@@ -175,13 +175,13 @@ struct KeysShowCommand: StagePackSubcommand {
     }
 }
 
-/// What `keys` prints of one key.
+/// Output of `keys` for one key.
 struct KeyReport: Encodable, CustomStringConvertible {
-    /// The id: the SHA-256 of the key's canonical form.
+    /// The key ID: the SHA-256 of the key's canonical form.
     var id: String
     /// The signature scheme.
     var scheme: String
-    /// The public key in PEM; as metadata has it, where it is of an unknown kind.
+    /// The public key in PEM, or as the metadata contains it if its type is unknown.
     var publicKey: String
     /// The roles that the key signs for.
     var roles: [String]
@@ -205,7 +205,7 @@ struct KeyReport: Encodable, CustomStringConvertible {
 }
 
 extension String {
-    /// Lines of text, each safe to show on a terminal.
+    /// The text, with each line escaped for display on a terminal.
     fileprivate var forDisplayLines: String {
         split(separator: "\n").map { String($0).forDisplay() }.joined(separator: "\n")
     }

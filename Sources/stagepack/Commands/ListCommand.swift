@@ -28,13 +28,13 @@ struct ListCommand: SourcedSubcommand {
     }
 }
 
-/// The output of `ls`.
+/// Output of `ls`.
 private struct PackListing: Encodable, CustomStringConvertible {
     var packs: [StatusReport.PackStatus]
 
     var description: String {
         guard !packs.isEmpty else { return "" }
-        // Without a container of the user's or the system's the column would be empty.
+        // Omits the column if no pack is in the user's or the system's container.
         let hasLocations = packs.contains { $0.location != nil }
         let rows = packs.map { pack in
             [pack.id.text, pack.version.map(String.init) ?? "-"]

@@ -65,7 +65,7 @@ struct LoadCommand: SourcedSubcommand {
             container = reports.first { $0.packs.contains { $0.id == id } }?.container
             failure = reports.flatMap(\.failures).first
         }
-        // The pack may be there although the manifest's server did not answer.
+        // The pack may be staged even if the manifest's server did not answer.
         guard let path = try session.stagedPath(of: pack, in: container) else {
             guard status != .success else { throw .notStaged(pack) }
             if output.json, let failure { Console.reportJSON(failure) }
@@ -120,11 +120,11 @@ struct LoadCommand: SourcedSubcommand {
     }
 }
 
-/// What `load` and `path` print.
+/// Output of `load` and `path`.
 struct PathReport: Codable, CustomStringConvertible {
     var pack: PackID
     var path: String
-    /// Whose container it is in; `nil` for one in another place.
+    /// The owner of the container, user or system; `nil` for a container at another path.
     var location: ContainerLocation?
 
     var description: String { path }

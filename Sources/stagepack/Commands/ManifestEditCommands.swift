@@ -107,7 +107,7 @@ struct ManifestAddCommand: StagePackSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let file = ManifestFile(manifest)
-        // What is wrong with the manifest or a key is told before an archive is read.
+        // Reports errors of the manifest or a key before an archive is read.
         _ = try file.read()
         let keyring = try signing.keyring(for: file)
         defer { keyring.finish() }
@@ -167,14 +167,14 @@ struct ManifestSetPolicyCommand: StagePackSubcommand {
             """
     )
 
-    /// The policies as they are on a command line.
+    /// The policies, as spelt on the command line.
     enum Policy: String, ExpressibleByArgument, CaseIterable {
         case essential
         case prefetch
         case onDemand = "on-demand"
     }
 
-    /// The events as a manifest has them.
+    /// The events, as spelt in a manifest.
     enum Event: String, ExpressibleByArgument, CaseIterable {
         case firstInstallation
         case subsequentUpdate

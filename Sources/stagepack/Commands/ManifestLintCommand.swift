@@ -69,7 +69,7 @@ struct ManifestLintCommand: StagePackSubcommand {
             throw CommandFailure(.offline("the servers are to be asked"))
         }
         let configuration = try network.configuration(environment)
-        // What is no manifest has been told already.
+        // An invalid manifest is a finding already.
         guard let manifest = try? Manifest(json: bytes) else { return [] }
         let url = manifestURL
         let (findings, interruption) = await withInterruption(after: nil) {
@@ -88,7 +88,7 @@ struct ManifestLintCommand: StagePackSubcommand {
         return findings
     }
 
-    /// What there is to say about the signed metadata beside a manifest.
+    /// Returns the findings about the signed metadata beside a manifest.
     private static func signatureFindings(
         of file: String,
         _ bytes: [UInt8]
@@ -115,7 +115,7 @@ struct ManifestLintCommand: StagePackSubcommand {
 
     private static func read(_ file: String) throws(CommandFailure) -> [UInt8] {
         do throws(FileError) {
-            // One byte more than is accepted, so that the finding is about the size.
+            // Reads one byte more than the limit, so that the size is reported as a finding.
             return try File.open(reading: FilePath(file))
                 .readAll(limit: ManifestLimits.byteCount + 1)
         } catch {
@@ -129,7 +129,7 @@ struct ManifestLintCommand: StagePackSubcommand {
     }
 }
 
-/// What `manifest lint` prints of one file.
+/// Output of `manifest lint` for one file.
 struct LintReport: Encodable, CustomStringConvertible {
     var file: String
     var findings: [LintFinding]

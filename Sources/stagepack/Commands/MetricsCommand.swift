@@ -61,7 +61,7 @@ struct MetricsCommand: StagePackSubcommand {
             throw .usage("expected a file, found '\(path)'")
         }
         do throws(FileError) {
-            // The collector is another user.
+            // World-readable, since the collector runs as another user.
             try Directory.open(above.isEmpty ? "." : above)
                 .write(
                     Array(text.utf8),
@@ -81,7 +81,8 @@ private struct ApplicationMetrics {
     private let report: StatusReport?
     private let history: StagingHistory?
 
-    /// Reads what `status` and `why` read; what cannot be read is counted as that.
+    /// Reads the same data as `status` and `why`; data that cannot be read sets the metric for readability to
+    /// 0.
     init(_ application: ApplicationID) {
         self.application = application
         let source = try? SourceOptions.parse(["--app", application.text])

@@ -6,7 +6,7 @@ import StageSystem
 import SystemPackage
 
 extension PackageCommand {
-    /// Makes an indexed pack in a store.
+    /// Creates an indexed pack in a store.
     func packIndexed(
         _ evaluation: RecipeEvaluation
     ) async throws(CommandFailure) -> IndexedPackageReport {

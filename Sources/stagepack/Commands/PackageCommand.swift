@@ -7,7 +7,7 @@ import StagePublish
 import StageSystem
 import SystemPackage
 
-/// Makes a pack of what a recipe selects.
+/// Creates a pack from the files that a recipe selects.
 struct PackageCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "package",
@@ -136,7 +136,7 @@ struct PackageCommand: StagePackSubcommand {
         var packager = ArchivePackager(
             format: archiveFormat,
             level: level,
-            // Each takes some 100 MB at the highest level.
+            // At the highest level, each thread takes about 100 MB.
             threads: min(ProcessInfo.processInfo.activeProcessorCount, 8)
         )
         packager.progress = { display.take(archive: $0) }
@@ -184,7 +184,7 @@ struct RecipeFile {
     func read() throws(CommandFailure) -> Recipe {
         let bytes: [UInt8]
         do throws(FileError) {
-            // One byte more than is accepted, so that the error is about the size.
+            // Reads one byte more than the limit, so that the error is about the size.
             bytes = try File.open(reading: FilePath(path)).readAll(limit: Recipe.byteLimit + 1)
         } catch {
             throw .usage(error.description)
@@ -205,7 +205,7 @@ struct RecipeFile {
         }
     }
 
-    /// Reads the recipe, and finds what it selects from the current directory.
+    /// Reads the recipe, and finds the files that it selects, relative to the current directory.
     func evaluation() async throws(CommandFailure) -> RecipeEvaluation {
         let recipe = try read()
         do throws(PackagingError) {

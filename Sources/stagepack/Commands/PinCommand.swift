@@ -70,7 +70,7 @@ struct PinCommand: SourcedSubcommand {
 }
 
 extension Session {
-    /// Refuses to release a pin that only another container has: of the system's, for a user.
+    /// Refuses to release a pin in a container that this user cannot change, such as the system's.
     fileprivate func checkPinIsOurs(_ pack: PackID) throws(CommandFailure) {
         let foreign: FilePath?
         let view = try view()
@@ -90,11 +90,11 @@ extension Session {
     }
 }
 
-/// What `pin` prints.
+/// Output of `pin`.
 struct PinReport: Encodable, CustomStringConvertible {
-    /// The packs that are held, or the one that was pinned.
+    /// The pinned packs, or the pack that was just pinned.
     var pins: [PinStatus] = []
-    /// The packs that are held no more.
+    /// The packs whose pins were released.
     var released: [ReleaseReport] = []
 
     var description: String {
@@ -102,13 +102,13 @@ struct PinReport: Encodable, CustomStringConvertible {
     }
 }
 
-/// What holds a pack, as `pin`, `status` and `why` print it.
+/// The pin of a pack, as `pin`, `status` and `why` print it.
 struct PinStatus: Codable, CustomStringConvertible {
     var pack: PackID
-    /// The version that is held.
+    /// The pinned version.
     var version: Int
     var since: Date
-    /// The version that a rollback has replaced; `nil` where somebody asked for the pin.
+    /// The version that a rollback has replaced; `nil` if a person pinned the pack.
     var rolledBackFrom: Int?
 
     init(_ pack: PackID, _ pin: Pin) {
@@ -118,7 +118,7 @@ struct PinStatus: Codable, CustomStringConvertible {
         rolledBackFrom = pin.replaced?.content?.version
     }
 
-    /// What holds the pack, as a fragment.
+    /// The pin, as a fragment.
     var text: String {
         "\(Planner.PinnedVersion(version: version, rolledBackFrom: rolledBackFrom))"
     }
@@ -126,10 +126,10 @@ struct PinStatus: Codable, CustomStringConvertible {
     var description: String { "\(pack): \(text), since \(InternetTime(since).text)" }
 }
 
-/// What `pin --release` prints of a pack.
+/// Output of `pin --release` for one pack.
 struct ReleaseReport: Codable, CustomStringConvertible {
     var pack: PackID
-    /// The version that was held; `nil` if none was.
+    /// The version that was pinned; `nil` if the pack was not pinned.
     var version: Int?
 
     var description: String {

@@ -87,7 +87,7 @@ struct PrefetchCommand: SourcedSubcommand {
         }
     }
 
-    /// What each application is staged with: the one that the options name, or all.
+    /// Returns the session of the application that the options name, or the sessions of all.
     private func sessions() throws(CommandFailure) -> [Result<Session, CommandFailure>] {
         guard all else {
             return [Result.catching { () throws(CommandFailure) in try Session(source, network) }]
@@ -102,12 +102,12 @@ struct PrefetchCommand: SourcedSubcommand {
     }
 }
 
-/// The runs of several applications, of which none stops the others.
+/// Runs of several applications, where a failure of one does not stop the others.
 enum ApplicationRuns {
     /// Stages for each application in turn.
     ///
-    /// - Throws: the failure of the first application that could not even be planned for, after the
-    ///   others were staged, each of which is told when it happens.
+    /// - Throws: The failure of the last application whose run failed as a whole, after all runs; prints the
+    ///   failures of the others before it.
     static func run(
         _ sessions: [Result<Session, CommandFailure>],
         _ packs: StagingRequest.Packs,
@@ -124,13 +124,13 @@ enum ApplicationRuns {
                 if Task.isCancelled { break }
             } catch {
                 failures.append(error)
-                // The deadline and signals are for all of them.
+                // The deadline and signals end the runs of all applications.
                 if error.status == .interrupted || Task.isCancelled { break }
             }
         }
         guard let last = failures.popLast() else { return reports }
         for failure in failures { Console.report(failure, asJSON: false) }
-        // As JSON there is one value, and the failure is what must not be missed.
+        // With JSON there is one value, and the failure takes precedence.
         if !reports.isEmpty, !output.quiet, !output.json {
             Console.print(Listing(elements: reports, name: "runs"), asJSON: false)
         }
@@ -139,7 +139,7 @@ enum ApplicationRuns {
 }
 
 extension Result {
-    /// What `body` returns or throws.
+    /// Returns the result or the error of `body`.
     static func catching(_ body: () throws(Failure) -> Success) -> Self {
         do throws(Failure) {
             return .success(try body())

@@ -40,7 +40,7 @@ struct RemoveCommand: SourcedSubcommand {
         for id in packs {
             do throws(CommandFailure) {
                 let report = try removal.remove(id)
-                // What another user has to remove is not done.
+                // The pack is only in a container of another user, so the command fails.
                 if !report.hasRemoved, let copy = report.remaining?.first {
                     throw .notOurs(id, copy)
                 }
@@ -52,7 +52,7 @@ struct RemoveCommand: SourcedSubcommand {
         }
         removal.keepSpareLocks()
         removal.remember()
-        // What was removed before another pack could not be is told in any case.
+        // If another pack failed, still reports the packs that were removed before it.
         if failure == nil || !json, !reports.isEmpty {
             Console.print(Listing(elements: reports, name: "packs"), asJSON: json)
         }
@@ -61,18 +61,18 @@ struct RemoveCommand: SourcedSubcommand {
     }
 }
 
-/// Removes packs from the containers that readers look in, as far as this user may change them.
+/// Removes packs from the containers that readers search, as far as this user may change them.
 private struct PackRemoval {
     private let session: Session
     private let view: ContainerView
-    /// The containers by position; `nil` for one that is not there.
+    /// The containers by position; `nil` for one that does not exist.
     private var containers: [Container?] = []
     /// The packs that were removed, by the position of their container.
     private var removed: [Int: Set<PackID>] = [:]
 
     /// Opens the containers.
     ///
-    /// - Throws: ``CommandFailure`` if none is named, or none is there.
+    /// - Throws: ``CommandFailure`` if no container is named, or none exists.
     init(_ session: Session) throws(CommandFailure) {
         self.session = session
         guard let own = session.knownContainer else { throw .noContainer }
@@ -87,7 +87,8 @@ private struct PackRemoval {
         }
     }
 
-    /// Removes a pack from the user's container; if that does not have it, from another one that the user may change.
+    /// Removes a pack from the container that readers use, if this user may change it, or else from another
+    /// container.
     mutating func remove(_ id: PackID) throws(CommandFailure) -> RemovalReport {
         do throws(ContainerError) {
             let before = try view.copies(of: id)
@@ -114,9 +115,11 @@ private struct PackRemoval {
         }
     }
 
-    /// The container that a pack is removed from: that has it, or may have single files of it.
+    /// Returns the container to remove a pack from: the one with the copy in use, or one that may have single
+    /// files of it.
     private func container(for staged: Int?) -> (Int, Container)? {
-        // An error of the only container says more than that it cannot be written.
+        // For a container that the options name, the error of the removal is more precise than a missing
+        // write permission.
         let isNamed = session.target.container != nil
         for position in [staged].compactMap(\.self) + view.positions {
             guard let container = containers[position] else { continue }
@@ -137,7 +140,7 @@ private struct PackRemoval {
         )
     }
 
-    /// Records the removals in the histories that `why` reads; a failure to do so changes nothing else.
+    /// Records the removals in the histories that `why` reads; only logs a failure to do so.
     func remember() {
         for (position, packs) in removed {
             do throws(ContainerError) {
@@ -157,7 +160,7 @@ private struct PackRemoval {
 }
 
 extension CommandFailure {
-    /// A pack that only a container has which this user may not change.
+    /// Returns the failure for a pack that is only in a container which this user may not change.
     static func notOurs(_ id: PackID, _ copy: StatusReport.CopyStatus) -> CommandFailure {
         let place = copy.location.map { "the \($0.rawValue)'s container" } ?? "another container"
         return CommandFailure(
@@ -171,16 +174,16 @@ extension CommandFailure {
     }
 }
 
-/// What `remove` prints of one pack.
+/// Output of `remove` for one pack.
 struct RemovalReport: Encodable, CustomStringConvertible {
     var pack: PackID
     var generationsRemoved = 0
     var generationsInUse = 0
-    /// Whether single files of it were here.
+    /// Set if single files of the pack were removed; `nil` otherwise.
     var singleFilesRemoved: Bool?
-    /// Whose container it was removed from; `nil` for one in another place.
+    /// The owner of the container, user or system; `nil` for a container at another path.
     var location: ContainerLocation?
-    /// Copies in other containers, which are still there; `nil` for none.
+    /// Remaining copies in other containers; `nil` if there are none.
     var remaining: [StatusReport.CopyStatus]?
 
     init(pack: PackID) { self.pack = pack }
@@ -191,7 +194,7 @@ struct RemovalReport: Encodable, CustomStringConvertible {
         if removal.leftovers > 0 { singleFilesRemoved = true }
     }
 
-    /// Whether something of the pack was there.
+    /// True if parts of the pack were found and removed.
     var hasRemoved: Bool {
         generationsRemoved > 0 || generationsInUse > 0 || singleFilesRemoved == true
     }

@@ -45,11 +45,11 @@ struct RepairCommand: SourcedSubcommand {
     }
 }
 
-/// What `repair` prints.
+/// Output of `repair`.
 struct RepairReport: Encodable, CustomStringConvertible {
-    /// The packs as they were found.
+    /// The packs, as verified before the repair.
     var packs: [VerifyReport]
-    /// The runs that staged the damaged ones again; empty if nothing is damaged.
+    /// The runs that staged the damaged packs again; empty if none is damaged.
     var runs: [StagingReport]
 
     var description: String {

@@ -42,7 +42,7 @@ struct RollbackCommand: SourcedSubcommand {
                 break
             }
         }
-        // What was switched back before another pack could not be is told in any case.
+        // If another pack failed, still reports the packs that were rolled back before it.
         if failure == nil || !json, !reports.isEmpty {
             Console.print(Listing(elements: reports, name: "packs"), asJSON: json)
         }
@@ -51,14 +51,14 @@ struct RollbackCommand: SourcedSubcommand {
     }
 }
 
-/// What `rollback` prints of one pack.
+/// Output of `rollback` for one pack.
 struct RollbackReport: Codable, CustomStringConvertible {
     var pack: PackID
     /// The version that was staged before.
     var from: Int?
     /// The version that is staged now.
     var version: Int?
-    /// Whether it is pinned to that; not where a rollback was taken back.
+    /// Set if the pack is now pinned to that version; not set if the command undid a rollback.
     var isPinned: Bool
 
     init(_ pack: PackID, _ rollback: Rollback) {

@@ -52,7 +52,8 @@ struct ServeCommand: StagePackSubcommand {
     func perform() async throws(CommandFailure) -> ExitStatus {
         let origin: Origin
         do throws(OriginError) {
-            // The command's own log: the server's has only what stopping it looks like from within.
+            // Disables the server's log, which contains only messages about its shutdown; the command prints
+            // the accesses.
             origin = try Origin(
                 FilePath(directory),
                 configuration: originConfiguration,
@@ -70,7 +71,7 @@ struct ServeCommand: StagePackSubcommand {
                 return .failure(error)
             }
         }
-        // That it ends when it is told to is what it is for.
+        // An interruption is the regular end of the server.
         guard interruption == nil, case .failure(let error) = result else { return .success }
         if let error = error as? OriginError { throw CommandFailure(error) }
         throw .usage("the server has ended: \(error)")
@@ -89,7 +90,7 @@ struct ServeCommand: StagePackSubcommand {
     private static func printAccess(_ record: AccessRecord) {
         let path = record.path.forDisplay()
         let line = "\(record.method) \(path) \(record.status) \(record.bytes.rawValue)\n"
-        // There is nobody to tell when standard error is closed.
+        // Ignores a closed standard error.
         _ = try? FileDescriptor.standardError.writeAll(line.utf8)
     }
 }

@@ -34,7 +34,7 @@ struct SignCommand: StagePackSubcommand {
         defer { keyring.finish() }
         let report = try await ManifestFile(manifest).sign(with: keyring, order)
         try report.refuseIfNotSigned(by: keyring, manifest: manifest)
-        // A holder who signed has done the one thing to do; the expiry is told as a warning.
+        // If the keys added a signature but others are missing, an expiry is only a warning.
         if !report.hasSigned || report.drafts.isEmpty { try report.refuseIfExpired() }
         return report.print(asJSON: json)
     }
@@ -137,7 +137,7 @@ struct RotateCommand: StagePackSubcommand {
         return report.print(asJSON: json)
     }
 
-    /// Divides `role=value`; a value without a role is for all.
+    /// Splits `role=value`; a value without a role applies to all roles.
     private static func parts(of argument: String) -> (roles: [SigningRole]?, value: String) {
         guard let parts = RoleValue(argument: argument) else { return (nil, argument) }
         return ([parts.role], parts.value)
@@ -164,15 +164,15 @@ extension SigningOptions {
 }
 
 extension SigningStateReport {
-    /// Prints the state; what remains to be done goes to standard error.
+    /// Prints the state, and the remaining steps to standard error.
     func print(asJSON json: Bool) -> ExitStatus {
         Console.print(self, asJSON: json)
         if !json { tell() }
         return .success
     }
 
-    /// Fails if snapshot or timestamp are near their expiry and the keys given did not suffice: a timer
-    /// must not go on in silence.
+    /// Fails if the snapshot or timestamp metadata is near its expiry and the keys given did not suffice, so
+    /// that a timer does not fail silently.
     func refuseIfStale(_ keyring: Keyring, manifest: String) throws(CommandFailure) {
         let stale = roles.first { $0.isClose && [.snapshot, .timestamp].contains($0.role) }
         guard let stale, let draft = drafts.first(where: { $0.role == stale.role }) else { return }
@@ -183,7 +183,7 @@ extension SigningStateReport {
         )
     }
 
-    /// Fails if clients refuse published metadata because it has expired.
+    /// Fails if published metadata has expired, so that clients refuse it.
     func refuseIfExpired() throws(CommandFailure) {
         guard let role = roles.first(where: \.isExpired) else { return }
         throw CommandFailure(

@@ -19,7 +19,7 @@ struct SimulateCommand: StagePackSubcommand {
             """
     )
 
-    /// What is wrong with the machine.
+    /// The simulated fault of the machine.
     enum Fault: String, ExpressibleByArgument, CaseIterable {
         case noSpace = "no-space"
         case noNetwork = "no-network"
@@ -97,7 +97,8 @@ struct SimulateCommand: StagePackSubcommand {
         return Session(read, source, network)
     }
 
-    /// What is run: for a plan once, and to stage an update, an installation before.
+    /// Returns the run: one dry run for a plan; otherwise a real run, after an installation if the event is
+    /// an update.
     private func run(
         _ session: Session,
         _ path: FilePath

@@ -3,21 +3,21 @@ import FoundationEssentials
 import StageDisplay
 import StageModel
 
-/// A command of this program: it returns how it ended, and its failures are told in one place.
+/// A command of this program, which returns its exit status; its failures are printed in one place.
 protocol StagePackSubcommand: AsyncParsableCommand {
-    /// Whether failures are printed as JSON.
+    /// Set if failures are printed as JSON.
     var printsJSON: Bool { get }
-    /// The options for messages; `nil` where the command has none.
+    /// The options for messages; `nil` if the command has none.
     var messages: MessageOptions? { get }
 
-    /// Does what the command is for.
+    /// Carries out the command.
     func perform() async throws(CommandFailure) -> ExitStatus
 }
 
 extension StagePackSubcommand {
     var messages: MessageOptions? { nil }
 
-    /// Performs the command, tells a failure, and ends with its status.
+    /// Performs the command, prints its failure if it fails, and exits with its status.
     func run() async throws {
         var status: ExitStatus
         if let messages { Console.use(messages) }
@@ -54,14 +54,14 @@ extension StagePackSubcommand {
         }
     }
 
-    /// The words that call the command, with hyphens between them: `app-list`.
+    /// The names of the command and its parents, joined by hyphens: `app-list`.
     private static var path: String {
         StagePackCommand.path(of: Self.self)?.joined(separator: "-") ?? _commandName
     }
 }
 
 extension ParsableCommand {
-    /// The words that lead from this command to another one; `nil` if that is none of its subcommands.
+    /// Returns the names from this command to a subcommand, at any depth; `nil` if it is none.
     fileprivate static func path(of other: any ParsableCommand.Type) -> [String]? {
         for subcommand in configuration.subcommands {
             let name = subcommand._commandName
@@ -73,8 +73,8 @@ extension ParsableCommand {
 }
 
 extension StagePackSubcommand {
-    /// Runs `body` under the deadline and the signals, prints the reports and their failures, and
-    /// returns the status that stands for all of them.
+    /// Runs `body` until the deadline or a signal, prints the reports and their failures, and returns the
+    /// status of the first failure.
     func stage(
         _ output: OutputOptions,
         within deadline: Duration?,
@@ -127,7 +127,7 @@ extension StagePackSubcommand {
 }
 
 extension CommandFailure {
-    /// The failure with the status of a deadline, where that is what cut the command short.
+    /// Returns the failure with the status of a deadline, if the deadline interrupted the command.
     func asInterrupted(by interruption: Interruption?) -> CommandFailure {
         guard status == .interrupted, interruption == .deadline else { return self }
         var failure = self
@@ -137,7 +137,7 @@ extension CommandFailure {
     }
 }
 
-/// Reads packs' ids from the command line.
+/// Parser for the IDs of packs on the command line.
 enum PackArgument {
     static func parse(_ text: String) throws -> PackID {
         do {

@@ -1,6 +1,6 @@
 import ArgumentParser
 
-/// The process by which the daemon has packs staged for a user; started by the daemon alone.
+/// The process that stages packs for a user; only the daemon starts it.
 struct StagingWorkerCommand: ParsableCommand {
     static let name = "staging-worker"
 
@@ -11,7 +11,7 @@ struct StagingWorkerCommand: ParsableCommand {
     )
 
     func run() throws {
-        // With further arguments, which a worker does not have.
+        // Reached only with further arguments, which a worker does not accept.
         throw ExitCode(ExitStatus.usage.rawValue)
     }
 }

@@ -33,8 +33,8 @@ struct StatusCommand: SourcedSubcommand {
 extension StatusReport {
     /// Reads the packs of the containers, for every command that shows packs.
     ///
-    /// - Throws: ``CommandFailure`` if no application is registered and no container named, or if none of the
-    ///   containers that the options name is there.
+    /// - Throws: ``CommandFailure`` if no application is registered and no container is named, or if none of
+    ///   the containers that the options name exists.
     init(of scopes: ContainerScopes) throws(CommandFailure) {
         try scopes.checkForApplications()
         for scope in scopes.scopes {

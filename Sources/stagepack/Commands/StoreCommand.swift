@@ -91,7 +91,8 @@ struct StoreCollectCommand: StagePackSubcommand {
 }
 
 extension StoreCollectCommand {
-    /// The copies of a manifest that signed metadata names, or has named lately: `<SHA-256>.manifest.json`.
+    /// Returns the copies of a manifest that signed metadata names or recently named:
+    /// `<SHA-256>.manifest.json`.
     private func signedCopies(of path: String) throws(CommandFailure) -> [Manifest] {
         let place = FilePath(path).resolved ?? FilePath(path)
         let above = place.removingLastComponent()
@@ -115,7 +116,7 @@ extension StoreCollectCommand {
     }
 }
 
-/// A time on the command line: a whole number of seconds, minutes, hours or days.
+/// A duration on the command line: a whole number of seconds, minutes, hours or days.
 struct KeptTime: ExpressibleByArgument, CustomStringConvertible {
     let seconds: Int64
 
@@ -127,7 +128,7 @@ struct KeptTime: ExpressibleByArgument, CustomStringConvertible {
         let unit = argument.last.flatMap { Self.units[$0] }
         guard let number = Int64(unit == nil ? argument[...] : argument.dropLast()), number >= 0
         else { return nil }
-        // A number alone would be taken for days by some and for seconds by others.
+        // A unit is required: a bare number could mean days or seconds.
         guard unit != nil || number == 0 else { return nil }
         let (product, overflow) = number.multipliedReportingOverflow(by: unit ?? 1)
         guard !overflow else { return nil }
@@ -139,14 +140,14 @@ struct KeptTime: ExpressibleByArgument, CustomStringConvertible {
     var defaultValueDescription: String { description }
 }
 
-/// What `store gc` prints.
+/// Output of `store gc`.
 private struct StoreReport: Encodable, CustomStringConvertible {
     var removed: Objects
     var waiting: Objects
     var used: Objects
     var isDryRun: Bool
 
-    /// Objects, and their bytes.
+    /// Number of objects, and their bytes.
     struct Objects: Encodable, CustomStringConvertible {
         var objects: Int
         var size: ByteCount

@@ -40,7 +40,7 @@ struct TasksAddCommand: StagePackSubcommand {
     var messages: MessageOptions? { messageOptions }
     var printsJSON: Bool { json }
 
-    /// The sessions that the downloads belong to.
+    /// The session of the download.
     private var session: String {
         discretionary ? "stagepack.tasks.discretionary" : "stagepack.tasks"
     }

@@ -4,7 +4,7 @@ import StageArchive
 import StageSystem
 import SystemPackage
 
-/// The child process that makes those that decode archives; started by this program alone.
+/// The child process that starts the decoders of archives; only this program starts it.
 struct UnpackServiceCommand: ParsableCommand {
     static let name = "unpack-service"
 
@@ -14,23 +14,23 @@ struct UnpackServiceCommand: ParsableCommand {
         shouldDisplay: false
     )
 
-    /// This program.
+    /// The path of this program.
     static let executable: FilePath = "/proc/self/exe"
-    /// The arguments that it is started with.
+    /// The arguments that start the service.
     static let arguments = ["stagepack", name]
 
-    /// Serves until the parent closes the socket and ends the process, if that is what it was started
-    /// for.
+    /// Serves until the parent closes the socket, and exits; returns at once if the process was not started
+    /// as the service.
     ///
-    /// The parser of commands is asynchronous and starts threads, and a process that copies itself may have
-    /// none but its first: the service comes before it.
+    /// Must run before the asynchronous parser of commands, which starts threads: the service forks, and so
+    /// must be single-threaded.
     static func runIfAsked() {
         guard CommandLine.arguments.dropFirst().elementsEqual([name]) else { return }
         Glibc.exit(UnpackService.run(ChildProcess.channel))
     }
 
     func run() throws {
-        // With further arguments, which the service does not have.
+        // Reached only with further arguments, which the service does not accept.
         throw ExitCode(ExitStatus.usage.rawValue)
     }
 }

@@ -53,7 +53,7 @@ struct VerifyCommand: SourcedSubcommand {
     }
 }
 
-/// What `verify` prints of one pack.
+/// Output of `verify` for one pack.
 struct VerifyReport: Codable, CustomStringConvertible {
     struct Difference: Codable {
         var kind: String
@@ -62,9 +62,9 @@ struct VerifyReport: Codable, CustomStringConvertible {
 
     var pack: PackID
     var differences: [Difference]
-    /// The container of the copy; `nil` of 'repair', which names it for all packs.
+    /// The container of the copy; `nil` in the output of 'repair', which names one container for all packs.
     var container: String?
-    /// Whose container that is; `nil` for one in another place.
+    /// The owner of the container, user or system; `nil` for a container at another path.
     var location: ContainerLocation?
 
     var description: String {
@@ -74,8 +74,8 @@ struct VerifyReport: Codable, CustomStringConvertible {
             .joined(separator: "\n")
     }
 
-    /// Verifies the copies of packs that readers get, of all staged ones if none is named; packs that are not staged
-    /// are left out.
+    /// Verifies the copies that readers use, of all staged packs if none is named; skips packs that are not
+    /// staged.
     static func make(
         of packs: [PackID],
         _ scope: ContainerScope,
@@ -95,7 +95,7 @@ struct VerifyReport: Codable, CustomStringConvertible {
         return reports
     }
 
-    /// The packs that are staged, with the positions of the containers that readers get them from.
+    /// Returns the staged packs, with the positions of the containers with the copies that readers use.
     private static func places(
         of packs: [PackID],
         _ view: ContainerView

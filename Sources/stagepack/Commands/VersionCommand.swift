@@ -20,7 +20,7 @@ struct VersionCommand: StagePackSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         var report = VersionReport()
-        // A daemon that does not answer is none.
+        // A daemon that does not answer is reported as none.
         let client = try? await ControlClient.discover(environment: ProcessEnvironment.current)
         let status = try? await client?.status()
         report.daemon = status.map { VersionReport.Daemon(version: $0.version, $0.libraries) }
@@ -29,7 +29,7 @@ struct VersionCommand: StagePackSubcommand {
     }
 }
 
-/// The output of `version`.
+/// Output of `version`.
 private struct VersionReport: Encodable, CustomStringConvertible {
     struct Daemon: Encodable {
         var version: String
@@ -42,16 +42,16 @@ private struct VersionReport: Encodable, CustomStringConvertible {
     }
 
     var version = Version.text
-    /// The commit that `make` built the program from; `nil` where that is not known.
+    /// The commit that `make` built the program from; `nil` if it is not known.
     var commit = Version.commit
-    /// The libraries that are linked, by their names.
+    /// The versions of the linked libraries, by library name.
     var libraries = [
         "libarchive": LinkedArchiveLibrary.version,
         "libcurl": LinkedTransferLibrary.version,
         "OpenSSL": LinkedDigestLibrary.version,
         "zstd": LinkedFrameLibrary.version,
     ]
-    /// The daemon that answers; `nil` for none.
+    /// The daemon that answers; `nil` if none does.
     var daemon: Daemon?
 
     var description: String {

@@ -56,7 +56,7 @@ extension SessionEvent {
         Console.json(OutputDocument(schema: .current, value: self), pretty: false)
     }
 
-    /// The event for a person, on one line.
+    /// The event for people, on one line.
     fileprivate var line: String {
         let task = task.map { " \($0)" } ?? ""
         return "\(InternetTime(time).localTime)\(task)  \(text)"

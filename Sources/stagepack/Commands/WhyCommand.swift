@@ -73,7 +73,7 @@ struct WhyCommand: SourcedSubcommand {
         return "run \(prefetch), or \(plan) to see what it would do"
     }
 
-    /// The daemon's transfers that wait, of the pack or of all; none where no daemon runs.
+    /// Returns the daemon's waiting transfers, of the pack or of all packs; empty if no daemon runs.
     private func waitingTransfers() async -> [TaskReport] {
         let environment = ProcessEnvironment.current
         do throws(ControlError) {
@@ -117,7 +117,7 @@ struct WhyCommand: SourcedSubcommand {
                 guard var history = try reader.history(of: id) else { continue }
                 if let pack {
                     history.packs.removeAll { $0.id != pack }
-                    // What failed before the manifest was there is the reason for each pack of it.
+                    // A failure before the manifest was available is the reason for each of its packs.
                     if history.packs.isEmpty, history.lastRun?.problem == nil { continue }
                 }
                 var report = HistoryReport(path, id, history)
@@ -137,7 +137,8 @@ struct WhyCommand: SourcedSubcommand {
 }
 
 extension TransferTask {
-    /// Whether the task brings a pack: a staging names all of its packs.
+    /// Returns whether the task downloads a pack; the description of a staging lists its packs, up to 2,000
+    /// characters.
     fileprivate func isFor(_ pack: PackID) -> Bool {
         let names = request.description?.split(separator: " ") ?? []
         return request.kind == .staging
@@ -145,14 +146,14 @@ extension TransferTask {
     }
 }
 
-/// What `why` prints.
+/// Output of `why`.
 struct WhyReport: Encodable, CustomStringConvertible {
     var applications: [HistoryReport]
-    /// The daemon's transfers that wait.
+    /// The daemon's waiting transfers.
     var transfers: [TaskReport]
-    /// The only pack that is asked for.
+    /// The pack that the options name, if any.
     var pack: PackID?
-    /// A pack of the container with a similar identifier, in case that one is misspelt.
+    /// A pack of the container with a similar identifier, for the case of a misspelling.
     var similarPack: PackID?
 
     private enum CodingKeys: String, CodingKey { case applications, transfers }
