@@ -6,19 +6,19 @@ import StageSystem
 import StagingService
 import SystemPackage
 
-/// Completes the registered applications in a shell.
+/// Shell completion of registered applications.
 enum ApplicationCompletion {
     static var kind: CompletionKind { .custom { _, _, _ in applications().map(\.text) } }
 
     static func applications() -> [ApplicationID] {
         let folders = RegistrationFolders(environment: ProcessEnvironment.current)
-        // In the middle of a command line there is nobody to tell.
+        // Completions cannot report errors.
         return (try? folders.applications()) ?? []
     }
 }
 
-/// Completes packs in a shell: those of the container or the application that the line names, else those of all
-/// applications.
+/// Shell completion of packs: those of the container or application that the command line names, else those
+/// of all applications.
 enum PackCompletion {
     static var kind: CompletionKind {
         .custom { words, _, _ in
@@ -48,7 +48,7 @@ enum PackCompletion {
         }
     }
 
-    /// The packs that are staged in a container or offered by a manifest that it has stored.
+    /// Returns the packs that are staged in a container or offered by its stored manifests.
     private static func packs(in path: FilePath) -> [String] {
         guard let reader = try? ContainerReader.open(path) else { return [] }
         let manifests = ((try? reader.applications()) ?? []).compactMap { application in

@@ -2,9 +2,9 @@ import ArgumentParser
 
 /// The options for messages, which every command has.
 struct MessageOptions: ParsableArguments {
-    /// When text is coloured.
+    /// Choices for coloured text.
     enum ColourChoice: String, ExpressibleByArgument, CaseIterable {
-        /// At a terminal, unless `NO_COLOR` is set.
+        /// Colours at a terminal, unless `NO_COLOR` is set.
         case auto
         case always
         case never

@@ -4,7 +4,7 @@ import StageSystem
 import StageTransfer
 import SystemPackage
 
-/// How bytes are transferred.
+/// The options for transfers.
 struct NetworkOptions: ParsableArguments {
     @Flag(
         name: .customLong("offline"),
@@ -67,19 +67,19 @@ struct NetworkOptions: ParsableArguments {
         }
     }
 
-    /// A person or a hook waits for the command: it gives up after some 14 seconds at most, and the
-    /// next run goes on where it ended.
+    /// Default number of attempts: since a person or a hook waits, a command gives up after at most about 14
+    /// seconds, and the next run resumes.
     private static let defaultAttempts = 4
 
-    /// The longest pause that a server may ask for while a person or a hook waits.
+    /// Maximum retry delay that a server may ask for, since a person or a hook waits.
     private static let longestPause = Duration.seconds(60)
 
-    /// Whether the environment says that the network is not to be used.
+    /// Returns whether the environment disables network access.
     static func isOffline(_ environment: [String: String]) -> Bool {
         environment["STAGEPACK_OFFLINE"].map { !["", "0"].contains($0) } ?? false
     }
 
-    /// The configuration of transfers: the options, then what the environment says.
+    /// Returns the configuration of transfers, from the options and the environment; options take precedence.
     func configuration(
         _ environment: [String: String]
     ) throws(CommandFailure) -> TransferConfiguration {
@@ -99,18 +99,20 @@ struct NetworkOptions: ParsableArguments {
         return configuration
     }
 
-    /// The file with the authorities to trust; `nil` for the system's.
+    /// Returns the file with the trusted certificate authorities; `nil` for the system's.
     private func authorities(
         _ environment: [String: String]
     ) throws(CommandFailure) -> FilePath? {
         if let cacert { return try Self.readable(cacert, "--cacert") }
-        // A variable is not meant for this command alone, which may need no network.
+        // A variable also applies to other commands, which may need no network, so its file is not checked
+        // here.
         return (environment["CURL_CA_BUNDLE"] ?? environment["SSL_CERT_FILE"]).map { FilePath($0) }
     }
 
-    /// Returns the path of a file that can be read.
+    /// Returns the path of a file, after checking that it can be read.
     ///
-    /// What is missing would count as empty: requests without a password, that are refused much later.
+    /// A missing file would count as empty: requests would be sent without a password, and be refused much
+    /// later.
     private static func readable(
         _ path: FilePath,
         _ option: String
@@ -144,7 +146,7 @@ struct NetworkOptions: ParsableArguments {
     }
 }
 
-/// Reads rates in bytes a second: `500K` and `4MB` are decimal, `4MiB` is binary.
+/// Parser for rates in bytes per second: `500K` and `4MB` are decimal, `4MiB` is binary.
 enum ByteRate {
     static func parse(_ text: String) throws -> ByteCount {
         guard let rate = ByteCount(parsing: text), rate > .zero else {
@@ -156,7 +158,7 @@ enum ByteRate {
     }
 }
 
-/// Reads sizes: `500M` and `20GB` are decimal, `20GiB` is binary.
+/// Parser for sizes: `500M` and `20GB` are decimal, `20GiB` is binary.
 enum ByteSize {
     static func parse(_ text: String) throws -> ByteCount {
         guard let size = ByteCount(parsing: text) else {

@@ -2,7 +2,7 @@ import ArgumentParser
 import StageSystem
 import SystemPackage
 
-/// Where a command writes a file that somebody goes on with.
+/// The option for a new output file.
 struct NewFileOptions: ParsableArguments {
     @Option(
         name: [.customShort("o"), .customLong("output-path")],
@@ -14,7 +14,7 @@ struct NewFileOptions: ParsableArguments {
     )
     var output: String?
 
-    /// Writes the content to the file, which must not be there yet, or to standard output.
+    /// Writes the content to the file, which must not exist, or to standard output.
     func write(_ content: [UInt8]) throws(CommandFailure) {
         guard let output else {
             return Console.write(String(decoding: content, as: UTF8.self), to: 1)

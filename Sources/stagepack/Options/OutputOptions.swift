@@ -1,18 +1,18 @@
 import ArgumentParser
 
-/// What is printed, and how.
+/// The options for results and progress.
 struct OutputOptions: ParsableArguments {
-    /// How progress is shown on standard error.
+    /// Styles of the progress on standard error.
     enum ProgressStyle: String, ExpressibleByArgument, CaseIterable {
         /// Bars at a terminal, lines elsewhere.
         case auto
-        /// Bars, drawn over each other.
+        /// Bars, redrawn in place.
         case bars
         /// A line for each step.
         case lines
-        /// A JSON object a line.
+        /// A JSON object on each line.
         case json
-        /// Nothing.
+        /// No progress.
         case none
     }
 
@@ -24,7 +24,7 @@ struct OutputOptions: ParsableArguments {
 
     @OptionGroup var messages: MessageOptions
 
-    /// Whether nothing but errors is printed.
+    /// Set if only errors are printed.
     var quiet: Bool {
         get { messages.quiet }
         set { messages.quiet = newValue }

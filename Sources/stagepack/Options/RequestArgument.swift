@@ -7,7 +7,7 @@ enum RequestArgument: String, ExpressibleByArgument, CaseIterable {
     case update
     case periodic
 
-    /// The content request that the event is.
+    /// The content request of the event.
     var request: ContentRequest {
         switch self {
         case .install: .install

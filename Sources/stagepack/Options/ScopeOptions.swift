@@ -1,6 +1,6 @@
 import ArgumentParser
 
-/// Whether a command is for every application.
+/// The option to apply a command to all applications.
 struct ScopeOptions: ParsableArguments {
     @Flag(
         help:
@@ -8,7 +8,7 @@ struct ScopeOptions: ParsableArguments {
     )
     var all = false
 
-    /// Checks that no option names one application or container beside `--all`.
+    /// Checks that no option names an application or container in addition to `--all`.
     func check(with source: SourceOptions) throws {
         guard all else { return }
         if source.app != nil || !source.manifest.isEmpty || source.container != nil {

@@ -1,6 +1,6 @@
 import ArgumentParser
 
-/// A time that the command line gives, from 0 to some thirty years.
+/// A duration on the command line, from 0 to about 30 years.
 struct Seconds: ExpressibleByArgument {
     /// The number of seconds.
     let value: Double
@@ -8,7 +8,7 @@ struct Seconds: ExpressibleByArgument {
     var duration: Duration { .seconds(value) }
 
     init?(argument: String) {
-        // Nor a number that is none, which no comparison holds for.
+        // Also refuses NaN, for which every comparison is false.
         guard let value = Double(argument), value >= 0, value <= 1e9 else { return nil }
         self.value = value
     }

@@ -17,21 +17,21 @@ struct SigningOptions: ParsableArguments {
     @OptionGroup var passphrase: PassphraseOptions
     @OptionGroup var program: SigningProgramOptions
 
-    /// A keyring without keys, to sign the manifest at a path.
+    /// Returns a keyring without keys, for signing the manifest at a path.
     ///
-    /// Its caller ends the signing programs: `defer { keyring.finish() }`.
+    /// The caller must end the signing programs: `defer { keyring.finish() }`.
     func emptyKeyring(signing manifest: String) -> Keyring {
         Keyring(passphrase.source, answerLimit: program.answerLimit, signing: manifest)
     }
 
-    /// Reads the keys given to sign the manifest at a path, and asks for their passphrases.
+    /// Reads the named keys for signing the manifest at a path, and asks for their passphrases.
     func keyring(signing manifest: String) throws(CommandFailure) -> Keyring {
         let keyring = emptyKeyring(signing: manifest)
         for key in keys { _ = try keyring.load(key) }
         return keyring
     }
 
-    /// Reads the keys given, of which there need be none, for a manifest that a command changes.
+    /// Reads the named keys, which may be none, for a manifest that a command changes.
     func keyring(for manifest: ManifestFile) throws(CommandFailure) -> Keyring {
         if !keys.isEmpty, try !manifest.isSigned() {
             throw CommandFailure(
@@ -44,7 +44,7 @@ struct SigningOptions: ParsableArguments {
     }
 }
 
-/// Where the passphrases of encrypted keys come from.
+/// The options for the passphrases of encrypted keys.
 struct PassphraseOptions: ParsableArguments {
     @Option(
         name: .customLong("passphrase-fd"),
@@ -66,7 +66,7 @@ struct PassphraseOptions: ParsableArguments {
     var source: PassphraseSource { PassphraseSource(descriptor: descriptor) }
 }
 
-/// The patience with signing programs.
+/// The option for the time limit of signing programs.
 struct SigningProgramOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
@@ -82,11 +82,11 @@ struct SigningProgramOptions: ParsableArguments {
         }
     }
 
-    /// The time that a signing program has for an answer.
+    /// Time limit for each answer of a signing program.
     var answerLimit: Duration { signerTimeout?.duration ?? ExternalSigner.answerLimit }
 }
 
-/// The kind of key to generate.
+/// Types of keys to generate.
 enum KeyType: String, ExpressibleByArgument, CaseIterable {
     case ed25519
     case ecdsaP256 = "ecdsa-p256"
@@ -94,7 +94,7 @@ enum KeyType: String, ExpressibleByArgument, CaseIterable {
     case rsa
 }
 
-/// The way in which a key is generated.
+/// The options for generating a key.
 struct NewKeyOptions: ParsableArguments {
     @Option(help: "The type of a key that is generated.") var type = KeyType.ed25519
 
@@ -104,7 +104,7 @@ struct NewKeyOptions: ParsableArguments {
     var unencrypted = false
 }
 
-/// A role and a value, as `timestamp=online.pem`.
+/// A role and a value, such as `timestamp=online.pem`.
 struct RoleValue: ExpressibleByArgument {
     let role: SigningRole
     let value: String
@@ -119,7 +119,7 @@ struct RoleValue: ExpressibleByArgument {
     }
 }
 
-/// A role and a number, as `root=2`.
+/// A role and a number, such as `root=2`.
 struct RoleNumber: ExpressibleByArgument {
     let role: SigningRole
     let number: Int
@@ -132,7 +132,7 @@ struct RoleNumber: ExpressibleByArgument {
     }
 }
 
-/// Thresholds and expiry periods, for commands that make a root.
+/// Thresholds and expiry periods, for commands that create root metadata.
 struct RootOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
@@ -160,7 +160,7 @@ struct RootOptions: ParsableArguments {
     )
     var offlineSigning = false
 
-    /// Applies the options to the content of a root.
+    /// Applies the options to the content of root metadata.
     func apply(to content: inout RootContent) {
         for entry in threshold { content.roles[entry.role]?.threshold = entry.number }
         if offlineSigning {

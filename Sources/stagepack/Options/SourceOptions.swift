@@ -5,7 +5,7 @@ import StageSystem
 import StageTransfer
 import SystemPackage
 
-/// Where the packs are described, and where they are kept.
+/// The options for the source of packs and their container.
 struct SourceOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
@@ -53,18 +53,18 @@ struct SourceOptions: ParsableArguments {
     )
     var applicationVersion: String?
 
-    /// The directory that an argument names.
+    /// Parses the path of a directory, and makes it absolute.
     private static func directory(_ text: String) throws -> FilePath {
         guard !text.isEmpty else { throw ValidationError("expected a directory, found nothing") }
         let path = FilePath(text).absolute
-        // Below a working directory that is not UTF-8, what is printed would be another path.
+        // A working directory that is not UTF-8 would be printed as another path.
         guard FilePath(path.string) == path else {
             throw ValidationError("expected a path in UTF-8, found the working directory's")
         }
         return path
     }
 
-    /// The URLs of `--manifest`; a path is taken for the file of that name.
+    /// The URLs of `--manifest`; the path of an existing file becomes a file URL.
     var manifestURLs: [String] {
         get throws(CommandFailure) {
             var urls: [String] = []

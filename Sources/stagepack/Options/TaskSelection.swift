@@ -20,7 +20,7 @@ struct TaskSelection: ParsableArguments {
         }
     }
 
-    /// Changes the transfers, and prints them as they are then.
+    /// Changes the transfers, and prints their new state.
     func change(
         to state: TransferChange.State,
         asJSON: Bool
@@ -49,6 +49,6 @@ struct TaskSelection: ParsableArguments {
 }
 
 extension TransferTask {
-    /// Whether nothing will become of the task any more.
+    /// True if the task has completed, failed or been cancelled.
     var hasEnded: Bool { [.completed, .failed, .cancelled].contains(state) }
 }
