@@ -8,7 +8,7 @@ import StagingService
 import SystemPackage
 
 extension DoctorReport {
-    /// Checks the containers of a scope, and what is staged in them; hints are those of the current source.
+    /// Checks the containers of a scope and their packs; hints use the current source.
     mutating func check(_ scope: ContainerScope, _ folders: RegistrationFolders) {
         do throws(CommandFailure) {
             let view = try scope.view()
@@ -22,7 +22,7 @@ extension DoctorReport {
         }
     }
 
-    /// Says that no container of a scope is there yet.
+    /// Adds the finding that no container of a scope exists yet.
     private mutating func addNothingStaged(_ scope: ContainerScope) {
         let place = scope.own.map { " at '\($0)'" } ?? ""
         add(
@@ -44,7 +44,7 @@ extension DoctorReport {
             do throws(ContainerError) {
                 guard let container = try Container.open(path) else { continue }
                 add(.good, "container", "'\(path)'\(location)")
-                // The system's is root's to look after.
+                // Only root looks after the system's container.
                 guard path == scope.own || scope.own == nil else { continue }
                 try check(container, needing: space)
                 checkAccessTimes(of: path, scope)
@@ -77,7 +77,7 @@ extension DoctorReport {
         }
     }
 
-    /// Says whether there is room for what is missing, and for what a run writes in any case.
+    /// Checks the free space for missing packs, and for the files that every run writes.
     private mutating func checkSpace(_ space: FreeSpace, needing needed: ByteCount) {
         let free = ByteCount(space.bytes)
         let advice = StagingAdvice.freeSpace.text(after: nil, about: nil)
@@ -99,10 +99,10 @@ extension DoctorReport {
         }
     }
 
-    /// The files that a small pack is staged with.
+    /// The number of files that a small pack takes.
     private static let filesWanted: Int64 = 256
 
-    /// Says whether the file system keeps the times of access, by which packs are seen to be used.
+    /// Checks that the file system keeps access times, which show that packs are in use.
     private mutating func checkAccessTimes(of path: FilePath, _ scope: ContainerScope) {
         guard let mount = Mount.holding(path), mount.options.contains("noatime") else { return }
         let hasQuota = scope.session.target.quota(of: path) != nil
@@ -115,7 +115,7 @@ extension DoctorReport {
         )
     }
 
-    /// Adds what is wrong with a file or directory of the container.
+    /// Adds a fault of a file or directory in the container.
     private mutating func add(_ fault: ContainerFault, in container: FilePath) {
         let name = fault.name == "." ? container : container.pushing(fault.name)
         let path = "'\(name.string.forDisplay())'"
@@ -132,7 +132,7 @@ extension DoctorReport {
         add(.problem, path, fault.description, hint)
     }
 
-    /// Says whether signed metadata is valid, and for how long.
+    /// Checks the validity and the expiry of signed metadata.
     private mutating func checkTrust(_ summaries: [TrustSummary]) {
         for trust in summaries { add(trust) }
     }

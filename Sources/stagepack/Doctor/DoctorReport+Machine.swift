@@ -17,7 +17,7 @@ extension DoctorReport {
         }
     }
 
-    /// Says whether the kernel can confine decoders, without which root decodes nothing.
+    /// Checks that the kernel can confine decoders; without confinement, root decodes no archives.
     private mutating func checkConfinement() {
         let version = Confinement.supportedVersion
         guard version == 0 || !Confinement.supportsFilter else {

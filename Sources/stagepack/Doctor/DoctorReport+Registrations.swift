@@ -16,10 +16,10 @@ extension DoctorReport {
         )
     }
 
-    /// Says whether the registration of an application can be used, and what it names is there.
+    /// Checks that the registration of an application is valid, and that the files which it names exist.
     mutating func checkRegistration(of id: ApplicationID, in folders: RegistrationFolders) {
         let subject = "registration of \(id)"
-        // That the application has none is the failure of the command.
+        // A missing registration makes the command fail, so it is not a finding.
         guard let path = RegistrationLocations.files(of: id, in: folders.folders).last else {
             return
         }
@@ -36,7 +36,7 @@ extension DoctorReport {
         if findings.isEmpty { add(.good, subject, "version \(registration.version), '\(path)'") }
     }
 
-    /// The manifests that are files of this machine and are not there.
+    /// Returns findings for manifests with a file URL whose file does not exist.
     private func missingManifests(of registration: Registration) -> [String] {
         registration.manifestURLs.compactMap { text in
             guard let url = URL(string: text), url.isFileURL,
@@ -46,7 +46,7 @@ extension DoctorReport {
         }
     }
 
-    /// Asks the servers for the manifests of a command's applications.
+    /// Requests the manifests of the command's applications from their servers.
     mutating func checkServers(
         _ scopes: ContainerScopes,
         _ source: SourceOptions,
@@ -94,7 +94,7 @@ extension DoctorReport {
         }
     }
 
-    /// A hint with a command: advice that has none is followed by the command that tries again.
+    /// Returns a hint that contains a command: adds the command that tries again if the hint has none.
     static func pasteable(_ hint: String?) -> String? {
         guard let command = HintSource.current.staging("prefetch") else { return hint }
         guard let hint else { return "run \(command)" }

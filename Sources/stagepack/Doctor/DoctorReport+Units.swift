@@ -9,7 +9,7 @@ extension DoctorReport {
     private static let service = "stagepack-periodic.service"
     private static let socket = "stagepackd.socket"
 
-    /// Says whether systemd starts periodic runs and the daemon.
+    /// Checks that systemd starts periodic runs and the daemon.
     mutating func checkUnits(
         _ environment: [String: String],
         _ folders: RegistrationFolders
@@ -72,7 +72,7 @@ extension DoctorReport {
         }
     }
 
-    /// Says whether the applications that this user has registered are updated by themselves.
+    /// Checks that a timer updates the applications which this user has registered.
     private mutating func checkUsersTimer(_ states: UnitStates?) {
         guard states?[Self.timer]?.isActive != true else {
             return add(.good, "user's timer", "'\(Self.timer)' runs")
@@ -87,10 +87,10 @@ extension DoctorReport {
 }
 
 extension RegistrationFolders {
-    /// Whether an application is registered in the folder of this user.
+    /// True if an application is registered in this user's folder.
     fileprivate var hasUserApplications: Bool {
         guard let folder = folderForWriting,
-            // A folder that is not there has none.
+            // A folder that does not exist contains no registration.
             let entries = try? Directory.open(folder).entries()
         else { return false }
         return entries.contains { $0.name.string.hasSuffix(".json") }

@@ -1,8 +1,8 @@
 import StageModel
 
-/// What `doctor` prints.
+/// Output of `doctor`.
 struct DoctorReport: Codable, CustomStringConvertible {
-    /// How much a check weighs.
+    /// Severity of a finding.
     enum Level: String, Codable {
         case good = "ok"
         case note
@@ -18,19 +18,19 @@ struct DoctorReport: Codable, CustomStringConvertible {
 
     private(set) var checks: [Check] = []
 
-    /// Whether something has to be done.
+    /// True if a finding demands an action.
     var hasProblems: Bool { checks.contains { $0.level == .problem } }
 
     mutating func add(_ level: Level, _ subject: String, _ finding: String, _ hint: String? = nil) {
         checks.append(Check(level: level, subject: subject, finding: finding, hint: hint))
     }
 
-    /// Adds the finding that a failure is.
+    /// Adds a failure as a finding.
     mutating func add(_ failure: CommandFailure, _ subject: String) {
         add(.problem, subject, failure.message, failure.hint)
     }
 
-    /// The hint to run a command.
+    /// Returns the hint to run a command.
     static func run(_ command: String?) -> String? { command.map { "run \($0)" } }
 
     /// One line for each check, its hint below, and a line with the number of problems.

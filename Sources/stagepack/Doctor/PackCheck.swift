@@ -5,7 +5,7 @@ import StageModel
 import StagingService
 import SystemPackage
 
-/// What `doctor` reads of manifests, staged packs and the records of runs in the containers of a scope.
+/// The manifests, staged packs and records of runs that `doctor` reads in the containers of a scope.
 struct PackCheck {
     let scope: ContainerScope
     /// The manifests, in the order of their applications.
@@ -32,11 +32,11 @@ struct PackCheck {
         }
     }
 
-    /// The space that the packs which are missing take at the most.
+    /// The maximum space that the missing packs take.
     var neededSpace: ByteCount {
         records.reduce(.zero) { sum, record in
             guard let packs = missing[record.application], !packs.isEmpty,
-                // One that cannot be read has no packs that are missing.
+                // A manifest that cannot be read has no missing packs.
                 let manifest = try? record.record.manifest()
             else { return sum }
             let planner = Planner(manifest: manifest)
@@ -44,13 +44,13 @@ struct PackCheck {
         }
     }
 
-    /// The copy of a pack that readers get.
+    /// Returns the copy of a pack that readers use.
     func copy(of id: PackID) -> ContainerView.Copy? {
-        // A container that cannot be read was told of.
+        // Another finding reports a container that cannot be read.
         (try? view.copies(of: id))?.first
     }
 
-    /// The latest time that a container has recorded; `nil` for none.
+    /// The latest time in the containers' records; `nil` if there are none.
     var latestRecord: Int64? {
         let times =
             records.map(\.record.receivedAt) + histories.compactMap { $0.2.lastRun?.endedAt }
@@ -71,7 +71,7 @@ struct PackCheck {
     private mutating func findMissing(_ folders: RegistrationFolders) throws(ContainerError) {
         for record in records {
             guard let manifest = try? record.record.manifest() else { continue }
-            // An application that is not registered has no version to compare with.
+            // The version of an application without a registration is not known.
             let version = try? folders.registration(of: record.application).value.version
             for pack in manifest.packs {
                 guard case .essential(let events) = pack.policy,
@@ -84,7 +84,7 @@ struct PackCheck {
         }
     }
 
-    /// Whether the application's extension did not ask for the pack.
+    /// Returns whether the application's extension declined the pack.
     private func isDeclined(_ id: PackID, _ application: ApplicationID) -> Bool {
         histories.contains { _, other, history in
             other == application
@@ -94,7 +94,7 @@ struct PackCheck {
 }
 
 extension DoctorReport {
-    /// Says whether manifests can be read, essential packs are staged, and runs have done what they should.
+    /// Checks that manifests can be read, that essential packs are staged, and that runs have succeeded.
     mutating func check(_ packs: PackCheck) {
         checkManifests(packs)
         checkEssentialPacks(packs)
@@ -140,7 +140,8 @@ extension DoctorReport {
         }
     }
 
-    /// Says what the last run failed at, and what is still to come; of another user's container as notes.
+    /// Reports the failures of the last run and the pending event, as notes if the container is another
+    /// user's.
     private mutating func check(
         _ history: StagingHistory,
         of id: ApplicationID,
@@ -189,7 +190,7 @@ extension DoctorReport {
         }
     }
 
-    /// Says that the clock is behind what was recorded: expired metadata would count as valid.
+    /// Checks that the clock is not behind recorded times, since expired metadata would then count as valid.
     private mutating func checkClock(_ latest: Int64?) {
         let now = Int64(Date().timeIntervalSince1970)
         guard let latest, latest > now + 300 else { return }
@@ -204,7 +205,7 @@ extension DoctorReport {
 }
 
 extension PackCheck {
-    /// Whether the version that a run could not stage is there now.
+    /// Returns whether the version whose staging failed, or a newer one, is staged now.
     fileprivate func isResolved(_ entry: StagingHistory.PackEntry) -> Bool {
         guard entry.problem != nil else { return true }
         return (copy(of: entry.id)?.version).map { $0 >= entry.version } ?? false

@@ -1,21 +1,21 @@
 import Subprocess
 import SystemPackage
 
-/// The states of units of systemd, as `systemctl show` prints them.
+/// The states of systemd units, as `systemctl show` prints them.
 struct UnitStates {
     /// The state of one unit.
     struct Unit: Equatable {
-        /// Whether there is a file of it: `loaded`, `not-found`, `masked`.
+        /// The load state: `loaded`, `not-found`, `masked`.
         var load: String
-        /// Whether it runs, or waits for its time or its clients.
+        /// Set if the unit runs, or waits for its time or its clients.
         var isActive: Bool
-        /// How it ended last; `success` or a reason.
+        /// The result of the last execution: `success` or a reason.
         var result: String
     }
 
     private var units: [String: Unit] = [:]
 
-    /// Reads blocks of properties with empty lines between them.
+    /// Parses blocks of properties, separated by empty lines.
     init(_ text: String) {
         var properties: [String: String] = [:]
         for line in text.split(separator: "\n", omittingEmptySubsequences: false) + [""[...]] {
@@ -33,17 +33,17 @@ struct UnitStates {
         }
     }
 
-    /// The unit of a name that has a file on this machine; `nil` for none.
+    /// The unit with this name; `nil` if it has no file on this machine.
     subscript(name: String) -> Unit? {
         units[name].flatMap { $0.load == "not-found" ? nil : $0 }
     }
 
-    /// Asks systemd for the states of units; `nil` if it does not answer.
+    /// Asks systemd for the states of units; returns `nil` if it does not answer.
     ///
     /// - Parameters:
     ///   - names: The names of the units.
-    ///   - manager: The options that name the manager: none for the system's, `--user` for this user's.
-    /// - Returns: The states of those that systemd knows.
+    ///   - manager: The options that select the manager: none for the system's, `--user` for this user's.
+    /// - Returns: The states of the units that systemd knows.
     static func ask(for names: [String], of manager: [String] = []) async -> UnitStates? {
         let properties = "--property=Id,LoadState,ActiveState,Result"
         let result = try? await run(
@@ -53,7 +53,7 @@ struct UnitStates {
             output: .string(limit: 1 << 16),
             error: .discarded
         )
-        // Without an answer there is nothing to tell of units.
+        // Without an answer, the states are not known.
         guard let result, case .exited(0) = result.terminationStatus else { return nil }
         return UnitStates(result.standardOutput)
     }
