@@ -3,24 +3,24 @@ import StageModel
 import StagePack
 import StagingService
 
-/// A failure as the user is told: what, where, and the one thing to do.
+/// A failure in the form that the command line reports: what failed, where, and the recommended action.
 struct CommandFailure: Error, Equatable {
-    /// What the command ends with.
+    /// The exit status of the command.
     var status: ExitStatus
-    /// What happened and where, as a fragment.
+    /// The event and its place, as a fragment.
     var message: String
-    /// The one thing to do, if there is one.
+    /// The recommended action, if there is one.
     var hint: String?
-    /// When trying again makes sense.
+    /// The condition under which another attempt can succeed.
     var retry: RetryAdvice
-    /// The server that was waited for, if that is not in the message: a fragment.
+    /// The server that the command waited for, as a fragment, if the message does not name it.
     var place: String?
     /// The pack of the command line that is not staged or not offered; its identifier may be misspelt.
     var unknownPack: PackID?
 }
 
 extension CommandFailure {
-    /// Ends the program before its command has begun; a hook tells the failure in one line.
+    /// Exits before the command has begun; in a hook, prints the failure in one line.
     func endProgram(isHook: Bool) -> Never {
         if isHook {
             let parts = [message, hint, retry == .later ? "the next periodic run goes on" : nil]
@@ -35,13 +35,13 @@ extension CommandFailure {
 
 /// A failure as `--json` prints it.
 struct FailureReport: Codable, Equatable {
-    /// What happened and where.
+    /// The event and its place.
     var message: String
-    /// The one thing to do, if there is one.
+    /// The recommended action, if there is one.
     var hint: String?
-    /// When trying again makes sense.
+    /// The condition under which another attempt can succeed.
     var retry: RetryAdvice
-    /// The exit status that stands for the failure.
+    /// The exit status for the failure.
     var status: Int32
 
     init(_ failure: CommandFailure) {

@@ -10,7 +10,8 @@ import SystemPackage
 
 /// Standard output for data, standard error for everything else.
 enum Console {
-    /// Prints a value to standard output: as a JSON object of a shape, that of the command as a rule, or as text.
+    /// Prints a value to standard output, as text or as a JSON object with the name of its schema, by default
+    /// the command's.
     static func print(
         _ value: some Encodable & CustomStringConvertible,
         asJSON: Bool,
@@ -31,9 +32,9 @@ enum Console {
         write(text + "\n", to: STDOUT_FILENO)
     }
 
-    /// Prints a line to standard error, above the lines that are drawn there.
+    /// Prints a line to standard error, above the drawn lines.
     ///
-    /// With `--quiet` only errors and what helps against them.
+    /// With `--quiet`, prints only errors and their hints.
     static func note(_ text: String) {
         let isOfError = text.hasPrefix("stagepack: error:") || text.hasPrefix("hint:")
         guard isOfError || !messages.withLock(\.isQuiet) else { return }
@@ -44,13 +45,13 @@ enum Console {
         }
     }
 
-    /// Whether the journal of systemd reads standard error.
+    /// Set if standard error is connected to the systemd journal.
     private static let isJournal = JournalStream.isConnected(
         to: .standardError,
         environment: ProcessEnvironment.current
     )
 
-    /// The priority of a line in the journal (sd-daemon(3)).
+    /// Returns the priority of a line in the journal (sd-daemon(3)).
     private static func priority(of text: String) -> Int {
         let level: Logger.Level =
             text.hasPrefix("stagepack: error:")
@@ -58,7 +59,7 @@ enum Console {
         return level.journalPriority
     }
 
-    /// Prints a line to standard error, above the lines that are drawn there.
+    /// Prints a line to standard error, above the drawn lines.
     static func note(_ line: StyledText) {
         drawn.withLock { drawn in
             let text = Self.text(of: line, for: STDERR_FILENO) + "\n"
@@ -66,7 +67,7 @@ enum Console {
         }
     }
 
-    /// The line with the first word of an error, a warning or a hint in its style.
+    /// Returns the line, with the first word of an error, a warning or a hint in its style.
     private static func styled(_ text: String) -> StyledText {
         let heads: [(String, TextStyle)] = [
             ("stagepack: error:", .failure), ("stagepack: warning:", .warning), ("hint:", .accent),
@@ -82,7 +83,7 @@ enum Console {
         if asJSON {
             return reportJSON(FailureReport(failure))
         }
-        // One entry of the journal for one failure.
+        // The journal gets one entry for the failure and its hint.
         if isJournal, let hint = failure.hint {
             return note("stagepack: error: \(failure.message); hint: \(hint)")
         }
@@ -95,7 +96,7 @@ enum Console {
         print(ErrorReport(error: failure), asJSON: true, schema: .error)
     }
 
-    /// The value as JSON, members in a fixed order.
+    /// Returns the value as JSON, with the members in a fixed order.
     static func json(_ value: some Encodable, pretty: Bool = true) -> String {
         let encoder = JSONEncoder()
         encoder.dateEncodingStrategy = .custom { date, encoder in
@@ -111,7 +112,7 @@ enum Console {
         }
     }
 
-    /// Why standard output could not be written, if it could not.
+    /// The last error of writing standard output; `nil` if all was written.
     static var outputError: Errno? {
         let number = lastError.load(ordering: .relaxed)
         return number == 0 ? nil : Errno(rawValue: number)
@@ -119,7 +120,7 @@ enum Console {
 
     private static let lastError = Atomic<CInt>(0)
 
-    /// Writes all of `text`; a reader that has gone away is no error.
+    /// Writes all of `text`; ignores a closed pipe.
     static func write(_ text: String, to file: CInt) {
         var text = text
         text.withUTF8 { bytes in
@@ -130,7 +131,7 @@ enum Console {
                 )
                 let count = unsafe Glibc.write(file, rest.baseAddress, rest.count)
                 if count < 0 && errno != EINTR {
-                    // A reader that has had enough; anything else is data that nobody got.
+                    // A closed pipe means that the reader needs no more data; any other error loses data.
                     if file == STDOUT_FILENO, errno != EPIPE {
                         lastError.store(errno, ordering: .relaxed)
                     }
@@ -141,7 +142,7 @@ enum Console {
         }
     }
 
-    /// The settings for messages of the command that runs.
+    /// The settings for messages of the running command.
     struct Messages {
         var color = MessageOptions.ColourChoice.auto
         var isVerbose = false
@@ -158,18 +159,18 @@ enum Console {
 
     private static let messages = Mutex(Messages())
 
-    /// Uses the settings that a command has.
+    /// Applies the settings of a command.
     static func use(_ options: MessageOptions) {
         messages.withLock { $0 = Messages(options) }
     }
 
-    /// Whether also what happens inside is printed.
+    /// True if messages about internal events are printed as well.
     static var isVerbose: Bool { messages.withLock(\.isVerbose) }
 
-    /// The lines that are drawn at the terminal now, which the next ones replace.
+    /// The lines that are currently drawn at the terminal; the next ones replace them.
     private static let drawn = Mutex<[String]>([])
 
-    /// Draws lines in place of those that were drawn before, unless they are not wanted any more.
+    /// Replaces the drawn lines, unless `isWanted` returns `false`.
     static func show(_ lines: [StyledText], if isWanted: () -> Bool = { true }) {
         drawn.withLock { drawn in
             guard isWanted(), !(lines.isEmpty && drawn.isEmpty) else { return }
@@ -179,7 +180,7 @@ enum Console {
         }
     }
 
-    /// The sequence that removes a number of lines above the cursor (ECMA-48, CUU and ED).
+    /// Returns the sequence that erases a number of lines above the cursor (ECMA-48, CUU and ED).
     private static func erasure(of count: Int) -> String {
         count == 0 ? "" : "\u{1B}[\(count)A\u{1B}[J"
     }
@@ -188,7 +189,7 @@ enum Console {
         lines.map { $0 + "\n" }.joined()
     }
 
-    /// The text of a line with its colours, where the file takes them.
+    /// Returns the text of a line, with colours if the file is to get them.
     static func text(of line: StyledText, for file: CInt) -> String {
         usesColour(on: file) ? line.coloured : line.description
     }
@@ -208,7 +209,7 @@ enum Console {
     static var glyphs: DisplayGlyphs {
         let environment = ProcessEnvironment.current
         if ProcessEnvironment.isPrivileged {
-            // Root believes no variable that names a locale.
+            // A privileged process does not trust variables that name a locale.
             return environment["TERM"] == "linux" ? .ascii : .unicode
         }
         let names = ["LC_ALL", "LC_CTYPE", "LANG"].lazy.compactMap { environment[$0] }
@@ -216,12 +217,12 @@ enum Console {
         return locale.hasSuffix("utf-8") || locale.hasSuffix("utf8") ? .unicode : .ascii
     }
 
-    /// Whether a person at a terminal reads standard error.
+    /// True if standard error is a terminal that can redraw lines.
     static var isInteractive: Bool {
         isatty(STDERR_FILENO) == 1 && ProcessEnvironment.current["TERM"] != "dumb"
     }
 
-    /// The number of columns of the terminal, or 80.
+    /// The number of columns of the terminal; 80 if it is not known.
     static var columns: Int {
         var size = winsize()
         let status = unsafe ioctl(STDERR_FILENO, UInt(TIOCGWINSZ), &size)
@@ -235,7 +236,7 @@ protocol StyledReport {
     var styled: [StyledText] { get }
 }
 
-/// What `--json` prints when a command fails as a whole.
+/// Output of `--json` when a command fails as a whole.
 private struct ErrorReport: Codable, CustomStringConvertible {
     var error: FailureReport
     var description: String { error.message }

@@ -1,9 +1,9 @@
 import StageModel
 import StagePublish
 
-/// The delta set from an older version, and the bytes that the update from it transfers.
+/// The delta set from an older version, and the transfer sizes of the update from it.
 struct DeltaReport: Encodable, CustomStringConvertible {
-    /// Whether there is a delta set, and why not.
+    /// Result of creating the delta set.
     enum Outcome: String, Encodable {
         case made, present, useless, empty
     }
@@ -11,14 +11,15 @@ struct DeltaReport: Encodable, CustomStringConvertible {
     /// The index of the older version, as it was named.
     var from: String
     var set: Outcome
-    /// The bytes of the set, also of one that was not kept; `nil` where there is nothing to put into one.
+    /// The bytes of the set, even if it was not kept; `nil` if a set would be empty.
     var deltaBytes: ByteCount?
-    /// The bytes that the update transfers, the index included.
+    /// The bytes that the update transfers, including the index.
     var downloadSize: ByteCount
-    /// The bytes that it would transfer without the set.
+    /// The bytes that the update would transfer without the set.
     var downloadSizeWithoutSet: ByteCount
 
-    /// The reason why an older version has no delta set, where more were named than a manifest names.
+    /// The reason why an older version has no delta set when the number of versions exceeds the manifest's
+    /// limit.
     static let tooMany =
         "no delta set, since a manifest names \(ManifestLimits.deltas), and newer ones are there"
 

@@ -2,20 +2,20 @@ import StageDisplay
 import StageSystem
 import Synchronization
 
-/// Draws lines at the terminal ten times a second, over those before, until it ends.
+/// Redraws lines at the terminal ten times a second, until it ends.
 final class DrawingLoop: Sendable {
     private let lines: @Sendable () -> [StyledText]
     private let task = Mutex<Task<Void, Never>?>(nil)
     private let hasEnded = Atomic(false)
 
-    /// Begins to draw, after a moment: what ends within it needs no lines.
+    /// Starts drawing after 0.3 seconds, so that short operations draw no lines.
     init(_ lines: @escaping @Sendable () -> [StyledText]) {
         self.lines = lines
         let task = Task { [weak self] in
             var pause = Duration.milliseconds(300)
             // Cancelled: the loop has ended.
             while (try? await Task.sleep(for: pause)) != nil {
-                // A terminal may stand still.
+                // Writing to a terminal may block.
                 await withBlockingThread { [weak self] in self?.draw() }
                 pause = .milliseconds(100)
             }
@@ -23,7 +23,7 @@ final class DrawingLoop: Sendable {
         self.task.withLock { $0 = task }
     }
 
-    /// Removes the lines, and draws no more.
+    /// Removes the lines, and stops drawing.
     func end() {
         hasEnded.store(true, ordering: .releasing)
         task.withLock { $0.take() }?.cancel()

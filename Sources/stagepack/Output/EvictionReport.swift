@@ -3,24 +3,24 @@ import StageContainer
 import StageEngine
 import StageModel
 
-/// A generation that goes to make room, or went.
+/// A generation that was evicted to free space, or that a dry run would evict.
 struct EvictionReport: Encodable, CustomStringConvertible {
     var pack: PackID
     var version: Int?
     var generation: String
     var size: ByteCount
-    /// Why it may go: `obsolete`, `previous`, `onDemand` or `prefetch`; the pack is gone with the last
-    /// two.
+    /// The reason that permits the eviction: `obsolete`, `previous`, `onDemand` or `prefetch`; the last two
+    /// evict the whole pack.
     var reason: String
-    /// When the pack was loaded last, or staged if that was later.
+    /// The time when the pack was last loaded, or when it was staged if that was later.
     var lastUsed: Date
 
-    /// The reason as programs read it.
+    /// The reason in a form for programs.
     private var explanation: String
-    /// The reason as people read it.
+    /// The reason in a form for people.
     private var text: String
 
-    /// Whether the pack stays staged.
+    /// True if only a generation is evicted, and the pack stays staged.
     var isGeneration: Bool { ["obsolete", "previous"].contains(reason) }
 
     private enum CodingKeys: String, CodingKey {
@@ -43,7 +43,7 @@ struct EvictionReport: Encodable, CustomStringConvertible {
 }
 
 extension EvictionReason {
-    /// The reason as a fragment; `lastUsed` is in seconds since 1970.
+    /// Returns the reason as a fragment; `lastUsed` is in seconds since 1970.
     func text(_ lastUsed: Int64, readers: Readers) -> String {
         switch self {
         case .obsolete: "an obsolete generation"

@@ -1,76 +1,76 @@
-/// What the command tells its caller when it ends, grouped by phase.
+/// The exit statuses of commands, grouped by phase.
 ///
-/// 64 is the status of a command line that cannot be understood (`EX_USAGE`), 130 that of an
-/// interruption; both are conventions that other programs keep.
+/// Two follow conventions: 64 means an invalid command line (`EX_USAGE`), and 130 an interruption by a
+/// signal.
 enum ExitStatus: Int32, CaseIterable {
-    /// Everything that was asked for is so.
+    /// The command has done everything that was requested.
     case success = 0
-    /// `path`, `verify` and `status` of a pack: it is not staged.
+    /// The pack is not staged: `path`, `load`, `verify`.
     case notStaged = 2
-    /// `verify`, `doctor` and `manifest lint`: something is wrong.
+    /// The command found problems: `verify`, `doctor`, `manifest lint`.
     case findings = 3
 
-    /// The manifest could not be had.
+    /// Downloading the manifest failed.
     case manifestUnavailable = 10
-    /// What was received is not a valid manifest, or no registration could be read.
+    /// The received manifest is not valid, or no registration could be read.
     case manifestInvalid = 11
-    /// The manifest is well formed and not accepted.
+    /// The manifest is valid, but not accepted.
     case manifestRefused = 12
     /// The manifest has no such pack.
     case unknownPack = 13
     /// The application's restrictions do not allow a pack before its first launch.
     case restricted = 14
-    /// The application's downloader extension did not do its part.
+    /// The application's downloader extension failed.
     case extensionFailed = 15
     /// The pack has no such file.
     case unknownFile = 16
-    /// The manifest is not what the keys of its application's root have signed, or that has expired.
+    /// The keys of the application's root did not sign the manifest, or the signed metadata has expired.
     case manifestUntrusted = 17
 
-    /// An archive could not be had: no connection, no answer, no end.
+    /// Downloading an archive failed: no connection, no answer, or an incomplete one.
     case transferFailed = 20
-    /// A server answered that it will not give the archive.
+    /// A server refused to send the archive.
     case transferRefused = 21
-    /// What was received is not what the manifest names.
+    /// The digest of the received content differs from the one in the manifest.
     case digestMismatch = 22
-    /// The network wants somebody to log in first.
+    /// The network demands a login first (captive portal).
     case captivePortal = 23
 
-    /// An archive is damaged or holds what a pack may not hold.
+    /// An archive is damaged, or contains entries that a pack may not have.
     case contentRefused = 30
-    /// A recipe cannot be made into a pack, a manifest cannot be signed, or the files of a publisher
-    /// cannot be read or written.
+    /// Packaging a recipe or signing a manifest failed, or the files of a publisher cannot be read or
+    /// written.
     case packagingFailed = 31
 
-    /// The file system of the container is full.
+    /// The file system or the quota of the container has no space left.
     case noSpace = 40
     /// The container cannot be read or written.
     case containerUnusable = 41
-    /// A pack, or a manifest, that another process works on cannot be changed.
+    /// Another process uses the pack or the manifest.
     case inUse = 42
-    /// A pack that is pinned is not changed.
+    /// The pack is pinned.
     case pinned = 43
-    /// There is no generation that a pack could be rolled back to.
+    /// No earlier generation exists to which the pack could be rolled back.
     case noPrevious = 44
 
     /// The daemon does not answer.
     case daemonUnavailable = 50
-    /// The daemon refused what was asked of it.
+    /// The daemon refused the request.
     case daemonRefused = 51
 
-    /// The command line names something that is not there, or leaves out what is needed.
+    /// The command line names objects that do not exist, or omits required ones.
     case usage = 64
 
     /// The system refuses threads, processes, open files or memory, or has no `/proc` (`EX_OSERR`).
     case systemShortage = 71
-    /// What was asked for could not be printed (`EX_IOERR`).
+    /// The result could not be printed (`EX_IOERR`).
     case outputFailed = 74
-    /// The time was up, or the command was told to stay offline: what is here is continued next time.
+    /// The deadline passed, or the command may not use the network; the next run resumes.
     case unfinished = 75
-    /// Interrupted by a signal: what is here is continued next time.
+    /// A signal interrupted the command; the next run resumes.
     case interrupted = 130
 
-    /// One line for the manual.
+    /// A line for the manual.
     var summary: String {
         switch self {
         case .success: "everything that was requested is done"

@@ -1,11 +1,11 @@
 import StageModel
 
-/// The failures of a report with the packs that fail for one reason put together: one line for one failure.
+/// The failures of a report, where packs that fail for the same reason share one failure.
 struct FailureGroups {
     /// The failures, in the order of the first pack of each.
     let failures: [FailureReport]
 
-    /// The most packs that are named beside the first one.
+    /// Maximum number of packs that a message names in addition to the first one.
     private static let limit = 2
 
     /// Groups the failures of a report.
@@ -29,7 +29,8 @@ struct FailureGroups {
         failures = [report.extensionProblem].compactMap(\.self) + packs + files
     }
 
-    /// The message without what differs between packs that fail for one reason: their names, the paths of URLs, and times.
+    /// Returns the message without the parts that differ between packs: their names, the paths of URLs, and
+    /// times.
     private static func reason(_ message: String, of id: PackID) -> String {
         let place = #/(?<origin>[a-z]+://[^/'\s]+)/[^'\s]*/#
         return message.replacing("'\(id)'", with: "")
@@ -37,7 +38,7 @@ struct FailureGroups {
             .replacing(#/\d+ ms/#, with: "")
     }
 
-    /// The names of the further packs, as the end of a message.
+    /// Returns the names of the other packs, as the end of a message.
     private static func text(of packs: [PackID]) -> String {
         guard !packs.isEmpty else { return "" }
         let names = packs.prefix(limit).map { "'\($0)'" }.joined(separator: ", ")

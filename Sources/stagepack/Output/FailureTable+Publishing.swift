@@ -5,10 +5,10 @@ import StagePublish
 import StageSystem
 import SystemPackage
 
-// What goes wrong on a publisher's side.
+// Failures of publishing.
 
 extension CommandFailure {
-    /// What a failure of packaging means to the user; `recipe` is the recipe's file.
+    /// Creates the failure for an error of packaging; `recipe` is the recipe's file.
     init(_ error: PackagingError, recipe: String) {
         switch error {
         case .file(let error):
@@ -55,8 +55,8 @@ extension CommandFailure {
         }
     }
 
-    /// A failure of packaging; `recipe` is the recipe's file, or the index, and `versions` are the names of the
-    /// indexes on the command line, by their digests.
+    /// Creates the failure for an error of packaging; `recipe` is the recipe's file, or the index, and
+    /// `versions` are the names of the indexes on the command line, by digest.
     init(_ error: PackagingError, recipe: String, naming versions: [Digest: String]) {
         if case .base(let digest, let fault) = error, let name = versions[digest] {
             self = .usage("'\(name.forDisplay())': \(fault)")
@@ -66,7 +66,7 @@ extension CommandFailure {
         }
     }
 
-    /// A file of the publisher's own that cannot be read or written.
+    /// Creates the failure for a file of the publisher that cannot be read or written.
     init(output error: FileError) {
         if error.isHeldByOthers {
             let path = error.path.string.forDisplay()
@@ -88,7 +88,7 @@ extension CommandFailure {
 }
 
 extension CommandFailure {
-    /// What it means to the user that a manifest was not changed.
+    /// Creates the failure for an error of changing a manifest.
     init(_ error: ManifestEditError, manifest: String) {
         let status: ExitStatus
         let hint: String?
@@ -120,7 +120,7 @@ extension CommandFailure {
         )
     }
 
-    /// What it means to the user that an archive cannot go into a manifest.
+    /// Creates the failure for an archive that cannot be added to a manifest.
     init(_ error: ArchiveError, archive: String) {
         if case .fileSystem(let error) = error {
             self.init(output: error)
@@ -137,7 +137,7 @@ extension CommandFailure {
 }
 
 extension CommandFailure {
-    /// What it means to the user that nothing was removed from a store.
+    /// Creates the failure for an error of removing objects from a store.
     init(_ error: StoreGarbageCollectionError) {
         switch error {
         case .file(let error), .index(_, .file(let error)):

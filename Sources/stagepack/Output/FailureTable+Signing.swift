@@ -6,8 +6,8 @@ import StageSystem
 import SystemPackage
 
 extension CommandFailure {
-    /// What it means to the user that metadata was not signed; `manifest` is the path and `keys` are the keys as
-    /// they were given.
+    /// Creates the failure for an error of signing; `manifest` is the path, and `keys` are the keys as they
+    /// were given.
     init(_ error: SigningError, manifest: String? = nil, keys: [String] = []) {
         if case .file(let error) = error {
             self.init(output: error)
@@ -59,7 +59,7 @@ extension CommandFailure {
         }
     }
 
-    /// A path as a shell reads it.
+    /// Returns a path, quoted for a shell.
     static func quoted(_ path: String) -> String {
         let isPlain = path.utf8.allSatisfy { byte in
             let scalar = Unicode.Scalar(byte)

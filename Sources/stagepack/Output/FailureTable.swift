@@ -5,16 +5,16 @@ import StageOrigin
 import StagePack
 import StagingService
 
-// The one place where failures become exit statuses. A new kind of failure is a compile error here; the words of
-// hints are in StagingAdvice+Text.swift.
+// The only place that maps failures to exit statuses. The switch over kinds has no default, so that a new
+// kind does not compile here. The texts of hints are in StagingAdvice+Text.swift.
 
 extension CommandFailure {
-    /// A command line that cannot be carried out as it is written.
+    /// Creates the failure for a command line that cannot be carried out.
     static func usage(_ message: String) -> CommandFailure {
         CommandFailure(status: .usage, message: message, hint: nil, retry: .never)
     }
 
-    /// Creates the failure that the user is told of.
+    /// Creates the failure that the command line reports for a failure of staging.
     init(_ failure: StagingFailure) {
         self.init(
             status: ExitStatus(failure.kind),
@@ -26,17 +26,17 @@ extension CommandFailure {
         )
     }
 
-    /// Creates the failure that an error of the engine is; `pack` is the pack that it is about.
+    /// Creates the failure for an error of the engine; `pack` is the pack that it concerns.
     init(_ error: StageError, pack: PackID? = nil) {
         self.init(StagingFailure.engine(error, about: pack.map { .pack($0) }))
     }
 
-    /// Creates the failure that an error of the container is.
+    /// Creates the failure for an error of the container.
     init(_ error: ContainerError) {
         self.init(.container(error))
     }
 
-    /// Returns what `body` returns, its failure as the user is told of it.
+    /// Returns the result of `body`, and converts its failure.
     static func wrapping<Result>(
         _ body: () throws(StagingFailure) -> Result
     ) throws(CommandFailure) -> Result {
@@ -47,7 +47,7 @@ extension CommandFailure {
         }
     }
 
-    /// What a failure of the development origin means to the user.
+    /// Creates the failure for an error of the development origin.
     init(_ error: OriginError) {
         let hint: String? =
             switch error {
@@ -59,7 +59,7 @@ extension CommandFailure {
 }
 
 extension ExitStatus {
-    /// Creates the status that stands for a kind of failure.
+    /// Creates the exit status for a kind of failure.
     init(_ kind: StagingFailure.Kind) {
         self =
             switch kind {

@@ -4,9 +4,9 @@ import StageModel
 import StagePack
 import SystemPackage
 
-/// What `gc` prints: the sums over all containers, then each of them.
+/// Output of `gc`: the sums over all containers, then each of them.
 struct GarbageReport: Encodable, CustomStringConvertible {
-    /// The containers that were tidied up.
+    /// The processed containers.
     var containers: [Part] = []
 
     private enum CodingKeys: String, CodingKey {
@@ -21,7 +21,7 @@ struct GarbageReport: Encodable, CustomStringConvertible {
         try members.encode(sum(\.downloads), forKey: .downloads)
         let evicted = containers.flatMap { $0.evicted ?? [] }
         if !evicted.isEmpty { try members.encode(evicted, forKey: .evicted) }
-        // A quota is one container's.
+        // A quota applies to a single container, so several have no sum.
         if containers.count == 1 {
             try members.encodeIfPresent(containers[0].size, forKey: .size)
             try members.encodeIfPresent(containers[0].quota, forKey: .quota)
@@ -39,23 +39,23 @@ struct GarbageReport: Encodable, CustomStringConvertible {
         return containers.map { "container \($0.container)\n\($0)" }.joined(separator: "\n")
     }
 
-    /// What `gc` prints of one container.
+    /// Output of `gc` for one container.
     struct Part: Encodable, CustomStringConvertible {
         /// The container.
         var container = ""
-        /// Whose container it is; `nil` for one in another place.
+        /// The owner of the container, user or system; `nil` for a container at another path.
         var location: ContainerLocation?
         var generations = 0
         var inUse = 0
         var leftovers = 0
         var downloads = 0
-        /// What went to keep the quota; of a dry run everything that would go.
+        /// The evictions to enforce the quota; in a dry run, all planned evictions.
         var evicted: [EvictionReport]?
-        /// What the packs take, where there is a quota.
+        /// The bytes of the packs; `nil` without a quota.
         var size: ByteCount?
-        /// What they may take.
+        /// The quota.
         var quota: ByteCount?
-        /// Whether nothing was done.
+        /// Set to `true` in a dry run.
         var isDryRun: Bool?
 
         mutating func add(_ removal: Removal) {
@@ -76,7 +76,7 @@ struct GarbageReport: Encodable, CustomStringConvertible {
             self.quota = quota
         }
 
-        /// How much more there is than there may be; `nil` for nothing.
+        /// The bytes above the quota; `nil` if there are none.
         var excess: ByteCount? {
             guard let size, let quota, size > quota else { return nil }
             return size - quota
@@ -108,7 +108,7 @@ struct GarbageReport: Encodable, CustomStringConvertible {
 }
 
 extension ContainerScope {
-    /// The failure to keep the quota of a container; `nil` if it is kept.
+    /// Returns the failure for a container that exceeds its quota; `nil` if it does not.
     func failure(of part: GarbageReport.Part) -> CommandFailure? {
         guard let excess = part.excess else { return nil }
         return CommandFailure(
@@ -123,7 +123,7 @@ extension ContainerScope {
 }
 
 extension ContainerView {
-    /// Whether a container that is looked in is not there.
+    /// Returns whether a container that readers search does not exist.
     func isMissing(_ path: FilePath) -> Bool {
         guard let position = containers.firstIndex(of: path) else { return true }
         return readers[position] == nil

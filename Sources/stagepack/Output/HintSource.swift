@@ -47,7 +47,7 @@ struct HintSource: Sendable {
         return source
     }
 
-    /// The single manifest that is a file of this machine.
+    /// The manifest's path, if the options name a single manifest that is a local file.
     var manifestFile: String? {
         guard application == nil, manifests.count == 1, let manifest = manifests.first else {
             return nil
@@ -55,7 +55,7 @@ struct HintSource: Sendable {
         return manifest.contains("://") ? nil : manifest
     }
 
-    /// Whether the options name the packs: an application or a manifest.
+    /// True if the options name the packs by an application or a manifest.
     var namesPacks: Bool { application != nil || !manifests.isEmpty }
 
     /// Returns a command on the container, quoted; `nil` if no option names the container.
@@ -78,7 +78,7 @@ struct HintSource: Sendable {
     private var applicationWords: [String] { application.map { ["--app", $0] } ?? [] }
     private var containerWords: [String] { container.map { ["--container", $0] } ?? [] }
 
-    /// A command between quotation marks, each of its words as a shell reads it.
+    /// Returns a command between quotation marks, with each of its words quoted for a shell.
     static func quoted(_ words: [String]) -> String {
         let text = (["stagepack"] + words.map(CommandFailure.quoted)).joined(separator: " ")
         return text.contains("'") ? "\"\(text)\"" : "'\(text)'"
@@ -86,7 +86,7 @@ struct HintSource: Sendable {
 }
 
 extension HintSource {
-    /// Returns what `body` returns or throws, with this source for the hints.
+    /// Returns or throws the result of `body`, with this source for the hints.
     func apply<Success: Sendable>(
         _ body: () async throws(CommandFailure) -> Success
     ) async throws(CommandFailure) -> Success {

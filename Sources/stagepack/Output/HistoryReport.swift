@@ -6,10 +6,10 @@ import StagePack
 import StagingService
 import SystemPackage
 
-/// What `why` prints of one application.
+/// Output of `why` for one application.
 struct HistoryReport: Encodable {
     var container: String
-    /// Whose container it is; `nil` for one in another place.
+    /// The owner of the container, user or system; `nil` for a container at another path.
     var location: ContainerLocation?
     var application: ApplicationID
     var isRegistered: Bool
@@ -17,14 +17,15 @@ struct HistoryReport: Encodable {
     var lastRun: Date?
     var request: ContentRequest?
     var isEssentialOnly: Bool
-    /// Why the last run had no manifest, or not the server's, or no answer of the extension.
+    /// The reason why the last run had no manifest, used the stored one, or had no answer of the extension.
     var problem: FailureReport?
-    /// The event of which packs are still missing: the next periodic run completes it.
+    /// The event of which packs are still missing; the next periodic run completes it.
     var pending: ContentRequest?
-    /// When the application was seen to have loaded a pack; restrictions bind until then.
+    /// The time at which a run first noticed that the application had loaded a pack; restrictions apply until
+    /// then.
     var firstLoaded: Date?
     var packs: [Entry]
-    /// The signed metadata that the manifest is verified with; `nil` without a root.
+    /// The signed metadata that verifies the manifest; `nil` without a root.
     var trust: TrustSummary?
 
     struct Entry: Encodable {
@@ -34,13 +35,13 @@ struct HistoryReport: Encodable {
         var outcome: String
         var rule: String
         var reason: String
-        /// The reason with times as people read them.
+        /// The reason, with times in a form for people.
         var textOfReason: String
         var source: String?
-        /// How many runs in a row could not stage it.
+        /// Number of consecutive runs that failed to stage the pack.
         var failures: Int
         var problem: FailureReport?
-        /// What holds the pack now.
+        /// The current pin of the pack.
         var pin: PinStatus?
 
         private enum CodingKeys: String, CodingKey {
@@ -48,7 +49,8 @@ struct HistoryReport: Encodable {
         }
     }
 
-    /// Creates the report; its hints name the application, or the container of one that is not registered.
+    /// Creates the report; its hints name the application, or the container if the application is not
+    /// registered.
     init(_ path: FilePath, _ id: ApplicationID, _ history: StagingHistory) {
         let source = Self.source(id, path, history.isRegistered)
         self = HintSource.$current.withValue(source) { HistoryReport(inSource: path, id, history) }
@@ -134,7 +136,7 @@ extension HistoryReport: CustomStringConvertible {
 }
 
 extension HistoryReport.Entry: CustomStringConvertible {
-    /// What was decided, when and by what, and what is to be done about it.
+    /// The decision, with its time, its rule, and the recommended action.
     var description: String {
         var lines = [
             "\(id), version \(version): \(outcome), \(textOfReason)",
@@ -162,7 +164,7 @@ extension HistoryReport.Entry: CustomStringConvertible {
 }
 
 extension StagingHistory.Rule {
-    /// The rule for a person, as a fragment.
+    /// The rule as a fragment for people.
     fileprivate var text: String {
         switch self {
         case .policy(let name, let event, let isEssentialOnly):
@@ -175,8 +177,8 @@ extension StagingHistory.Rule {
 }
 
 extension FailureReport {
-    /// Creates the report of a failure that is remembered; a code of another version of this program has no
-    /// words.
+    /// Creates the report of a recorded failure; an advice code of another version of this program gives no
+    /// hint.
     init(_ problem: StagingHistory.Problem, about pack: PackID?) {
         let advice = problem.advice.flatMap(StagingAdvice.init(rawValue:))
         let kind = StagingFailure.Kind(rawValue: problem.kind)

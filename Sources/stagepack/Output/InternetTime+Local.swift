@@ -3,10 +3,10 @@ import Glibc
 import StageModel
 
 extension InternetTime {
-    /// The time for a person: in the local time zone, with the time that has passed since then or passes until then.
+    /// The local time for people, with the time that has passed since then or remains until then.
     var text: String { text(at: InternetTime(Date())) }
 
-    /// The time for a person, as `2030-12-31 23:59 (3 minutes ago)`.
+    /// Returns the local time for people, such as `2030-12-31 23:59 (3 minutes ago)`.
     func text(at now: InternetTime) -> String {
         let time = localTime.dropLast(3)
         return "\(time) (\(distance(from: now)))"
@@ -16,7 +16,7 @@ extension InternetTime {
     var localTime: String {
         var time = time_t(secondsSince1970)
         var parts = unsafe tm()
-        // A year that does not fit is printed as RFC 3339 has it.
+        // A year that the C library cannot represent is printed in RFC 3339 format.
         guard unsafe localtime_r(&time, &parts) != nil else { return description }
         let date = unsafe [parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday].map(
             Self.twoDigits
@@ -29,7 +29,7 @@ extension InternetTime {
         number < 10 ? "0\(number)" : "\(number)"
     }
 
-    /// The rounded time between this one and `now`: `3 minutes ago`, `in 2 hours`.
+    /// Returns the rounded time between this time and `now`: `3 minutes ago`, `in 2 hours`.
     private func distance(from now: InternetTime) -> String {
         let seconds = secondsSince1970 - now.secondsSince1970
         let words =

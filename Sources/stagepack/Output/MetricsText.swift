@@ -1,8 +1,8 @@
-/// Samples in the text format of Prometheus, those of a metric together.
+/// Samples in the text format of Prometheus, grouped by metric.
 struct MetricsText {
     private var samples: [String: [String]] = [:]
 
-    /// The metrics with their meanings, in the order in which they are written.
+    /// The metrics with their help texts, in output order.
     private static let metrics: [(name: String, help: String)] = [
         ("stagepack_build_info", "The version of StagePack; always 1."),
         ("stagepack_application_readable", "Whether the application's container could be read."),
@@ -28,7 +28,7 @@ struct MetricsText {
         samples[name, default: []].append("\(name){\(names)} \(number)")
     }
 
-    /// The text, which ends with the end of a line.
+    /// The text, with a line break at the end.
     var text: String {
         Self.metrics.compactMap { metric in
             samples[metric.name].map { lines in

@@ -1,30 +1,30 @@
 import StageDisplay
 
-/// The shape of a JSON document that a command prints, by its name in `Manifests/output.schema.json`.
+/// The name of the schema of a JSON document that a command prints, as in `Manifests/output.schema.json`.
 ///
-/// The number behind the name becomes another one when a member is removed or changes its meaning; members may be
-/// added.
+/// The number at the end of the name increases when a member is removed or changes its meaning, but not when
+/// members are added.
 struct OutputSchema: Sendable {
-    /// The shape of what the running command prints.
+    /// The schema of the running command's output.
     @TaskLocal static var current = OutputSchema("stagepack")
-    /// The shape of a failure.
+    /// The schema of a failure.
     static let error = OutputSchema("error")
 
     /// The value of the member `schema`.
     let text: String
 
-    /// Creates the name of a shape: as a rule the words that call the command.
+    /// Creates the name of a schema, usually from the names of the command and its parents.
     init(_ name: String) { text = "stagepack/\(name)/1" }
 }
 
-/// A value with the name of its shape.
+/// A value with the name of its schema.
 struct OutputDocument<Value: Encodable>: Encodable {
     var schema: OutputSchema
     var value: Value
 
     private enum Key: String, CodingKey { case schema }
 
-    /// Encodes the members of the value, which has to be an object, and the name.
+    /// Encodes the name of the schema and the members of the value, which must be an object.
     func encode(to encoder: any Encoder) throws {
         try value.encode(to: encoder)
         var container = encoder.container(keyedBy: Key.self)
@@ -32,10 +32,10 @@ struct OutputDocument<Value: Encodable>: Encodable {
     }
 }
 
-/// A list of values, which prints as the array of a JSON object, or as one line each.
+/// A list of values, which is printed as an array in a JSON object, or with one value on each line.
 struct Listing<Element: Encodable & CustomStringConvertible>: Encodable, CustomStringConvertible {
     var elements: [Element]
-    /// The member that has the array.
+    /// The name of the array's member.
     var name = "items"
 
     var description: String { elements.map(\.description).joined(separator: "\n") }

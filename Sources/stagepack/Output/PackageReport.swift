@@ -2,7 +2,7 @@ import StageIndex
 import StageModel
 import StagePublish
 
-/// What `package` prints of an archive that it has written.
+/// Output of `package` for an archive.
 struct PackageReport: Encodable, CustomStringConvertible {
     var pack: PackID
     var file: String
@@ -34,10 +34,10 @@ struct PackageReport: Encodable, CustomStringConvertible {
     }
 }
 
-/// What `package --indexed` prints.
+/// Output of `package --indexed`.
 struct IndexedPackageReport: Encodable, CustomStringConvertible {
     var pack: PackID
-    /// The index in the store, which `manifest add` and `--base` take.
+    /// The index in the store, an argument for `manifest add` and `--base`.
     var file: String
     var size: ByteCount
     var sha256: Digest
@@ -45,9 +45,9 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
     var newBytes: ByteCount
     /// The bytes of all delta sets; `nil` without one.
     var deltaBytes: ByteCount?
-    /// The updates from the older versions that were named.
+    /// The updates from the named older versions.
     var updates: [DeltaReport]
-    /// The older versions that no delta set was made for, since a manifest names 16.
+    /// The older versions without a delta set, because a manifest names at most 16.
     var leftOut: [String]
     /// The bytes of the archive of all files; `nil` without one.
     var archiveSize: ByteCount?
@@ -93,7 +93,7 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
     }
 }
 
-/// What `package --evaluate` prints.
+/// Output of `package --evaluate`.
 struct EvaluationReport: Encodable, CustomStringConvertible {
     struct Entry: Encodable {
         var path: ContentPath
@@ -146,7 +146,7 @@ extension EvaluationReport.Entry {
         }
     }
 
-    /// The path with a mark for its kind, and its source where that is another path.
+    /// The path with a mark for its kind, and its source if that is another path.
     fileprivate var name: String {
         switch kind {
         case "directory": return "\(path)/"

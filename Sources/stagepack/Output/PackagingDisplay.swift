@@ -4,7 +4,7 @@ import StageModel
 import StagePublish
 import Synchronization
 
-/// Shows on a terminal how far packaging is.
+/// Shows the progress of packaging at a terminal.
 final class PackagingDisplay: Sendable {
     private let activity: Mutex<PackagingActivity>
 
@@ -13,20 +13,20 @@ final class PackagingDisplay: Sendable {
         activity = Mutex(PackagingActivity(subject, total: total))
     }
 
-    /// Takes note of how many bytes of files are packed.
+    /// Sets the number of bytes of files that are packed.
     func take(_ bytes: ByteCount) { set(.packing(bytes)) }
 
-    /// Takes note of how many bytes, of how many, have been compared with an older version.
+    /// Sets the number of bytes that have been compared with an older version.
     func take(compared bytes: ByteCount, of total: ByteCount) { set(.comparing(bytes, of: total)) }
 
-    /// Takes note of how much of an archive has been written.
+    /// Sets the progress of writing an archive.
     func take(archive progress: PackagingProgress) {
         set(.archiving(read: progress.read, written: progress.written))
     }
 
     private func set(_ phase: PackagingActivity.Phase) { activity.withLock { $0.phase = phase } }
 
-    /// Runs `body` and draws a line ten times a second until it returns.
+    /// Runs `body`, and draws a line ten times a second until it returns.
     func whileShown<Result: Sendable>(
         isShown: Bool,
         _ body: @Sendable () async -> Result

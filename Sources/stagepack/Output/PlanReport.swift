@@ -4,7 +4,7 @@ import StageModel
 import StagePack
 
 extension PackOutcome {
-    /// What is to be done, as a plan says it, or was done.
+    /// The planned or completed action.
     fileprivate var word: String {
         switch self {
         case .planned: "stage"
@@ -16,14 +16,14 @@ extension PackOutcome {
     }
 }
 
-/// What `plan` and `simulate` print: a table of the decisions, and what they take together.
+/// Output of `plan` and `simulate`: a table of the decisions, and their total sizes.
 struct PlanReport: Encodable, CustomStringConvertible {
     var plans: [StagingReport]
 
     var description: String { plans.map(Self.text).joined(separator: "\n\n") }
 
     private static func text(of plan: StagingReport) -> String {
-        // Without a container of the user's or the system's the column would be empty.
+        // Omits the column if no pack is in the user's or the system's container.
         let hasLocations = plan.packs.contains { $0.location != nil }
         let rows = plan.packs.map { pack in
             [pack.outcome.word, pack.id.text, "\(pack.version)", pack.policy]
@@ -49,7 +49,7 @@ struct PlanReport: Encodable, CustomStringConvertible {
 }
 
 extension PackReport {
-    /// The bytes that are transferred or were, for a person.
+    /// The transferred bytes, or the bytes to be transferred, for people.
     fileprivate var transferText: String {
         if let transferred { return "\(transferred)" }
         guard let transferSize else { return "-" }
@@ -58,7 +58,7 @@ extension PackReport {
 }
 
 extension StagingReport {
-    /// What the planned packs take together; `nil` where none is planned.
+    /// The total sizes of the planned packs; `nil` if none is planned.
     fileprivate var total: String? {
         let planned = packs.filter { $0.outcome == .planned }
         guard !planned.isEmpty else { return nil }

@@ -7,9 +7,9 @@ import StagePack
 import StagingService
 import Synchronization
 
-/// Shows on standard error what happens while packs are staged, in the style that was asked for.
+/// Shows the progress of staging on standard error, in the selected style.
 ///
-/// ``end()`` ends it, however the run ended.
+/// Call ``end()`` after the run, also if it failed.
 final class StagingDisplay: Sendable {
     private let options: OutputOptions
     private let style: OutputOptions.ProgressStyle
@@ -17,7 +17,7 @@ final class StagingDisplay: Sendable {
     private let lastReport = Mutex(0.0)
     private let drawing = Mutex<DrawingLoop?>(nil)
 
-    /// Creates a display that shows nothing yet; `auto` is resolved here.
+    /// Creates a display that shows nothing yet; resolves the style `auto`.
     init(_ options: OutputOptions) {
         self.options = options
         style = Self.resolve(options)
@@ -29,14 +29,14 @@ final class StagingDisplay: Sendable {
         return Console.isInteractive ? .bars : .lines
     }
 
-    /// Removes what is drawn.
+    /// Removes the drawn lines.
     func end() {
         let drawing = drawing.withLock { $0.take() }
         activity.withLock { $0.end() }
         drawing?.end()
     }
 
-    /// Shows what happened; may be called from any thread.
+    /// Shows an update; may be called from any thread.
     func take(_ update: StagingUpdate) {
         switch update {
         case .manifest(let event):
@@ -62,7 +62,7 @@ final class StagingDisplay: Sendable {
 
     private static var now: Double { Date().timeIntervalSince1970 }
 
-    /// Begins to draw bars, if that is the style.
+    /// Starts drawing bars, if that is the style.
     private func draw() {
         guard style == .bars else { return }
         drawing.withLock { drawing in
@@ -82,7 +82,7 @@ final class StagingDisplay: Sendable {
         StagingFrame(columns: Console.columns, glyphs: Console.glyphs)
     }
 
-    /// Takes note of an event, and shows it where the style has a line for it.
+    /// Records an event of a pack, and prints its line if the style has one.
     private func take(_ id: PackID, _ event: StagingEvent) {
         let now = Self.now
         let (line, pack) = activity.withLock { activity in
@@ -125,7 +125,8 @@ final class StagingDisplay: Sendable {
         }
     }
 
-    /// A line at most every tenth of a second, and one for whatever has to be told.
+    /// Returns a line of JSON; at most ten a second for received and unpacked bytes, but one for each other
+    /// event.
     private func jsonLine(
         _ pack: PackProgress,
         _ event: StagingEvent,
@@ -158,7 +159,7 @@ final class StagingDisplay: Sendable {
     }
 }
 
-/// Tells a person what is waited for while there is no manifest yet: everything else is quick.
+/// Prints delays while the manifest is downloaded, for people.
 enum ManifestProgress {
     static func tell(_ event: StagingEvent, _ options: OutputOptions) {
         guard !options.quiet, options.progress != .none, options.progress != .json else { return }

@@ -1,21 +1,21 @@
 import StageModel
 import StageSigning
 
-/// What commands that sign print.
+/// Output of the commands that sign.
 struct SigningStateReport: Encodable, CustomStringConvertible {
     /// The manifest's path as it was given.
     var manifest: String
-    /// Whether anything was published.
+    /// Set if the command has published metadata.
     var isChanged: Bool
-    /// Whether clients find metadata.
+    /// Set if published metadata exists.
     var isPublished: Bool
     /// The earliest expiry of published metadata.
     var nextExpiry: String?
     /// The published metadata of each role.
     var roles: [SigningReport.Role]
-    /// What does not have enough signatures yet.
+    /// The metadata that does not have enough signatures yet.
     var drafts: [SigningReport.Draft]
-    /// Whether a key that was given added a signature.
+    /// Set if one of the given keys added a signature.
     var hasSigned: Bool
 
     init(_ report: SigningReport, of manifest: String) {
@@ -62,7 +62,7 @@ struct SigningStateReport: Encodable, CustomStringConvertible {
         ids.isEmpty ? none : ids.map { String($0.prefix(8)) }.joined(separator: ", ")
     }
 
-    /// The command by which the holders of other keys continue, or `nil` where nothing is missing.
+    /// The command with which the holders of other keys continue; `nil` if no signature is missing.
     var next: String? {
         let missing = drafts.filter { $0.needed > 0 }
         guard let first = missing.first else {
@@ -75,7 +75,7 @@ struct SigningStateReport: Encodable, CustomStringConvertible {
         "stagepack \(name) \(CommandFailure.quoted(manifest))\(root ? " --root" : "") --key KEYFILE"
     }
 
-    /// Tells on standard error what remains to be done.
+    /// Prints the remaining steps to standard error.
     func tell() {
         if let next { Console.note("hint: with the missing keys: \(next)") }
         for role in roles where role.isClose {
@@ -89,7 +89,7 @@ struct SigningStateReport: Encodable, CustomStringConvertible {
         }
     }
 
-    /// The command that renews the metadata of a role.
+    /// Returns the command that renews the metadata of a role.
     func renewal(of role: SigningRole) -> String {
         switch role {
         case .root: command("rotate", root: false)
@@ -100,7 +100,7 @@ struct SigningStateReport: Encodable, CustomStringConvertible {
 }
 
 extension String {
-    /// The text with blanks at its end, up to a width.
+    /// Returns the text, padded with spaces to a width, and with at least one space.
     fileprivate func padded(to width: Int) -> String {
         self + String(repeating: " ", count: max(1, width - count))
     }

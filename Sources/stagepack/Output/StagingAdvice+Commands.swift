@@ -4,7 +4,8 @@ import StageModel
 import StagingService
 
 extension StagingAdvice {
-    /// The advice that has a command, which can be pasted, with the options of the run; `nil` for other advice.
+    /// Returns the advice with a command that can be pasted and has the options of the run; `nil` for advice
+    /// without a command.
     func command(for pack: PackID?, in source: HintSource) -> String? {
         switch self {
         case .freeSpace, .raiseQuota, .prefetchFirst, .removeRecord, .repair, .rollBack,
@@ -65,7 +66,7 @@ extension StagingAdvice {
 }
 
 extension StagingFailure {
-    /// The pack that the failure is about, if it is about one.
+    /// The pack that the failure concerns, if any.
     var pack: PackID? {
         switch self {
         case .engine(.container(let error), _) where error.pack != nil: error.pack
@@ -88,7 +89,7 @@ extension StagingFailure {
 }
 
 extension ContainerError {
-    /// The pack that the error is about, if it is about one.
+    /// The pack that the error concerns, if any.
     fileprivate var pack: PackID? {
         switch self {
         case .busy(let id), .notStaged(let id), .noPrevious(let id), .pinned(let id, _),

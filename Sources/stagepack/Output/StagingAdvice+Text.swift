@@ -2,11 +2,11 @@ import StageModel
 import StagingService
 
 extension StagingAdvice {
-    /// The advice as this program's user reads it.
+    /// Returns the advice as a text for the user of this program.
     ///
     /// - Parameters:
-    ///   - pause: The time for which a server wants to be left alone.
-    ///   - pack: The pack that the failure is about.
+    ///   - pause: The retry delay that a server asked for.
+    ///   - pack: The pack that the failure concerns.
     ///   - source: The options of the run, which commands of the advice repeat.
     /// - Returns: A fragment.
     func text(
@@ -20,7 +20,7 @@ extension StagingAdvice {
         return command(for: pack, in: source) ?? text
     }
 
-    /// The advice after a run that has ended long ago: commands that resume it are named.
+    /// Returns the advice for a run that ended earlier: names the command that resumes it.
     func textForLater(after pause: Duration?, about pack: PackID?) -> String {
         guard self == .runAgain else { return text(after: pause, about: pack) }
         let source = HintSource.current

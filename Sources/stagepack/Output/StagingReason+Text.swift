@@ -3,14 +3,14 @@ import StageControl
 import StageEngine
 import StageModel
 
-/// The readers that a text is for, who read times in different forms.
+/// Readers of a text, who need times in different formats.
 enum Readers {
     /// People at this machine: local times, with the time that has passed.
     case people
-    /// Programs: times of RFC 3339.
+    /// Programs: times in RFC 3339 format.
     case programs
 
-    /// A time, in seconds since 1970, as these readers read it.
+    /// Returns a time, in seconds since 1970, in the format for these readers.
     func text(ofTime seconds: Int64) -> String {
         let time = InternetTime(secondsSince1970: seconds)
         return self == .people ? time.text : time.description
@@ -18,7 +18,7 @@ enum Readers {
 }
 
 extension StagingReason {
-    /// The reason for an outcome, as a fragment: of a pack that was staged, the state before that.
+    /// Returns the reason for an outcome, as a fragment; for a staged pack, its state before that.
     func text(for outcome: PackOutcome, readers: Readers) -> String {
         switch (outcome, self) {
         case (.staged, .missing): "it was missing"
@@ -33,7 +33,7 @@ extension StagingReason {
         }
     }
 
-    /// The reason for what is to be done, as a fragment.
+    /// Returns the reason for a decision, as a fragment.
     private func text(_ readers: Readers) -> String {
         switch self {
         case .missing: "not staged yet"

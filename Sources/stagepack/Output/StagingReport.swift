@@ -9,32 +9,32 @@ import StageSystem
 import StagingService
 import SystemPackage
 
-/// What a command that stages packs prints: what was decided and done with each pack.
+/// Output of a command that stages packs: the decision and the outcome for each pack.
 struct StagingReport: Encodable {
     /// The container.
     var container: String
-    /// The application that the manifest is for.
+    /// The application of the manifest.
     var application: ApplicationID
-    /// The revision of the manifest; `nil` of one in a format of the application's own.
+    /// The revision of the manifest; `nil` for a manifest in a format of the application's own.
     var revision: Int?
     /// The packs, in the order in which they are staged.
     var packs: [PackReport]
-    /// Bytes that came over the wire.
+    /// The bytes received over the network.
     var transferred = ByteCount.zero
-    /// Packs that no manifest offers any more and that were removed; `nil` where nobody looked.
+    /// Removed packs that no manifest offers any more; `nil` if the run did not look for any.
     var removed: [PackID]?
-    /// What went to make room, or would go: a plan; `nil` for nothing.
+    /// The evictions to free space, or the planned ones; `nil` if there are none.
     var evicted: [EvictionReport]?
-    /// Files that the application's extension asked for; `nil` where none was asked.
+    /// Files that the application's extension requested; `nil` if no extension was asked.
     var files: [FileReport]?
-    /// What went wrong with the extension; policies decided instead.
+    /// The failure of the extension; policies decided instead.
     var extensionProblem: FailureReport?
-    /// Why the stored manifest was used instead of the server's.
+    /// The failure to download the manifest; the stored manifest was used instead.
     var manifestProblem: FailureReport?
-    /// When the signatures of the manifest were verified with the server; `nil` where it has none.
+    /// The time at which the manifest's signatures were verified with the server; `nil` if it has none.
     var manifestVerified: Date?
 
-    /// Creates the report of a result; hints name the container that the result names.
+    /// Creates the report of a result; hints name the result's container.
     init(_ result: StagingResult) {
         let source = HintSource.current.inContainer(result.container)
         self = HintSource.$current.withValue(source) { StagingReport(inSource: result) }
@@ -56,11 +56,11 @@ struct StagingReport: Encodable {
         }
     }
 
-    /// Returns the report with the location of each pack that is staged, in the containers that readers look in.
+    /// Returns the report with the location of each staged pack, in the containers that readers search.
     func located(by target: StagingTarget) -> StagingReport {
         var paths = target.containersForReading
         if paths.isEmpty { paths = [FilePath(container)] }
-        // A container that cannot be read now has no packs to name.
+        // Without a readable container, the locations stay unknown.
         guard let view = try? ContainerView(opening: paths) else { return self }
         var report = self
         for index in packs.indices {
@@ -75,34 +75,35 @@ struct StagingReport: Encodable {
         return report
     }
 
-    /// The failures of packs and files that should be here, and the extension's.
+    /// The failure of the extension, and the failures of packs and files.
     var failures: [FailureReport] {
         [extensionProblem].compactMap(\.self) + packs.compactMap(\.error)
             + (files ?? []).compactMap(\.error)
     }
 }
 
-/// What was decided and done with one pack.
+/// The decision and the outcome for one pack.
 struct PackReport: Encodable {
     var id: PackID
     var version: Int
     var policy: String
     var outcome: PackOutcome
     var reason: String
-    /// Of a plan: whose container readers get the pack from now; `nil` if it is not staged, or in another place.
+    /// In a plan, the owner of the container that readers now use, user or system; `nil` if the pack is not
+    /// staged, or in a container at another path.
     var location: ContainerLocation?
-    /// The reason with times as people read them.
+    /// The reason, with times in a form for people.
     var textOfReason: String
     var downloadSize: ByteCount
     var installedSize: ByteCount
     var transferred: ByteCount?
     /// The bytes that staging the pack will transfer; `nil` unless it is planned.
     var transferSize: ByteCount?
-    /// Whether ``transferSize`` is what will be transferred, and not the most that it can be.
+    /// Set if ``transferSize`` is exact, and not an upper bound.
     var isTransferSizeExact: Bool?
     var reused: ByteCount?
     var source: String?
-    /// The ways to the content of an indexed pack, and their bytes; `nil` for others.
+    /// The ways to transfer the content of an indexed pack, with their bytes; `nil` for others.
     var transfer: TransferReport?
     var error: FailureReport?
 
@@ -132,7 +133,7 @@ struct PackReport: Encodable {
     }
 }
 
-/// The outcome of a file that an extension asked for.
+/// The outcome of a file that an extension requested.
 struct FileReport: Codable {
     var identifier: String
     var url: String
@@ -154,7 +155,7 @@ struct FileReport: Codable {
 extension StagingReport: CustomStringConvertible, StyledReport {
     var description: String { styled.map(\.description).joined(separator: "\n") }
 
-    /// One line that tells what happened; the failures are told one by one besides.
+    /// A summary line, then a line for each eviction; other lines report the failures.
     var styled: [StyledText] {
         let staged = packs.count { $0.outcome == .staged }
         let present = packs.count { $0.outcome == .present }
@@ -181,11 +182,11 @@ extension StagingReport: CustomStringConvertible, StyledReport {
 }
 
 extension Int? {
-    /// The revision of a manifest as a person reads it.
+    /// The revision of a manifest, for people.
     var asManifestText: String { map { "revision \($0)" } ?? "the manifest in its own format" }
 }
 
-/// Columns of text, as wide as what they hold.
+/// A table of text with columns as wide as their content.
 struct Table: CustomStringConvertible {
     var head: [String]
     var rows: [[String]]
@@ -198,7 +199,7 @@ struct Table: CustomStringConvertible {
                 text + String(repeating: " ", count: width - text.count)
             }
             let line = cells.joined(separator: "  ")
-            // By bytes: a table may have thousands of lines.
+            // Trims bytes, not characters, since a table may have thousands of lines.
             let padding = line.utf8.reversed().prefix { $0 == UInt8(ascii: " ") }.count
             return String(Substring(line.utf8.dropLast(padding)))
         }.joined(separator: "\n")

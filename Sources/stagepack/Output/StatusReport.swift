@@ -5,7 +5,7 @@ import StagePack
 import StagingService
 import SystemPackage
 
-/// What `status` prints.
+/// Output of `status`.
 struct StatusReport: Encodable {
     /// One part for each group of containers.
     var parts: [Part] = []
@@ -23,11 +23,11 @@ struct StatusReport: Encodable {
         if !trust.isEmpty { try members.encode(trust, forKey: .trust) }
     }
 
-    /// What is in the containers of one group.
+    /// The content of the containers of one group.
     struct Part {
-        /// The containers that were looked in.
+        /// The containers that readers search.
         var containers: [ContainerStatus] = []
-        /// The manifests that were accepted.
+        /// The accepted manifests.
         var manifests: [ManifestStatus] = []
         /// The packs that are staged or that a manifest names.
         var packs: [PackStatus] = []
@@ -37,21 +37,21 @@ struct StatusReport: Encodable {
 
     struct ContainerStatus: Encodable {
         var path: String
-        /// Whose container it is; `nil` for one in another place.
+        /// The owner of the container, user or system; `nil` for a container at another path.
         var location: ContainerLocation?
-        /// Whether it is there.
+        /// Set if the container exists.
         var isPresent: Bool
     }
 
     struct ManifestStatus: Encodable {
         var application: ApplicationID
-        /// The revision; `nil` of a manifest in a format of the application's own.
+        /// The revision; `nil` for a manifest in a format of the application's own.
         var revision: Int?
         var url: String
         var receivedAt: Date
     }
 
-    /// One container's copy of a pack.
+    /// A copy of a pack in one container.
     struct CopyStatus: Encodable {
         var container: String
         var location: ContainerLocation?
@@ -59,23 +59,23 @@ struct StatusReport: Encodable {
     }
 
     struct PackStatus: Encodable {
-        /// Whether the pack is there, as the manifest that was accepted last has it.
+        /// State of the pack, compared with the last accepted manifest.
         enum State: String, Codable {
             case staged
             case outdated
             case missing
-            /// No manifest names it any more.
+            /// No manifest names the pack any more.
             case obsolete
-            /// It was staged for an application whose manifest is now in a format of its own, and stays until it is
-            /// removed by name.
+            /// The pack was staged for an application whose manifest is now in a format of its own, and stays
+            /// until it is removed by name.
             case kept
         }
 
         var id: PackID
         var state: State
-        /// The container with the copy that readers get; `nil` if the pack is not staged.
+        /// The container with the copy that readers use; `nil` if the pack is not staged.
         var container: String?
-        /// Whose container that is; `nil` for one in another place.
+        /// The owner of that container, user or system; `nil` for a container at another path.
         var location: ContainerLocation?
         var version: Int?
         var offeredVersion: Int?
@@ -85,20 +85,20 @@ struct StatusReport: Encodable {
         var downloadSize: ByteCount?
         var stagedAt: Date?
         var source: String?
-        /// What holds the pack at its version.
+        /// The pin of the pack.
         var pin: PinStatus?
-        /// The version that 'rollback' would bring back.
+        /// The version that 'rollback' would restore.
         var previousVersion: Int?
-        /// Copies in other containers, which no reader gets; `nil` for none.
+        /// Copies in other containers, which no reader uses; `nil` if there are none.
         var unusedCopies: [CopyStatus]?
     }
 }
 
 extension StatusReport.Part {
-    /// Whether none of the containers is there.
+    /// True if none of the containers exists.
     var isEmpty: Bool { !containers.contains(where: \.isPresent) }
 
-    /// Looks at the containers of a scope.
+    /// Reads the containers of a scope.
     init(_ scope: ContainerScope) throws(CommandFailure) {
         let view = try scope.view()
         containers = zip(view.containers, view.readers).map { path, reader in
@@ -126,7 +126,7 @@ extension StatusReport.Part {
         let downloaded = try scope.downloadedSizes()
         var others = try view.stagedPacks()
         for record in records {
-            // A manifest that cannot be read any more is told by 'doctor'.
+            // 'doctor' reports a manifest that cannot be read.
             guard let manifest = try? record.record.manifest() else { continue }
             manifests.append(
                 StatusReport.ManifestStatus(
@@ -174,7 +174,7 @@ extension StatusReport.Part {
     }
 }
 
-/// The manifest of an application that was received last, and the position of its container.
+/// The last received manifest of an application, and the position of its container.
 struct AcceptedRecord {
     var application: ApplicationID
     var container: Int
@@ -182,7 +182,7 @@ struct AcceptedRecord {
 }
 
 extension ContainerScope {
-    /// The manifests that the options mean, in the order of their applications.
+    /// Returns the manifests that the options select, in the order of their applications.
     func manifests(_ view: ContainerView) throws(CommandFailure) -> [AcceptedRecord] {
         let stored: [ApplicationID: ContainerView.StoredCopy]
         do throws(ContainerError) {
@@ -200,7 +200,8 @@ extension ContainerScope {
         .sorted { $0.application < $1.application }
     }
 
-    /// The signed metadata of the applications that are registered with a root, of the container whose manifest counts.
+    /// Returns the signed metadata of the applications that are registered with a root, from the container
+    /// with the manifest in effect.
     func trust(
         _ view: ContainerView,
         _ manifests: [AcceptedRecord]
@@ -214,7 +215,7 @@ extension ContainerScope {
             guard let reader = view.readers[position] else { continue }
             for summary in try session.trustSummaries(reader) {
                 let id = summary.application
-                // Without a manifest the first container's is as good as another's.
+                // Without a manifest, takes the metadata of the first container.
                 let isKnown = found.contains { $0.application == id }
                 if places[id] == position || places[id] == nil && !isKnown { found.append(summary) }
             }
@@ -222,7 +223,7 @@ extension ContainerScope {
         return found
     }
 
-    /// The sizes of what is downloaded so far in the container that this user's packs are staged in.
+    /// Returns the sizes of partial downloads in the container in which this user's packs are staged.
     fileprivate func downloadedSizes() throws(ContainerError) -> [Digest: ByteCount] {
         guard let own, let container = try Container.open(own) else { return [:] }
         return try container.downloadedSizes()
@@ -230,11 +231,11 @@ extension ContainerScope {
 }
 
 extension ContainerView {
-    /// The packs that a manifest of any application offers.
+    /// Returns the packs that a manifest of any application offers.
     fileprivate func offeredPacks() throws(ContainerError) -> Set<PackID> {
         var packs: Set<PackID> = []
         for copy in try storedManifests().values {
-            // One that cannot be read names no packs.
+            // A manifest that cannot be read names no packs.
             guard let manifest = try? copy.record.manifest() else { continue }
             packs.formUnion(manifest.packs.map(\.id))
         }
@@ -266,7 +267,7 @@ extension StatusReport.PackStatus {
         source = record.source
     }
 
-    /// Adds where the pack is staged, and what else is known of its generations.
+    /// Adds the container of the pack, its pin, its previous version, and its unused copies.
     fileprivate mutating func add(
         _ copies: [ContainerView.Copy],
         _ view: ContainerView,
@@ -290,7 +291,7 @@ extension StatusReport.PackStatus {
         }
     }
 
-    /// The state as a person reads it, with what holds it.
+    /// The state for people, with the pin.
     var text: String {
         let pin = pin.map { ", \($0.text)" } ?? ""
         let previous = previousVersion.map { " (version \($0) is kept)" } ?? ""
@@ -313,7 +314,7 @@ extension StatusReport.PackStatus {
 }
 
 extension StatusReport: CustomStringConvertible {
-    /// A table of the packs of each group, under the containers and manifests they come from.
+    /// A table of the packs of each group, below its containers and manifests.
     var description: String { parts.map(\.description).joined(separator: "\n\n") }
 }
 
@@ -333,7 +334,7 @@ extension StatusReport.Part: CustomStringConvertible {
             .joined(separator: "\n")
     }
 
-    /// The packs; that with the location is left out where an option names the container.
+    /// The table of packs; omits the column of locations if an option names the container.
     private var table: Table {
         let hasLocations = containers.contains { $0.location != nil }
         let rows = packs.map { pack in

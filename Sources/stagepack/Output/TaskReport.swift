@@ -4,15 +4,15 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// What `tasks` prints of one task of the daemon.
+/// Output of `tasks` for one task of the daemon.
 struct TaskReport: Encodable, CustomStringConvertible {
     var task: TransferTask
-    /// The path of a download that is complete and waits to be taken; `nil` for others.
+    /// The path of a completed download that its client has not collected; `nil` for other tasks.
     var location: String?
 
     init(task: TransferTask) { self.task = task }
 
-    /// Creates the report of a task of the daemon that leaves downloads in a directory.
+    /// Creates the report of a task of a daemon that puts finished downloads into a directory.
     init(_ task: TransferTask, in staged: DownloadDirectory?) {
         self.task = task
         guard task.state == .completed, task.request.kind == .download,
@@ -59,7 +59,7 @@ struct TaskReport: Encodable, CustomStringConvertible {
 }
 
 extension PendingReason {
-    /// The reason, when it is looked at again, and the failure that it comes of, for a person.
+    /// The reason, the time of the next check, and the failure that caused it, for people.
     var text: String {
         let time = until.map { ", until \(InternetTime($0).text)" } ?? ""
         let failure = problem.map { ": \($0)" } ?? ""
@@ -68,7 +68,7 @@ extension PendingReason {
 }
 
 extension PendingReason.Kind {
-    /// The reason for a person.
+    /// The reason for people.
     var text: String {
         switch self {
         case .pausedByClient: "its application suspended it"
@@ -94,7 +94,7 @@ extension PendingReason.Kind {
 }
 
 extension String {
-    /// The text with spaces up to a width.
+    /// Returns the text, padded with spaces to a width.
     fileprivate func padding(to width: Int) -> String {
         self + String(repeating: " ", count: max(width - count, 0))
     }

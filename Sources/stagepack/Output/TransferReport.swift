@@ -1,13 +1,13 @@
 import StageEngine
 import StageModel
 
-/// The ways to the content of an indexed pack, and the bytes that each transfers beside the index.
+/// The ways to transfer the content of an indexed pack, with the bytes of each, without the index.
 struct TransferReport: Codable, Equatable {
-    /// The way of the fewest bytes; `nil` where the index has to be fetched to tell.
+    /// The way with the fewest bytes; `nil` if only the index, which is not here yet, determines it.
     var way: TransferChoice.Way?
-    /// The bytes of ranges of bundles and of a delta set; where the way is not known, the most that they can be.
+    /// The bytes of ranges of bundles and of a delta set; an upper bound if ``way`` is `nil`.
     var objects: ByteCount
-    /// The bytes of the archive that are not here; `nil` without one.
+    /// The bytes of the archive that are still to be transferred; `nil` without an archive.
     var archive: ByteCount?
     /// The bytes of the delta set from the staged version; `nil` without one.
     var differences: ByteCount?
@@ -19,7 +19,7 @@ struct TransferReport: Codable, Equatable {
         differences = choice.differences
     }
 
-    /// The ways for a person: what follows a semicolon, or the name of a pack.
+    /// The ways as a fragment for people, to follow a semicolon or the name of a pack.
     var text: String {
         switch way {
         case .archive:

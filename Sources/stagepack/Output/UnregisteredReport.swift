@@ -6,16 +6,16 @@ import StageSystem
 import StagingService
 import SystemPackage
 
-/// What `gc --unregistered` prints: what it removed.
+/// Output of `gc --unregistered`: the removed objects.
 struct UnregisteredReport: Codable, CustomStringConvertible {
-    /// The applications that are forgotten.
+    /// The applications whose records were removed.
     var applications: [ApplicationID] = []
-    /// The packs that are out of sight; one that is read goes when its reader has ended.
+    /// The removed packs; the files of a pack that is being read are deleted after its reader has ended.
     var packs: [PackID] = []
-    /// The containers that are gone, because nothing was left in them.
+    /// The removed containers, which had become empty.
     var containers: [String] = []
 
-    /// Removes what applications left that are not registered any more.
+    /// Removes the packs and records of applications that are no longer registered.
     static func make(_ session: Session) async throws(CommandFailure) -> UnregisteredReport {
         let folders = RegistrationFolders(environment: session.target.environment)
         let registered = try CommandFailure.wrapping { () throws(StagingFailure) in
@@ -51,7 +51,7 @@ struct UnregisteredReport: Codable, CustomStringConvertible {
         }
     }
 
-    /// The container that the options name, or all of the system's or the user's.
+    /// Returns the container that the options name, or all containers of the system or the user.
     private static func containers(_ session: Session) throws(CommandFailure) -> [FilePath] {
         if let path = session.target.container { return [path] }
         let folder =
@@ -71,7 +71,7 @@ struct UnregisteredReport: Codable, CustomStringConvertible {
 
 /// A directory of containers.
 enum ContainerFolder {
-    /// The names of the directories in it; none if it is not there.
+    /// Returns the names of the subdirectories; none if the directory does not exist.
     static func names(in path: FilePath) throws(CommandFailure) -> [FilePath.Component] {
         do throws(FileError) {
             return try Directory.open(path).entries().filter { $0.kind == .directory }.map(\.name)
@@ -82,7 +82,7 @@ enum ContainerFolder {
         }
     }
 
-    /// Removes a container with everything in it.
+    /// Removes a container with its contents.
     static func remove(
         _ name: FilePath.Component,
         in path: FilePath
