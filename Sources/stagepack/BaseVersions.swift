@@ -3,7 +3,8 @@ import StageModel
 import StagePublish
 import SystemPackage
 
-/// The older versions of a pack that a command line names for delta sets, as many as a manifest may name.
+/// The older versions of a pack that a command line names for delta sets, limited to as many as a manifest
+/// may name.
 struct BaseVersions {
     /// An older version.
     struct Base {
@@ -13,25 +14,27 @@ struct BaseVersions {
         var index: ContentIndex
         /// The digest of the index, decompressed.
         var digest: Digest
-        /// The time at which the index was written: that of a newer version is later.
+        /// The time at which the index was written, in nanoseconds since 1970; newer versions have later
+        /// times.
         fileprivate var modified: Int64
     }
 
     /// The versions, in the order of the command line.
     private(set) var list: [Base] = []
-    /// The files of versions that are too many: the oldest ones.
+    /// The files of the versions above the limit, the oldest ones.
     private(set) var leftOut: [String] = []
 
-    /// Reads indexes, or those that manifests name in a store.
+    /// Reads indexes from their files, or from a store if the files are manifests that name them.
     ///
     /// A version that is named twice counts once.
     ///
     /// - Parameters:
     ///   - files: The files.
-    ///   - pack: The pack; `nil` where that is not known.
+    ///   - pack: The pack; `nil` if it is not known.
     ///   - store: The store.
-    ///   - keepsFirst: Whether the first one stays, however old it is.
-    /// - Throws: ``CommandFailure`` for a file that is no index, and has none of the pack.
+    ///   - keepsFirst: Pass `true` to keep the first version, regardless of its age.
+    /// - Throws: ``CommandFailure`` for a file that is neither an index nor a manifest with an index of the
+    ///   pack.
     init(
         _ files: [String],
         of pack: PackID?,
@@ -50,7 +53,7 @@ struct BaseVersions {
         guard let oldest = newest.last, newest.count < list.count else { return }
         leftOut = list.filter { $0.modified < oldest }.map(\.name)
         list.removeAll { $0.modified < oldest }
-        // Equally old ones go in the order in which they are named.
+        // If equally old versions exceed the limit, drops from the end of the command line.
         leftOut += list.dropFirst(ManifestLimits.deltas).map(\.name)
         list = Array(list.prefix(ManifestLimits.deltas))
     }

@@ -2,18 +2,18 @@ import ArgumentParser
 import Glibc
 import StageModel
 
-/// A command line that cannot be parsed, as people or, with `--json`, programs are told of it.
+/// A command line that cannot be parsed, with its message for people or, with `--json`, for programs.
 struct CommandLineFault {
     /// The failure with its hint.
     private let failure: CommandFailure
-    /// The parser's own text, with the usage of the command; `nil` where the failure says all.
+    /// The parser's own text, with the usage of the command; `nil` if the failure is complete without it.
     private let text: String?
     private let isJSON: Bool
 
-    /// Creates the fault of arguments that the parser has refused with an error; `nil` for an error of another kind,
-    /// requests for help included.
+    /// Creates the fault for arguments that the parser has refused; `nil` for other errors, including
+    /// requests for help.
     init?(_ error: any Error, of arguments: [String]) {
-        // A command that was run has told its failure, and throws its status.
+        // A command that has run has printed its failure, and throws its status.
         guard !(error is ExitCode), StagePackCommand.exitCode(for: error) == .validationFailure
         else { return nil }
         isJSON = arguments.prefix { $0 != "--" }.contains("--json")
@@ -36,7 +36,7 @@ struct CommandLineFault {
         }
     }
 
-    /// Tells the fault, and ends the program.
+    /// Prints the fault, and exits.
     func endProgram() -> Never {
         if let text, !isJSON {
             Console.note(text)
@@ -49,11 +49,11 @@ struct CommandLineFault {
 
 /// The command that arguments lead to.
 private struct CommandPlace {
-    /// The command's words, with the program's name.
+    /// The command's name, after the program's name and those of its parents.
     private(set) var name = "stagepack"
     /// The names of its subcommands.
     private(set) var names: [String] = []
-    /// The word in the place of a subcommand that is none.
+    /// The word in the position of a subcommand that does not exist.
     private(set) var unknownWord: String?
 
     init(_ arguments: [String]) {

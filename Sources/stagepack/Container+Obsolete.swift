@@ -4,10 +4,9 @@ import StageSystem
 import SystemPackage
 
 extension Container {
-    /// Forgets the applications that were staged through a registration which is there no more, and
-    /// removes their packs.
+    /// Removes the records of applications whose registration was removed, and their packs.
     ///
-    /// - Returns: the applications that are forgotten.
+    /// - Returns: The removed applications and packs.
     func forgetUnregistered(
         _ registered: Set<ApplicationID>
     ) async throws(CommandFailure) -> (forgotten: [ApplicationID], removed: [PackID]) {
@@ -29,7 +28,7 @@ extension Container {
         }
     }
 
-    /// Whether nothing is in the container that anybody could want.
+    /// Returns whether the container has no manifests, no history and no packs.
     func isDeserted() throws(CommandFailure) -> Bool {
         do throws(ContainerError) {
             guard try reader.applications().isEmpty else { return false }

@@ -5,21 +5,23 @@ import StageSystem
 import StagingService
 import SystemPackage
 
-/// The containers that a command looks at together: those of an application's group, or the one that an option names.
+/// The containers that a command reads together: those of an application's group, or the one that an option
+/// names.
 struct ContainerScope {
-    /// The source that the options name; of all applications the group's own container, with every manifest in it.
+    /// The session for the options; for all applications, the session for the group's container, with every
+    /// manifest in it.
     let session: Session
-    /// The registered applications of the group; none where an option names the container.
+    /// The registered applications of the group; empty if an option names the container.
     fileprivate(set) var applications: [ApplicationID]
-    /// The containers that readers look in: the user's, then the system's.
+    /// The containers that readers search: the user's, then the system's.
     let containers: [FilePath]
     /// The options that hints repeat.
     let hints: HintSource
 
-    /// The container that this user's packs are staged in.
+    /// The container in which this user's packs are staged.
     var own: FilePath? { session.knownContainer }
 
-    /// The containers, open as far as they are there.
+    /// Opens the containers that exist.
     func view() throws(CommandFailure) -> ContainerView {
         do throws(ContainerError) {
             return try ContainerView(opening: containers)
@@ -28,25 +30,25 @@ struct ContainerScope {
         }
     }
 
-    /// Returns whose container a path names; `nil` for one in another place.
+    /// Returns the owner of a container, user or system; `nil` for a container at another path.
     func location(of container: FilePath) -> ContainerLocation? {
         session.location(of: container)
     }
 }
 
-/// The scopes of a command that looks at every registered application where its options name none.
+/// The scopes of a command that reads all registered applications if its options name none.
 struct ContainerScopes {
     /// The groups of containers.
     private(set) var scopes: [ContainerScope] = []
-    /// The registrations that cannot be used.
+    /// The failures for registrations that cannot be used.
     private(set) var failures: [CommandFailure] = []
-    /// Whether the options named neither an application nor a container.
+    /// Set if the options name neither an application nor a container.
     let isAll: Bool
 
-    /// Finds the application or container that the options name, else all that are registered.
+    /// Finds the application or container that the options name, else all registered applications.
     ///
-    /// - Throws: ``CommandFailure`` if the application is not registered, or the options name a manifest alone, whose
-    ///   container is not known.
+    /// - Throws: ``CommandFailure`` if the application is not registered, or if the options name only a
+    ///   manifest, whose container is not known.
     init(_ source: SourceOptions) throws(CommandFailure) {
         let session = try Session(source)
         isAll = session.knownContainer == nil && source.manifest.isEmpty
@@ -65,7 +67,7 @@ struct ContainerScopes {
         )
     }
 
-    /// That no application is registered is a failure of a command that has nothing else to look at.
+    /// Fails if no application is registered, for a command that then has no container to read.
     func checkForApplications() throws(CommandFailure) {
         guard scopes.isEmpty, failures.isEmpty else { return }
         throw CommandFailure(
@@ -81,7 +83,8 @@ struct ContainerScopes {
         scopes.lazy.compactMap { $0.session.pack(similarTo: id) }.first
     }
 
-    /// Prints the registrations that cannot be used, and returns the status of the first; else `status`.
+    /// Prints the failures for unusable registrations, and returns the status of the first one, or `status`
+    /// if there is none.
     func conclude(_ status: ExitStatus) -> ExitStatus {
         for failure in failures { Console.report(failure, asJSON: false) }
         return failures.first?.status ?? status
@@ -123,7 +126,7 @@ struct ContainerScopes {
 }
 
 extension CommandFailure {
-    /// A command on a container, where nothing says which.
+    /// The failure of a command that needs a container, if the options name none.
     static var noContainer: CommandFailure {
         .usage("no container is named: pass --container DIR or --app ID")
     }

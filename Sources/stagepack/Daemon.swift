@@ -3,9 +3,9 @@ import StageControl
 import StagePack
 import StageSystem
 
-/// The daemon, as the commands that speak with it need it.
+/// Access to the daemon for commands.
 enum Daemon {
-    /// Finds the daemon of this user, or the system's.
+    /// Finds the user's daemon, or the system's.
     static func client() async throws(CommandFailure) -> ControlClient {
         do throws(ControlError) {
             return try await ControlClient.discover(environment: ProcessEnvironment.current)
@@ -14,7 +14,7 @@ enum Daemon {
         }
     }
 
-    /// Asks, and says in this program's way what went wrong.
+    /// Calls `body` with a connection to the daemon, and converts its errors.
     static func ask<Value>(
         _ body: (ControlClient) async throws(ControlError) -> Value
     ) async throws(CommandFailure) -> Value {
@@ -28,7 +28,7 @@ enum Daemon {
 }
 
 extension CommandFailure {
-    /// What a failure to speak with the daemon means to the user.
+    /// Creates the failure for an error of the connection to the daemon.
     init(_ error: ControlError) {
         let (status, hint): (ExitStatus, String?) =
             switch error {

@@ -5,27 +5,28 @@ import StageModel
 import StageSystem
 import StagingService
 
-/// A run inside of the hook of a package manager, which it must neither hold up nor break.
+/// A run inside a hook of a package manager, which it must neither delay nor break.
 ///
-/// It stages essential packs only, tells everything about an application in one line beside the one at the start, and leaves what
-/// it did not get done to the periodic run, which the history of the application tells about it.
-/// Nothing is started and nothing is waited for but the deadline, so a chroot, an image build, a
-/// `policy-rc.d` and a machine without systemd are no different to it.
+/// Stages only essential packs. Prints a line at the start and one for each application, and leaves the rest
+/// to the periodic run, which reads the history of the application. Starts no services and waits for nothing
+/// beyond the deadline, so it works the same in a chroot, during an image build, with a `policy-rc.d`, and on
+/// a machine without systemd.
 struct HookRun: Sendable {
     let sessions: [Result<Session, CommandFailure>]
     let event: ContentRequest?
-    /// The time for all applications together.
+    /// Time limit for all applications together.
     let deadline: Duration
     let output: OutputOptions
 
-    /// The deadline that the options or the environment give, else a minute.
+    /// Returns the deadline from the option or the environment, or else 60 seconds.
     static func deadline(_ option: Double?, _ environment: [String: String]) -> Duration {
         let variable = environment["STAGEPACK_HOOK_DEADLINE"].flatMap(Double.init)
         let seconds = [option, variable].compactMap(\.self).first { $0 >= 0 && $0 <= 1e9 }
         return .seconds(seconds ?? 60)
     }
 
-    /// Stages, prints a line at the start and one for each application, and returns the status of the first failure.
+    /// Stages, prints a line at the start and one for each application, and returns the status of the first
+    /// failure.
     func run() async -> ExitStatus {
         let start = ContinuousClock.now
         announce()
@@ -40,7 +41,7 @@ struct HookRun: Sendable {
         return status
     }
 
-    /// Tells what is about to take time, before any server is asked.
+    /// Prints the line at the start, before the first request to a server.
     private func announce() {
         guard !output.quiet, !sessions.isEmpty else { return }
         let packs =

@@ -10,8 +10,8 @@ struct IndexFile {
 
     init(_ path: String) { self.path = path }
 
-    /// Reads the index, whichever pack it is of; its deltas, delta sets and archive are read, too, unless these are
-    /// of no interest.
+    /// Reads the index of any pack, and, unless `findsCompanions` is `false`, its deltas, delta sets and
+    /// archive.
     func read(findsCompanions: Bool = true) throws(CommandFailure) -> StoredIndex {
         do throws(StoredIndex.Fault) {
             return try StoredIndex(at: FilePath(path), findsCompanions: findsCompanions)
@@ -20,9 +20,10 @@ struct IndexFile {
         }
     }
 
-    /// Reads the index of a store that is about to be offered, and has its objects kept until it is.
+    /// Reads an index that a manifest is about to offer, and marks its objects in the store, so that they are
+    /// kept until then.
     ///
-    /// An index that is in no store is read alone.
+    /// Checks that the bundles of the index are in the store. Outside of a store, only reads the index.
     func readForOffer() throws(CommandFailure) -> StoredIndex {
         let stored = try read()
         do throws(FileError) {
@@ -45,17 +46,16 @@ struct IndexFile {
         return stored
     }
 
-    /// Opens the store that the index is in; `nil` for an index that is in no folder `i`.
+    /// Opens the store that contains the index; returns `nil` for an index that is not in a folder `i`.
     func store() throws(FileError) -> Directory? {
         let folder = FilePath(path).absolute.removingLastComponent()
         guard folder.lastComponent == "i" else { return nil }
         return try Directory.open(folder.removingLastComponent())
     }
 
-    /// The file of the index of a pack: this one or, where it is a manifest, the one that it names in a
-    /// store.
+    /// Returns the file of a pack's index: this file or, for a manifest, the index that it names in a store.
     ///
-    /// `pack` is `nil` where it is not known; then a manifest is refused.
+    /// `pack` is `nil` if it is not known; a manifest is then refused.
     func index(of pack: PackID?, in store: FilePath) throws(CommandFailure) -> IndexFile {
         guard let manifest = try manifest() else { return self }
         guard let pack else {
@@ -70,7 +70,7 @@ struct IndexFile {
         return IndexFile(store.pushing(FilePath(name)).string)
     }
 
-    /// The time at which the index was written, in nanoseconds since 1970.
+    /// Returns the time at which the index was written, in nanoseconds since 1970.
     func modified() throws(CommandFailure) -> Int64 {
         do throws(FileError) {
             return try File.open(readingRegular: FilePath(path)).identity().modified
@@ -79,12 +79,12 @@ struct IndexFile {
         }
     }
 
-    /// The manifest that the file is; `nil` for anything else.
+    /// Returns the manifest in the file; `nil` if the file is not a manifest.
     private func manifest() throws(CommandFailure) -> Manifest? {
         do throws(FileError) {
             let limit = IndexLimits.byteCount
             let bytes = try File.open(readingRegular: FilePath(path)).readAll(limit: limit)
-            // A file that is no manifest is an index, or refused as one.
+            // Any other file is read as an index, which may be refused.
             return try? Manifest(json: bytes)
         } catch {
             throw .usage(error.description)

@@ -2,24 +2,24 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// Why a command was told to stop before it had ended.
+/// Cause of a command's early end.
 enum Interruption: Sendable {
-    /// A signal: Ctrl-C, or a service manager.
+    /// A signal, from Ctrl-C or a service manager.
     case signal
-    /// The time that `--deadline` gives was up.
+    /// The time limit of `--deadline` has passed.
     case deadline
 }
 
-/// The deadline of the command that runs.
+/// The deadline of the running command.
 enum Deadline {
-    /// The instant at which the body of `withInterruption` is cancelled; `nil` without a deadline.
+    /// The time at which the body of `withInterruption` is cancelled; `nil` without a deadline.
     @TaskLocal static var current: ContinuousClock.Instant?
 }
 
-/// Runs `body` and cancels its task on SIGINT and SIGTERM, and when the deadline has passed.
+/// Runs `body`, and cancels its task on SIGINT and SIGTERM, and at the deadline.
 ///
-/// Returns what `body` returned, and what interrupted it, if anything did. A second signal ends the
-/// program at once: what is on disk is safe at any instant.
+/// Returns the result of `body`, and the interruption, if any. A second signal ends the program at once,
+/// which is safe, since files on disk are consistent at any time.
 func withInterruption<Result: Sendable>(
     after deadline: Duration?,
     _ body: @escaping @Sendable () async -> Result

@@ -4,7 +4,7 @@ import StageSigning
 import StageSystem
 import SystemPackage
 
-/// The keys that a command was given, each read once.
+/// The keys that a command was given; each is read once.
 final class Keyring {
     /// The private keys, in the order in which they were given.
     private(set) var signers: [any MetadataSigner] = []
@@ -17,9 +17,9 @@ final class Keyring {
     /// Creates a keyring without keys.
     ///
     /// - Parameters:
-    ///   - passphrases: Where the passphrases of encrypted keys come from.
-    ///   - answerLimit: The time that a signing program has for each answer.
-    ///   - manifest: The path of the manifest to sign, beside which no private key belongs.
+    ///   - passphrases: The source of the passphrases of encrypted keys.
+    ///   - answerLimit: Time limit for each answer of a signing program.
+    ///   - manifest: The path of the manifest to sign; private keys must not be in its published directory.
     init(
         _ passphrases: PassphraseSource,
         answerLimit: Duration = ExternalSigner.answerLimit,
@@ -33,14 +33,14 @@ final class Keyring {
     /// The prefix of the path of a signing program.
     private static let programPrefix = "exec:"
 
-    /// Whether a key is named by another way than the path of a file.
+    /// Returns whether a reference names a key by a signing program or a token, instead of a file.
     static func isElsewhere(_ reference: String) -> Bool {
         reference.hasPrefix(programPrefix) || reference.hasPrefix(PrivateKey.tokenScheme)
     }
 
-    /// Reads a key, from a file in PEM, by a signing program, or from a PKCS #11 token.
+    /// Reads a key, from a file in PEM, a signing program, or a PKCS #11 token.
     ///
-    /// A private key becomes one of ``signers``.
+    /// A private key is added to ``signers``.
     func load(_ reference: String) throws(CommandFailure) -> RepositoryKey {
         if let key = loaded[reference] { return key }
         let key: RepositoryKey
@@ -56,7 +56,7 @@ final class Keyring {
         return key
     }
 
-    /// Reads a key, or generates it where there is no such file.
+    /// Reads a key, or generates it if the reference is a file that does not exist.
     func load(
         _ reference: String,
         generating options: NewKeyOptions
@@ -67,7 +67,7 @@ final class Keyring {
         return try generate(reference, options)
     }
 
-    /// Generates a key in a new file, which is not to be in a published directory.
+    /// Generates a key in a new file, which must not be in a published directory.
     func generate(
         _ file: String,
         _ options: NewKeyOptions
@@ -100,7 +100,8 @@ final class Keyring {
         }
     }
 
-    /// Ends the signing programs, which cannot sign afterwards, and tells which ones had to be killed.
+    /// Ends the signing programs, which cannot sign afterwards, and prints a warning for each that had to be
+    /// killed.
     func finish() {
         for program in programs {
             if let error = program.finish() { Console.note("stagepack: warning: \(error)") }
@@ -136,7 +137,7 @@ final class Keyring {
     }
 
     private func load(token uri: String) throws(CommandFailure) -> RepositoryKey {
-        // The question for the PIN is called back by OpenSSL, and cannot throw.
+        // OpenSSL calls the closure that asks for the PIN, which therefore cannot throw.
         var failure: CommandFailure?
         do throws(SigningError) {
             let signer = try PrivateKeySigner(tokenURI: uri) { [passphrases] in
@@ -153,10 +154,10 @@ final class Keyring {
         }
     }
 
-    /// Tells of a private key that a web server may serve.
+    /// Warns about a private key in a directory that a web server may publish.
     ///
-    /// It is used nevertheless: a timer must not let metadata expire for it, and the rotation to another key
-    /// needs it.
+    /// The key is used nevertheless: a timer must not let metadata expire, and the rotation to another key
+    /// requires this key.
     private func warnIfPublished(_ file: String) {
         guard let published, published.contains(FilePath(file)) else { return }
         let error = SigningError.exposed(

@@ -1,7 +1,7 @@
 import Logging
 import StageTransfer
 
-/// The log of the libraries' messages: standard error, from notices on, or all of them with `--verbose`.
+/// The log of the libraries' messages on standard error: from level notice, or from debug with `--verbose`.
 enum Log {
     static var logger: Logger {
         var logger = base
@@ -10,7 +10,7 @@ enum Log {
     }
 
     private static let base = Logger(label: "stagepack") { label in
-        // At a terminal a line must not end up among those that are drawn.
+        // At a terminal, log lines are printed above the drawn lines.
         Console.isInteractive
             ? LineLogHandler(label: label, isForJournal: false) { Console.note($0) }
             : LineLogHandler(label: label)

@@ -70,16 +70,16 @@ struct StagePackCommand: AsyncParsableCommand {
     static func main() async {
         if DaemonCommand.isAsked { return await DaemonCommand.main() }
         StandardStreams.fill()
-        // Before everything: whatever comes now happens in a process of which the hook's caller sees nothing.
+        // In a hook, the rest runs in a child process, whose crash the caller of the hook does not see.
         let isHook = HookGuard.enter(SystemShortage.hookWords)
         ProcessEnvironment.clean()
         // Before the first 'await', which starts threads.
         UnpackServiceCommand.runIfAsked()
-        // A reader of our output that has gone away must not end a transfer.
+        // A closed pipe on standard output must not end a transfer.
         signal(SIGPIPE, SIG_IGN)
         HeapMemory.shareHeaps()
         SystemShortage.endIfAny(isHook: isHook)
-        // Also before it: what confines a thread confines those that it starts.
+        // Also before the first 'await': threads inherit the confinement of the thread that starts them.
         if let worker = StagingWorker.startIfAsked() {
             Glibc.exit(await worker.run().rawValue)
         }
@@ -102,7 +102,8 @@ struct StagePackCommand: AsyncParsableCommand {
         }
     }
 
-    /// Ends the program where its arguments name other paths than was meant.
+    /// Exits if the arguments or variables with paths are not UTF-8, since they would name other files than
+    /// intended.
     private static func endIfNotText(isHook: Bool) {
         guard let fault = CommandLineEncoding.fault() else { return }
         let failure = CommandFailure(

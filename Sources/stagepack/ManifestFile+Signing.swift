@@ -8,7 +8,7 @@ import StageTrust
 import SystemPackage
 
 extension ManifestFile {
-    /// Signs the manifest as it is, while no other command changes it.
+    /// Signs the manifest in its current state, while no other command changes it.
     func sign(
         with keyring: Keyring,
         _ order: SigningTasks
@@ -18,7 +18,7 @@ extension ManifestFile {
         }
     }
 
-    /// Makes the first root, and signs the manifest.
+    /// Creates the first root metadata, and signs the manifest.
     func initialize(
         _ content: RootContent,
         with keyring: Keyring
@@ -28,7 +28,7 @@ extension ManifestFile {
         }
     }
 
-    /// Makes the next root, and signs what it changes.
+    /// Creates the next root metadata, and signs the metadata that changes with it.
     func rotate(
         with keyring: Keyring,
         _ change: (inout RootContent) throws(SigningError) -> Void
@@ -44,7 +44,7 @@ extension ManifestFile {
         _ = try read()
         let (directory, component) = try place()
         let lock = try await lock(component, in: directory, patience: .seconds(30))
-        // Manifests of one directory share their metadata. The lock on a manifest is always taken first.
+        // The manifests of a directory share their metadata. The lock on a manifest is always taken first.
         let shared = try await self.lock("metadata", in: directory, patience: .seconds(30))
         if refusesOlder { try refuseOlder(component, in: directory) }
         let report = try perform(body, with: keyring, on: component, in: directory)
@@ -65,7 +65,7 @@ extension ManifestFile {
         } catch {
             throw CommandFailure(error, manifest: name)
         }
-        // A copy that is no manifest is replaced by one that is.
+        // A published copy that is not a valid manifest is replaced.
         guard let published, let earlier = try? ManifestDocument(json: published) else { return }
         let (before, now) = (earlier.manifest.revision, try read().manifest.revision)
         guard now < before else { return }
@@ -87,7 +87,7 @@ extension ManifestFile {
     ) throws(CommandFailure) -> SigningStateReport {
         let run = SigningRun(
             RepositoryFiles(directory: directory, manifestName: component),
-            // As it is on disk: clients compare bytes.
+            // Signs the exact bytes on disk, since clients compare bytes.
             manifest: try bytes(),
             signers: keyring.signers,
             at: .now
@@ -110,7 +110,7 @@ extension ManifestFile {
         }
     }
 
-    /// Whether there is root metadata for the manifest.
+    /// Returns whether there is root metadata for the manifest.
     func isSigned() throws(CommandFailure) -> Bool {
         let files = try files()
         do throws(SigningError) {
@@ -120,7 +120,7 @@ extension ManifestFile {
         }
     }
 
-    /// The roles of the newest root metadata, or `nil` where there is none.
+    /// Returns the roles of the newest root metadata, or `nil` if there is none.
     func signingRoles() throws(CommandFailure) -> [SigningRole: RootContent.Role]? {
         let files = try files()
         do throws(SigningError) {
@@ -130,7 +130,7 @@ extension ManifestFile {
         }
     }
 
-    /// Signs the manifest after a change of it, or tells the command that does where no key was given.
+    /// Signs the manifest after a change; without a key, prints the command that signs it.
     func signAfterChange(with keyring: Keyring) async throws(CommandFailure) {
         guard try isSigned() else { return }
         if keyring.signers.isEmpty {

@@ -11,7 +11,7 @@ struct ManifestFile {
     let name: String
 
     init(_ path: String) {
-        // A link is followed, so that what it leads to is what changes.
+        // Follows a link, so that the target of the link is changed.
         self.path = FilePath(path).resolved ?? FilePath(path)
         name = path
     }
@@ -41,15 +41,15 @@ struct ManifestFile {
         }
     }
 
-    /// Changes the manifest as it is at that moment, while no other command changes it, and puts what
-    /// came of it in the place of the file, in one step; an `edit` that returns `false` changed nothing.
+    /// Changes the manifest in its current state, and replaces the file atomically and durably; an `edit`
+    /// that returns `false` leaves the file unchanged.
     ///
-    /// Others that change it are waited for, for `patience` at most.
+    /// Excludes other commands that change the manifest; waits for them at most for `patience`.
     func change(
         patience: Duration = .seconds(30),
         _ edit: (inout ManifestDocument) throws(ManifestEditError) -> Bool
     ) async throws(CommandFailure) -> (document: ManifestDocument, isChanged: Bool) {
-        // What is wrong with the file is told before anybody waits for it.
+        // Reports errors of the file before waiting for the lock.
         _ = try read()
         let (directory, component) = try place()
         let lock = try await lock(component, in: directory, patience: patience)
@@ -69,7 +69,7 @@ struct ManifestFile {
             throw CommandFailure(error, manifest: name)
         }
         do throws(FileError) {
-            // Servers tell versions apart by size and second.
+            // Servers distinguish versions by size and modification time in seconds.
             let before = try directory.status(FilePath(component))?.modified
             try directory.write(
                 document.json(),
@@ -83,7 +83,7 @@ struct ManifestFile {
         return (document, true)
     }
 
-    /// The directory of the manifest, and its name there.
+    /// Returns the directory of the manifest, and its name there.
     func place() throws(CommandFailure) -> (Directory, FilePath.Component) {
         let above = path.removingLastComponent()
         do throws(FileError) {
@@ -96,9 +96,9 @@ struct ManifestFile {
         }
     }
 
-    /// Takes the right to put another file in the place of the manifest.
+    /// Takes the lock for replacing the manifest.
     ///
-    /// The manifest itself is not locked: whoever may read it could hold that lock.
+    /// Locks a separate file: any reader of the manifest could hold a lock on the manifest itself.
     func lock(
         _ component: FilePath.Component,
         in directory: Directory,
@@ -121,7 +121,8 @@ struct ManifestFile {
         }
     }
 
-    /// The relative URL of a file: its path from the manifest's directory, its name if it is elsewhere.
+    /// Returns the relative URL of a file: its path from the manifest's directory, or only its name if the
+    /// file is elsewhere.
     func reference(to file: FilePath) -> String {
         let directory = path.absolute.removingLastComponent()
         var place = (file.resolved ?? file).absolute
@@ -129,7 +130,7 @@ struct ManifestFile {
         return place.string.utf8.map(Self.encoded).joined()
     }
 
-    /// A byte of a path as it is in a URL (RFC 3986, section 3.3).
+    /// Returns a byte of a path in the form for a URL (RFC 3986, section 3.3).
     private static func encoded(_ byte: UInt8) -> String {
         let character = Unicode.Scalar(byte)
         if character.isASCII,
@@ -142,7 +143,7 @@ struct ManifestFile {
     }
 }
 
-/// What `manifest add` and `manifest set-policy` print.
+/// Output of `manifest add` and `manifest set-policy`.
 struct ManifestEditReport: Encodable, CustomStringConvertible {
     var manifest: String
     var revision: Int

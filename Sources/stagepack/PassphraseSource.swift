@@ -10,7 +10,7 @@ final class PassphraseSource {
     private let descriptor: Int32?
     private var lines: [[UInt8]]?
 
-    /// The most bytes that are read from a descriptor.
+    /// Maximum number of bytes that are read from a descriptor.
     private static let limit = 16 << 10
 
     init(descriptor: Int32?) { self.descriptor = descriptor }
@@ -19,19 +19,19 @@ final class PassphraseSource {
         for index in lines?.indices ?? 0..<0 { lines?[index].wipe() }
     }
 
-    /// The passphrase of an existing key.
+    /// Returns the passphrase of an existing key.
     func passphrase(of key: String) throws(CommandFailure) -> [UInt8] {
         if descriptor != nil { return try nextLine() }
         return try ask("Passphrase of \(key.forDisplay()): ")
     }
 
-    /// The PIN of the token that has a key.
+    /// Returns the PIN of the token that contains a key.
     func pin(of key: String) throws(CommandFailure) -> [UInt8] {
         if descriptor != nil { return try nextLine() }
         return try ask("PIN of \(key.forDisplay()): ")
     }
 
-    /// The passphrase of a key that is going to be made; at the terminal it is typed twice.
+    /// Returns the passphrase for a new key; at the terminal, it must be typed twice.
     func newPassphrase(of key: String) throws(CommandFailure) -> [UInt8] {
         let passphrase: [UInt8]
         if descriptor != nil {
@@ -73,7 +73,7 @@ final class PassphraseSource {
         return line
     }
 
-    /// The next line of the descriptor, or the last one again.
+    /// Returns the next line from the descriptor; repeats the last one.
     private func nextLine() throws(CommandFailure) -> [UInt8] {
         if lines == nil { lines = try read() }
         guard let first = lines?.first else {
@@ -104,10 +104,10 @@ final class PassphraseSource {
             if count == 0 { break }
             content += buffer[..<count]
         }
-        // Signing programs must not read it again.
+        // Signing programs must not inherit the descriptor.
         _ = fcntl(file.rawValue, F_SETFD, FD_CLOEXEC)
         var lines = content.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
-            // Files from other systems end their lines in CR LF.
+            // Accepts lines that end in CR LF.
             .map { Array($0.last == UInt8(ascii: "\r") ? $0.dropLast() : $0) }
         if lines.last?.isEmpty == true { lines.removeLast() }
         return lines

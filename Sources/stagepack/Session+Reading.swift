@@ -6,7 +6,8 @@ import StagingService
 import SystemPackage
 
 extension Session {
-    /// The containers that a pack is looked for in; `container` is that of a run, where no option names one.
+    /// Returns the store of packs in the target's containers, or in `container`, that of a run, if no option
+    /// names one.
     private func store(_ container: String? = nil) throws(CommandFailure) -> PackStore {
         var containers = target.containersForReading
         if containers.isEmpty, let container { containers = [FilePath(container)] }
@@ -14,7 +15,7 @@ extension Session {
         return PackStore(containers: containers)
     }
 
-    /// Where the pack is, or `nil` if it is not staged.
+    /// Returns the path of the pack, or `nil` if it is not staged.
     func stagedPath(
         of id: PackID,
         in container: String? = nil
@@ -28,7 +29,7 @@ extension Session {
         }
     }
 
-    /// Where a file of a pack is that was fetched by itself, or `nil` if it is not here.
+    /// Returns the path of a file that was downloaded without its pack, or `nil` if it does not exist.
     func fetchedPath(
         of file: ContentPath,
         in id: PackID
@@ -41,17 +42,18 @@ extension Session {
         }
     }
 
-    /// The report of a path below one of the containers.
+    /// Creates the report of a path below one of the containers.
     func report(of path: String, in pack: PackID) -> PathReport {
         PathReport(pack: pack, path: path, location: location(of: FilePath(path)))
     }
 
-    /// Returns whose container a path names, or is below; `nil` for one in another place.
+    /// Returns the owner of the container that contains a path, user or system; `nil` for a container at
+    /// another path.
     func location(of path: FilePath) -> ContainerLocation? {
         ContainerLocations.location(of: path, environment: target.environment)
     }
 
-    /// The containers that readers look in, open as far as they are there.
+    /// Opens the containers that readers search and that exist.
     func view() throws(CommandFailure) -> ContainerView {
         do throws(ContainerError) {
             return try ContainerView(opening: target.containersForReading)
@@ -62,12 +64,12 @@ extension Session {
 }
 
 extension Session {
-    /// Returns the pack of the container, or of its manifests, with the most similar identifier; `nil` if there is such a
-    /// pack, or none is similar.
+    /// Returns the pack of the container, or of its manifests, with the most similar identifier; `nil` if a
+    /// pack with this identifier exists, or if none is similar.
     func pack(similarTo id: PackID) -> PackID? {
         var known: Set<PackID> = []
         for path in target.containersForReading {
-            // A hint is not worth a failure of its own.
+            // The hint is optional, so a container that cannot be read is skipped.
             guard let reader = try? ContainerReader.open(path) else { continue }
             known.formUnion((try? reader.stagedPacks()) ?? [])
             for record in (try? target.stored(reader)) ?? [] {
@@ -80,21 +82,21 @@ extension Session {
 }
 
 extension CommandFailure {
-    /// Returns the failure with a question in its hint where the pack that it is about has a similar one in the
-    /// containers of the options.
+    /// Returns the failure, with a question in its hint if the containers of the options have a pack whose
+    /// identifier is similar to the unknown one.
     func askingForSimilarPack(_ source: SourceOptions) -> CommandFailure {
         guard let unknownPack, let session = try? Session(source),
             let similar = session.pack(similarTo: unknownPack)
         else { return self }
         var failure = self
         let question = "did you mean '\(similar)'?"
-        // To fetch a pack that does not exist is no advice.
+        // The hint to load the pack is dropped, since the pack does not exist.
         let rest = status == .notStaged ? nil : hint
         failure.hint = rest.map { "\(question) \($0)" } ?? question
         return failure
     }
 
-    /// What it means that a container cannot be read.
+    /// Creates the failure for a container that cannot be read.
     fileprivate init(_ error: PackStoreError) {
         if case .container(let error) = error {
             self.init(error)
@@ -108,7 +110,7 @@ extension CommandFailure {
         }
     }
 
-    /// A pack that is not staged, where nothing is to be fetched.
+    /// Creates the failure for a pack that is not staged, if the command may not download it.
     static func notStaged(_ id: PackID) -> CommandFailure {
         CommandFailure(
             status: .notStaged,

@@ -8,14 +8,14 @@ import StageTransfer
 import StagingService
 import SystemPackage
 
-/// The source, the container and the network that the options of commands name.
+/// The source, the container and the network settings from the options of a command.
 struct Session {
     let target: StagingTarget
     let network: NetworkOptions?
-    /// The fault of the manifests that the options name; thrown where they are asked for.
+    /// The failure of the `--manifest` options; thrown only when a command needs the manifests.
     private let problem: CommandFailure?
 
-    /// Reads the registration, if the options name one.
+    /// Creates a session from options, and reads the registration if they name one.
     init(_ source: SourceOptions, _ network: NetworkOptions? = nil) throws(CommandFailure) {
         var registration: Registration?
         if let app = source.app {
@@ -27,7 +27,7 @@ struct Session {
         self.init(registration, source, network)
     }
 
-    /// Takes a registration that was read from somewhere.
+    /// Creates a session with a registration that was read before.
     init(
         _ registration: Registration?,
         _ source: SourceOptions,
@@ -49,7 +49,7 @@ struct Session {
         self.network = network
     }
 
-    /// Reads the registration of an application.
+    /// Creates a session for an application, and reads its registration.
     init(
         _ application: ApplicationID,
         _ source: SourceOptions,
@@ -62,21 +62,21 @@ struct Session {
         self.init(registration, source, network)
     }
 
-    /// Takes a target, with the usual options of the network.
+    /// Creates a session for a target, with network options.
     init(_ target: StagingTarget, network: NetworkOptions) {
         self.target = target
         self.network = network
         problem = nil
     }
 
-    /// Takes a target for a command that uses no network.
+    /// Creates a session for a target, for a command without network access.
     init(_ target: StagingTarget) {
         self.target = target
         network = nil
         problem = nil
     }
 
-    /// Whether the network is not to be used.
+    /// True if the options or the environment disable network access.
     var isOffline: Bool {
         network?.isOffline ?? false || NetworkOptions.isOffline(target.environment)
     }
@@ -87,28 +87,28 @@ struct Session {
         return target.registration.map { source.ofApplication($0.application) } ?? source
     }
 
-    /// Checks the files that the options of the network name, for a command that may end without the network.
+    /// Checks the files that the network options name, for a command that may end before it uses the network.
     func checkNetworkFiles() throws(CommandFailure) {
         _ = try network?.configuration(target.environment)
     }
 
-    /// The container, as far as it is known without a manifest.
+    /// The container, if it is known without a manifest.
     var knownContainer: FilePath? { target.knownContainer }
 
-    /// The manifests that the container has stored, those of other applications left out where the
-    /// options name one.
+    /// Returns the manifests that the container has stored, only those of the options' application if they
+    /// name one.
     func stored(_ reader: ContainerReader) throws(CommandFailure) -> [StoredManifest] {
         try CommandFailure.wrapping { () throws(StagingFailure) in try target.stored(reader) }
     }
 
-    /// The signed metadata of the applications of a container that are registered with a root.
+    /// Returns the signed metadata of a container's applications that are registered with a root.
     func trustSummaries(_ reader: ContainerReader) throws(CommandFailure) -> [TrustSummary] {
         try CommandFailure.wrapping { () throws(StagingFailure) in
             try target.trustSummaries(reader, now: Int64(Date().timeIntervalSince1970))
         }
     }
 
-    /// Opens the container for changing it; that there is none is an error.
+    /// Opens the container for changes; fails if it does not exist.
     func existingContainer(
         for purpose: Container.Purpose = .usual
     ) throws(CommandFailure) -> Container {
@@ -125,9 +125,10 @@ struct Session {
         }
     }
 
-    /// The request for packs: archives are decoded in child processes, this program again.
+    /// Creates the request for packs; child processes of this program decode the archives.
     ///
-    /// - Throws: ``CommandFailure`` if the options name a manifest that is none, or credentials that cannot be read.
+    /// - Throws: ``CommandFailure`` if a manifest in the options is neither a URL nor a file, or if
+    ///   credentials cannot be read.
     func request(
         _ packs: StagingRequest.Packs
     ) throws(CommandFailure) -> StagingRequest {

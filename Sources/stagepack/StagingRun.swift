@@ -3,12 +3,13 @@ import StageModel
 import StagingService
 import SystemPackage
 
-/// A run of a command that stages packs: carries out its request, shows the progress, and returns its reports.
+/// A run of a command that stages packs: carries out its request, shows the progress, and returns its
+/// reports.
 struct StagingRun: Sendable {
     var request: StagingRequest
     let output: OutputOptions
 
-    /// Creates a run for packs of what the options name.
+    /// Creates a run for packs from the session's source.
     init(
         _ packs: StagingRequest.Packs,
         _ session: Session,
@@ -20,7 +21,8 @@ struct StagingRun: Sendable {
 
     /// Stages the packs.
     ///
-    /// - Throws: ``CommandFailure`` if a manifest cannot be had, or has none of the packs that are named.
+    /// - Throws: ``CommandFailure`` if a manifest is not available, or if no manifest has a pack that the
+    ///   request names.
     func run() async throws(CommandFailure) -> [StagingReport] {
         do throws(StagingFailure) {
             return try await withService { service async throws(StagingFailure) in
@@ -31,7 +33,7 @@ struct StagingRun: Sendable {
         }
     }
 
-    /// Asks for the manifests and keeps them.
+    /// Downloads the manifests and stores them.
     func fetchManifests() async throws(CommandFailure) -> [StagingReport] {
         do throws(StagingFailure) {
             return try await withService { service async throws(StagingFailure) in
@@ -42,7 +44,7 @@ struct StagingRun: Sendable {
         }
     }
 
-    /// Fetches one file of an indexed pack, and returns where it is.
+    /// Downloads one file of an indexed pack, and returns its path.
     func fetchFile(
         _ path: ContentPath,
         of id: PackID

@@ -12,17 +12,17 @@ import StagingService
 import Synchronization
 import SystemPackage
 
-/// A worker: it reads an order from the socket that is its standard input, confines its process to the files that
-/// the order takes, carries it out, and writes what happens to the socket.
+/// A worker process of the daemon: reads an order from the socket on standard input, confines its process to
+/// the files that the order needs, carries it out, and reports the progress to the socket.
 ///
-/// Nothing of a server is read before the process is confined.
+/// Reads no data of a server before the process is confined.
 struct StagingWorker: Sendable {
     private let channel: MessageSocket
     private let request: Result<StagingRequest, StagingFailure>
 
-    /// Reads the order and confines the process, if that is what it was started for.
+    /// Reads the order and confines the process; returns `nil` if the process was not started as a worker.
     ///
-    /// The process must have one thread: those that it starts are confined as it is.
+    /// The process must have only one thread, since other existing threads would not be confined.
     static func startIfAsked() -> StagingWorker? {
         guard CommandLine.arguments.dropFirst().elementsEqual([StagingWorkerCommand.name]) else {
             return nil
@@ -40,7 +40,7 @@ struct StagingWorker: Sendable {
         )
     }
 
-    /// Carries the order out, and says how that ended.
+    /// Carries out the order, and reports its end to the daemon.
     func run() async -> ExitStatus {
         let voice = WorkerVoice(channel)
         let (end, interruption) = await withInterruption(after: nil) { await carryOut(voice) }
@@ -63,10 +63,10 @@ struct StagingWorker: Sendable {
         }
     }
 
-    /// The request of an order, to whose files this process is confined when this returns.
+    /// Returns the request of an order, after confining the process to the request's files.
     ///
-    /// - Throws: ``StagingFailure`` also where the kernel confines less than this process needs: root's needs
-    ///   everything.
+    /// - Throws: ``StagingFailure`` also if the kernel cannot apply the required confinement, which for root
+    ///   is the complete one.
     private static func confinedRequest(
         _ order: StagingOrder
     ) throws(StagingFailure) -> StagingRequest {
@@ -155,7 +155,7 @@ struct StagingWorker: Sendable {
 private final class WorkerVoice: Sendable {
     private let channel: MessageSocket
     private let state = Mutex(State())
-    /// Whether the worker was told to end because the daemon has.
+    /// Set once the worker ends itself because the daemon has ended.
     private let hasGivenUp = Mutex(false)
 
     private struct State {
@@ -165,7 +165,7 @@ private final class WorkerVoice: Sendable {
 
     init(_ channel: MessageSocket) { self.channel = channel }
 
-    /// Tells of the progress, a few times a second.
+    /// Reports the progress, at most four times a second.
     func tell(_ update: StagingUpdate) {
         let message = state.withLock { state -> WorkerMessage? in
             switch update {
@@ -190,13 +190,13 @@ private final class WorkerVoice: Sendable {
         do {
             try channel.send(Array(try ControlFormat.encode(message)))
         } catch {
-            // The daemon has ended: the next daemon starts a worker of its own, so this one ends.
+            // The daemon has ended, and the next daemon starts a worker of its own, so this worker ends.
             Log.logger.debug("The daemon was not told", metadata: ["error": "\(error)"])
             if !hasGivenUp.withLock({ hasGivenUp in
                 defer { hasGivenUp = true }
                 return hasGivenUp
             }) {
-                // Of the process: a thread of libdispatch's would keep a signal of its own to itself.
+                // Signals the process, not this thread: a thread of libdispatch blocks signals.
                 kill(getpid(), SIGTERM)
             }
         }

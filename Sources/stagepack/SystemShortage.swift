@@ -2,25 +2,26 @@ import StageModel
 import StagePack
 import StageSystem
 
-/// The resources that the program needs to begin, and its lines if it does not get them.
+/// Check for the resources that the program needs to start, with the messages for missing ones.
 enum SystemShortage {
-    /// The resources of every command.
+    /// The resources that every command needs.
     ///
-    /// Below it the runtimes trap or wait for ever; with it, what a large run is refused fails with an error.
+    /// With less, the runtime libraries trap or wait forever; with these, a large run that needs more fails
+    /// with an error.
     private static let need = ResourceRequirements(files: 48, threads: 8, memory: 128 << 20)
 
     private static func hint(for shortage: ResourceRequirements.Shortage) -> String {
         shortage == .procfs ? "mount it: 'mount -t proc proc /proc'" : limitHint
     }
 
-    /// The one thing to do where a limit is too low.
+    /// The recommended action if a limit is too low.
     static let limitHint =
         "raise the limits of open files, processes and memory: see 'ulimit -a', and 'pids.max' and 'memory.max' "
         + "of the container or service"
 
-    /// Ends the program where the system does not give what it needs.
+    /// Exits if a required resource is missing.
     ///
-    /// Has it say why it ends where it is refused something later; in a hook the guard does that.
+    /// Otherwise prepares messages for traps that a later shortage causes; in a hook, the guard prints them.
     static func endIfAny(isHook: Bool) {
         guard let shortage = need.shortage() else {
             if !isHook {
@@ -53,7 +54,7 @@ enum SystemShortage {
         }
     }
 
-    /// The lines of the guard of a hook.
+    /// The messages of the guard of a hook.
     static let hookWords = HookGuard.Messages(
         late: """
             stagepack: hook: the run did not stop at its deadline and was killed; the next periodic run goes on
