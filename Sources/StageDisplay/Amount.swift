@@ -1,7 +1,7 @@
 import StageEngine
 import StageModel
 
-/// The part of a whole that a bar and the numbers beside it show.
+/// The part of a whole that a bar and the numbers next to it show.
 struct Amount: Equatable, Sendable {
     var done: ByteCount
     var all: ByteCount
@@ -14,30 +14,31 @@ struct Amount: Equatable, Sendable {
         isUnpacking = false
     }
 
-    /// The bytes of a pack that are downloaded, or unpacked from the end of the download on.
+    /// Creates the downloaded part of a pack or, once the download is complete, the unpacked part.
     init(_ pack: PackProgress) {
         isUnpacking = pack.phase == .unpacking && pack.received >= pack.downloadSize
         done = isUnpacking ? pack.unpacked : pack.received
         all = isUnpacking ? pack.installedSize : pack.downloadSize
     }
 
-    /// The same of all packs.
+    /// Creates the downloaded part of all packs or, once their downloads are complete, the unpacked part.
     init(_ progress: StagingProgress) {
         isUnpacking = progress.received >= progress.downloadSize
         done = isUnpacking ? progress.unpacked : progress.received
         all = isUnpacking ? progress.installedSize : progress.downloadSize
     }
 
-    /// The part, from 0 to 1.
+    /// The part as a fraction, from 0 to 1.
     var fraction: Double { all <= .zero ? 1 : Double(done.rawValue) / Double(all.rawValue) }
 
-    /// The part in percent, three columns wide and rounded down: 100 is all.
+    /// The part in percent, three columns wide and rounded down, so that 100 means complete.
     var percentText: String {
         let text = "\(Int((min(max(fraction, 0), 1) * 100).rounded(.down)))"
         return String(repeating: " ", count: max(0, 3 - text.count)) + text + " %"
     }
 
-    /// `12.3 MB of 40.0 MB`, or for little room `12.3/40.0 MB`.
+    /// Returns the amount as `12.3 MB of 40.0 MB`, or in the short form as `12.3/40.0 MB`; marks unpacked
+    /// bytes.
     func text(_ isShort: Bool) -> String {
         guard isShort else {
             return isUnpacking ? "unpacked \(done) of \(all)" : "\(done) of \(all)"
@@ -60,7 +61,7 @@ extension Double {
 }
 
 extension String {
-    /// The host and port of a URL as people read it; `nil` where it has none.
+    /// The host and port of a URL, escaped for display; `nil` if the URL has no host.
     var hostForDisplay: String? {
         guard let start = range(of: "://")?.upperBound else { return nil }
         let authority = self[start...].prefix { !"/?#".contains($0) }

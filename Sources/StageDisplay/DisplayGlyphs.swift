@@ -2,15 +2,15 @@
 public struct DisplayGlyphs: Equatable, Sendable {
     /// The filled part of a bar.
     var filled: String
-    /// The half of a column of a bar; `nil` where bars have no halves.
+    /// The half-filled column of a bar; `nil` if bars have only whole columns.
     var half: String?
     /// The unfilled part of a bar.
     var empty: String
-    /// The pictures of a spinner, in turn.
+    /// The frames of the spinner, in order.
     var spinner: [String]
-    /// The mark of a pack that was staged.
+    /// The mark of a staged pack.
     var success: String
-    /// The mark of a pack that could not be staged.
+    /// The mark of a failed pack.
     var failure: String
 
     /// Characters for terminals that show Unicode.
@@ -33,12 +33,12 @@ public struct DisplayGlyphs: Equatable, Sendable {
         failure: "x"
     )
 
-    /// The picture of the spinner at a time, in seconds.
+    /// Returns the frame of the spinner at a time in seconds; the frame changes ten times a second.
     func spinner(at time: Double) -> String {
         spinner[Int(max(time, 0) * 10) % spinner.count]
     }
 
-    /// A bar of a number of columns; it is full only where the fraction is 1.
+    /// Returns a bar with a number of columns; it is full only if the fraction is 1.
     func bar(_ fraction: Double, columns: Int) -> StyledText {
         let halves = Int((min(max(fraction, 0), 1) * Double(columns) * 2).rounded(.down))
         let whole = halves / 2

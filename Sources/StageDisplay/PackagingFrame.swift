@@ -1,14 +1,14 @@
 public import StageModel
 
-/// The state of packaging that a person watches; a pure value.
+/// The state of packaging that the display shows; a value without side effects.
 public struct PackagingActivity: Equatable, Sendable {
-    /// The work that is being done.
+    /// The current work, with its progress.
     public enum Phase: Equatable, Sendable {
-        /// Files are packed: so many of their bytes are done.
+        /// Packing files; the value is the number of packed bytes.
         case packing(ByteCount)
-        /// An archive is written: so many bytes of files were read, and so many of the archive written.
+        /// Writing an archive; the values are the bytes of files read, and the bytes of the archive written.
         case archiving(read: ByteCount, written: ByteCount)
-        /// Content is compared with an older version: so many bytes of so many.
+        /// Comparing content with an older version; the values are the compared bytes, and the total.
         case comparing(ByteCount, of: ByteCount)
     }
 
@@ -16,10 +16,10 @@ public struct PackagingActivity: Equatable, Sendable {
     public let subject: String
     /// The bytes of all files.
     public let total: ByteCount
-    /// The work that is being done.
+    /// The current work.
     public var phase = Phase.packing(.zero)
 
-    /// Creates the state at the start.
+    /// Creates the initial state.
     public init(_ subject: String, total: ByteCount) {
         self.subject = subject
         self.total = total
@@ -28,8 +28,8 @@ public struct PackagingActivity: Equatable, Sendable {
 
 /// The layout of the progress of packaging: one line.
 ///
-/// A compressor takes in much before it gives anything out, so the bytes that were read say little about the end. An
-/// archive therefore has no bar, and shows the bytes that were written.
+/// An archive has no bar, and shows the written bytes: a compressor reads a lot of input before it writes
+/// output, so the bytes read say little about the remaining time.
 public struct PackagingFrame: Sendable {
     private let columns: Int
     private let glyphs: DisplayGlyphs
@@ -40,7 +40,7 @@ public struct PackagingFrame: Sendable {
         self.glyphs = glyphs
     }
 
-    /// The line to show at a time, in seconds.
+    /// Returns the line for a time in seconds.
     public func line(of activity: PackagingActivity, at time: Double) -> StyledText {
         switch activity.phase {
         case .packing(let done):

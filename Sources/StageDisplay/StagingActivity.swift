@@ -1,12 +1,12 @@
 public import StageEngine
 public import StageModel
 
-/// The state of a run that a person watches: the request for the manifest, then the packs, with the times since which
-/// nothing has come in.
+/// The state of a run that the display shows: the request for the manifest, then the packs, with the times of
+/// their last progress.
 ///
-/// A pure value; times are in seconds from any instant.
+/// A value without side effects; times are in seconds from any fixed instant.
 public struct StagingActivity: Equatable, Sendable {
-    /// The seconds of silence after which a server counts as silent.
+    /// The seconds without data after which a server counts as silent.
     static let patience = 1.0
 
     /// The state of the request for the manifest.
@@ -29,7 +29,7 @@ public struct StagingActivity: Equatable, Sendable {
     /// Creates the state of a run that has not begun.
     public init() {}
 
-    /// Takes note of an event of the request for the manifest.
+    /// Applies an event of the request for the manifest.
     public mutating func applyToManifest(_ event: StagingEvent, at time: Double) {
         var request = manifest ?? ManifestRequest(beganAt: time)
         switch event {
@@ -42,13 +42,13 @@ public struct StagingActivity: Equatable, Sendable {
         manifest = request
     }
 
-    /// Begins with the packs of a plan.
+    /// Starts over with the packs of a plan.
     public mutating func begin(_ plan: Plan) {
         self = StagingActivity()
         progress = StagingProgress(plan)
     }
 
-    /// Takes note of an event of a pack.
+    /// Applies an event of a pack.
     public mutating func apply(_ event: StagingEvent, to id: PackID, at time: Double) {
         let before = progress?[id]
         progress?.apply(event, to: id)
@@ -58,23 +58,24 @@ public struct StagingActivity: Equatable, Sendable {
         times[id] = entry
     }
 
-    /// Takes note of the bytes that have come in so far, from which the speed follows.
+    /// Records the bytes received so far, for the computation of the speed.
     public mutating func sampleRate(at time: Double) {
         if let progress { rate.sample(progress.transferred, at: time) }
     }
 
-    /// Ends the run: nothing is left to show.
+    /// Ends the run, so that no lines are shown.
     public mutating func end() { self = StagingActivity() }
 
     /// The progress of a pack; `nil` if it is not in the plan.
     public subscript(id: PackID) -> PackProgress? { progress?[id] }
 
-    /// The packs that are worked on.
+    /// The packs that are being staged: neither queued nor ended.
     var activePacks: [PackProgress] {
         (progress?.packs ?? []).filter { $0.phase != .queued && $0.phase != .ended }
     }
 
-    /// The whole seconds for which a server has sent nothing for a pack; `nil` where nothing is expected or it just has.
+    /// Returns the whole seconds since a server last sent data for a pack; `nil` if the pack is not being
+    /// received or the server is not silent.
     func silence(of pack: PackProgress, at time: Double) -> Int? {
         guard pack.phase == .receiving, let since = times[pack.id]?.changedAt,
             time - since >= Self.patience
@@ -82,7 +83,7 @@ public struct StagingActivity: Equatable, Sendable {
         return Int(time - since)
     }
 
-    /// The seconds since work on a pack began.
+    /// Returns the seconds since the first event of a pack.
     func duration(of id: PackID, at time: Double) -> Double {
         max(0, time - (times[id]?.beganAt ?? time))
     }

@@ -3,14 +3,14 @@ public import StageModel
 
 /// The layout of the progress of a run: a pure function of the state, the time and the width of the terminal.
 ///
-/// A bar and the numbers beside it always show the same thing: bytes that were downloaded, and from the end of the
-/// download on, bytes that were unpacked.
+/// A bar and the numbers next to it always show the same amount: downloaded bytes until the download is
+/// complete, then unpacked bytes.
 public struct StagingFrame: Sendable {
     /// The columns of the terminal.
     public var columns: Int
     /// The characters of bars and spinners.
     public var glyphs: DisplayGlyphs
-    /// The most lines for single packs.
+    /// Maximum number of lines for single packs.
     public var packLines: Int
 
     /// Creates a layout for a terminal.
@@ -20,7 +20,7 @@ public struct StagingFrame: Sendable {
         self.packLines = packLines
     }
 
-    /// The lines to show at a time, in seconds: the packs that are worked on, and the total last.
+    /// Returns the lines for a time in seconds: the packs that are being staged, then the total.
     public func lines(of activity: StagingActivity, at time: Double) -> [StyledText] {
         guard let progress = activity.progress else {
             return activity.manifest.map { [line(of: $0, at: time)] } ?? []
@@ -37,7 +37,7 @@ public struct StagingFrame: Sendable {
         return lines + [line(of: total, rate: activity.rate, row)]
     }
 
-    /// The line that stays when a pack has ended, at a time; `nil` while it has not.
+    /// Returns the final line of a pack that has ended, for a time in seconds; `nil` if it has not ended.
     public func endLine(
         of id: PackID,
         in activity: StagingActivity,
@@ -51,13 +51,13 @@ public struct StagingFrame: Sendable {
             : StyledText(glyphs.failure, style: .failure)
         let text = texts.first { 4 + id.text.terminalColumns + $0.terminalColumns <= usable }
         let shown = text ?? texts.last ?? ""
-        // The name is cut before what is told of it.
+        // Shortens the name rather than the outcome.
         let name = id.text.fitted(toColumns: max(usable - 4 - shown.terminalColumns, 8))
         let line = mark + " " + StyledText(name, style: .name) + "  " + shown
         return line.fitted(toColumns: usable)
     }
 
-    /// The texts for the end of a pack, from the longest to the shortest.
+    /// Returns the texts for the end of a pack, from the longest to the shortest.
     private func endTexts(
         of outcome: StagingOutcome,
         _ pack: PackProgress,
@@ -73,12 +73,12 @@ public struct StagingFrame: Sendable {
         case .alreadyStaged:
             return (true, ["version \(pack.version): installed by another process", "installed"])
         case .failed:
-            // The reason is told with the other failures, once.
+            // The report of the run prints the reason, together with those of other failures.
             return (false, ["not installed"])
         }
     }
 
-    /// The columns of a line; the last one stays free, since some terminals begin a new line behind it.
+    /// The usable columns of a line; the last one stays empty, since some terminals wrap after it.
     private var usable: Int { max(columns - 1, 1) }
 
     // MARK: - Columns
@@ -86,7 +86,7 @@ public struct StagingFrame: Sendable {
     /// The columns of the parts of a line.
     private struct Row {
         var name: Int
-        /// Of the bar; 0 where there is no room for one.
+        /// The columns of the bar; 0 if there is no space for a bar.
         var bar: Int
         var tail: Int
         var style: Style
@@ -104,7 +104,7 @@ public struct StagingFrame: Sendable {
             }
         let longest = names.map(\.terminalColumns).max() ?? 0
         var row = Row(name: min(longest, mostName), bar: 0, tail: tail, style: style)
-        // Two columns for the spinner, and a space on each side of the bar.
+        // Subtracts two columns for the spinner, and a space on each side of the bar.
         row.bar = usable - 2 - row.name - 1 - 1 - tail
         if row.bar < 4 { row.bar = 0 }
         return row
@@ -140,7 +140,7 @@ public struct StagingFrame: Sendable {
         return line(StyledText("  ") + name, bar: bar, tail: StyledText(tail))
     }
 
-    /// The reason why nothing moves, where that is so.
+    /// Returns the reason why the pack makes no progress; `nil` if it makes progress.
     private func waitingText(
         of pack: PackProgress,
         in activity: StagingActivity,

@@ -1,17 +1,17 @@
-/// The meaning of a piece of text, from which its look at a terminal follows.
+/// The meaning of a piece of text, which determines its style at a terminal.
 public enum TextStyle: Equatable, Sendable {
     case plain
-    /// A name of a pack or an application.
+    /// The name of a pack or an application.
     case name
     case success
     case failure
     case warning
-    /// A hint, and the filled part of a bar.
+    /// A hint, or the filled part of a bar.
     case accent
-    /// The unfilled part of a bar, and what matters least.
+    /// The unfilled part of a bar, or secondary text.
     case faint
 
-    /// The parameter of the sequence that selects the look (ECMA-48, SGR); `nil` for none.
+    /// The parameter of the control sequence for the style (ECMA-48, SGR); `nil` for plain text.
     fileprivate var parameter: String? {
         switch self {
         case .plain: nil
@@ -31,7 +31,7 @@ public struct StyledText: Equatable, Sendable {
     public struct Piece: Equatable, Sendable {
         /// The text without control sequences.
         public var text: String
-        /// The look of the text.
+        /// The style of the text.
         public var style: TextStyle
     }
 
@@ -43,27 +43,27 @@ public struct StyledText: Equatable, Sendable {
         if !text.isEmpty { pieces = [Piece(text: text, style: style)] }
     }
 
-    /// One text after the other.
+    /// Concatenates two texts.
     public static func + (left: Self, right: Self) -> Self {
         var sum = left
         sum.pieces += right.pieces
         return sum
     }
 
-    /// Text in the plain style after the text.
+    /// Appends text in the plain style.
     public static func + (left: Self, right: String) -> Self { left + StyledText(right) }
 
-    /// The number of columns at a terminal.
+    /// The number of columns that the text takes at a terminal.
     public var terminalColumns: Int { pieces.reduce(0) { $0 + $1.text.terminalColumns } }
 
-    /// The text without its end where it has more columns than `limit`.
+    /// Returns the text, cut so that it has at most `limit` columns.
     public func fitted(toColumns limit: Int) -> StyledText {
         var rest = limit
         var fitted = StyledText("")
         for piece in pieces where rest > 0 {
             let text = piece.text.fitted(toColumns: rest)
             fitted.pieces.append(Piece(text: text, style: piece.style))
-            // What was cut ends with an ellipsis, and nothing follows that.
+            // After a cut text, which ends with an ellipsis, no pieces follow.
             rest = text == piece.text ? rest - text.terminalColumns : 0
         }
         return fitted

@@ -1,9 +1,10 @@
 extension StringProtocol {
-    /// The number of columns that a terminal gives to the text: two for a wide character of East Asia and an emoji, none for
-    /// a combining mark (Unicode Standard Annex 11).
+    /// The number of columns that the text takes at a terminal: two for a wide East Asian character or an
+    /// emoji, none for a combining mark (Unicode Standard Annex 11).
     public var terminalColumns: Int { reduce(0) { $0 + $1.terminalColumns } }
 
-    /// The text without its end where it has more columns than `limit`; an ellipsis is in the place of what is missing.
+    /// Returns the text, cut so that it has at most `limit` columns, with an ellipsis at the end of a cut
+    /// text.
     public func fitted(toColumns limit: Int) -> String {
         guard terminalColumns > limit else { return String(self) }
         guard limit > 0 else { return "" }
@@ -15,7 +16,7 @@ extension StringProtocol {
         return String(kept) + "…"
     }
 
-    /// The text with spaces at its end up to a number of columns, or without its end where it has more.
+    /// Returns the text, cut or padded with spaces to a number of columns.
     public func filling(columns: Int) -> String {
         let text = fitted(toColumns: columns)
         return text + String(repeating: " ", count: columns - text.terminalColumns)
@@ -23,10 +24,10 @@ extension StringProtocol {
 }
 
 extension Character {
-    /// The number of columns that a terminal gives to the character.
+    /// The number of columns that the character takes at a terminal.
     fileprivate var terminalColumns: Int {
         if let value = asciiValue { return value < 0x20 || value == 0x7F ? 0 : 1 }
-        // The selector asks for the picture of a character that also has a form as text.
+        // The variation selector requests the emoji form of the character, which is wide.
         if unicodeScalars.contains("\u{FE0F}") { return 2 }
         return unicodeScalars.reduce(0) { Swift.max($0, $1.terminalColumns) }
     }
@@ -42,7 +43,7 @@ extension Unicode.Scalar {
         return Self.wide.contains { $0.contains(value) } ? 2 : 1
     }
 
-    /// The blocks of characters that are wide or have full width.
+    /// The blocks of wide and full-width characters.
     private static let wide: [ClosedRange<UInt32>] = [
         0x1100...0x115F, 0x2E80...0x303E, 0x3041...0x4DBF, 0x4E00...0xA4CF, 0xA960...0xA97F,
         0xAC00...0xD7A3, 0xF900...0xFAFF, 0xFE10...0xFE19, 0xFE30...0xFE6F, 0xFF01...0xFF60,
