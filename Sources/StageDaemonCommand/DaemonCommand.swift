@@ -12,9 +12,10 @@ import UnixSignals
 
 /// The daemon as a program: parses its options, runs the ``Daemon``, and reports how it ended.
 ///
-/// It is the program `stagepack` under the name `stagepackd`, so that what both link is installed once.
+/// The program is `stagepack` under the name `stagepackd`, so that the code which both share is installed
+/// only once.
 public struct DaemonCommand: AsyncParsableCommand {
-    /// Whether this process was started under the daemon's name.
+    /// True if this process was started under the daemon's name.
     public static var isAsked: Bool {
         guard let name = CommandLine.arguments.first else { return false }
         return FilePath(name).lastComponent == "stagepackd"
@@ -128,7 +129,7 @@ public struct DaemonCommand: AsyncParsableCommand {
         let files = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         guard unsafe getrlimit(files, &limit) == 0 else { return }
         limit.rlim_cur = limit.rlim_max
-        // The daemon works with fewer as well.
+        // The daemon also works with fewer descriptors.
         unsafe _ = setrlimit(files, &limit)
     }
 
@@ -177,7 +178,7 @@ public struct DaemonCommand: AsyncParsableCommand {
 }
 
 extension Result {
-    /// Stores what an asynchronous closure returns or throws.
+    /// Stores the result or the error of an asynchronous closure.
     fileprivate init(_ body: () async throws(Failure) -> Success) async {
         do throws(Failure) {
             self = .success(try await body())
