@@ -5,8 +5,8 @@ import StageModel
 import StageSystem
 
 extension DaemonTurn {
-    /// The conditions of the order that the network and the power supply do not meet now, as this process
-    /// sees them.
+    /// Returns the conditions of the order that the network and the power supply do not meet now, as this
+    /// process sees them.
     ///
     /// Counts a state that the system does not report as met.
     func unmetConditions() async -> [PendingReason] {

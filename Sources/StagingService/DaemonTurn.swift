@@ -30,12 +30,12 @@ struct DaemonTurn: Sendable {
     var packs: [PackID]
     /// Environment variables with the location of the user's daemon.
     var environment: [String: String]
-    /// Set if the daemon is to give the turn, provided that one answers.
+    /// Set if the work is to wait for a turn of the daemon, provided that a daemon answers.
     var usesDaemon: Bool
     /// The address of the message bus of NetworkManager and UPower; `nil` for the address in the environment,
     /// or the system bus.
     var busAddress: String?
-    /// Logs why the daemon is not used.
+    /// Logger for the reasons why the daemon is not used.
     var logger: Logger
     /// Called with the reasons to wait that only a person can end.
     var report: @Sendable ([PendingReason.Kind]) -> Void

@@ -43,7 +43,7 @@ public struct StagingResult: Sendable {
             + (files ?? []).compactMap(\.failure)
     }
 
-    /// True if the run has changed which packs are staged, or another process has.
+    /// True if the staged packs may differ from those at the start of the run.
     var hasChangedPacks: Bool {
         !evicted.isEmpty || removed?.isEmpty == false
             || packs.contains { pack in

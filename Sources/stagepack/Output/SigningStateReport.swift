@@ -62,7 +62,7 @@ struct SigningStateReport: Encodable, CustomStringConvertible {
         ids.isEmpty ? none : ids.map { String($0.prefix(8)) }.joined(separator: ", ")
     }
 
-    /// The command with which the holders of other keys continue; `nil` if no signature is missing.
+    /// The command with which the holders of other keys continue; `nil` without drafts.
     var next: String? {
         let missing = drafts.filter { $0.needed > 0 }
         guard let first = missing.first else {
