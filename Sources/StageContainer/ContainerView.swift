@@ -85,15 +85,14 @@ package struct ContainerView: Sendable {
     }
 
     /// Returns the stored manifests by application, with the position of their container; from several
-    /// containers, the manifest that was received last.
+    /// containers, the manifest that was received last, and of those received in one second the highest revision.
     package func storedManifests() throws(ContainerError) -> [ApplicationID: StoredCopy] {
         var found: [ApplicationID: StoredCopy] = [:]
         for (position, reader) in readers.enumerated() {
             guard let reader else { continue }
             for application in try reader.applications() {
-                guard let record = try reader.storedManifest(for: application),
-                    record.receivedAt > found[application]?.record.receivedAt ?? .min
-                else { continue }
+                guard let record = try reader.storedManifest(for: application) else { continue }
+                if let other = found[application]?.record, !record.isNewer(than: other) { continue }
                 found[application] = StoredCopy(container: position, record: record)
             }
         }
@@ -106,6 +105,16 @@ package struct ContainerView: Sendable {
         package var container: Int
         /// The manifest.
         package var record: StoredManifest
+    }
+}
+
+extension StoredManifest {
+    /// Returns whether this manifest was received after another one, or in the same second with a higher revision.
+    fileprivate func isNewer(than other: StoredManifest) -> Bool {
+        guard receivedAt == other.receivedAt else { return receivedAt > other.receivedAt }
+        // A manifest that cannot be read has no revision.
+        let revisions = [self, other].map { (try? $0.manifest())?.revision ?? .min }
+        return revisions[0] > revisions[1]
     }
 }
 

@@ -8,9 +8,7 @@ import StageTransfer
 import Synchronization
 import SystemPackage
 
-/// Stages packs of an application, from the manifest to the history.
-///
-/// Commands, applications and the daemon's workers all use it.
+/// Stages packs of an application, from the manifest to the history, for commands, applications and workers of the daemon.
 ///
 /// Downloads the manifests, plans, asks the application's extension, evicts packs to free space, stages
 /// packs, enforces the quota, and writes the history. If the process ends at any moment, received bytes and
@@ -206,11 +204,9 @@ public struct StagingService: Sendable {
         }
     }
 
-    /// Opens or creates the container, and stores the manifest in it, with the metadata that it was verified
-    /// with.
+    /// Opens or creates the container, and stores the manifest in it, with its verified metadata.
     ///
-    /// - Returns: The container, and the manifest in effect: a newer one if another process has stored one
-    ///   with its metadata.
+    /// - Returns: The container, and the manifest in effect: a newer one if another process has stored it.
     func openContainer(
         _ path: FilePath,
         storing manifest: AcceptedManifest,

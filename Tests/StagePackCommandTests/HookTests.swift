@@ -239,9 +239,10 @@ struct HookTests {
             .replacing("DIRECTORY/var-lib/stagepack/groups/net.example", with: "CONTAINER")
             .replacing("DIRECTORY/data/stagepack/groups/net.example", with: "CONTAINER")
             .replacing("/var/lib/stagepack/groups/net.example", with: "CONTAINER")
+            .replacing(#/\((user|system)\)/#, with: "(LOCATION)")
         #expect(
             text == """
-                net.example.wallpaper 1.0 in CONTAINER
+                net.example.wallpaper 1.0 in CONTAINER (LOCATION)
                   last run: TIME for 'install', essential packs only
                   not complete: 'install'; 'stagepack prefetch --all --event periodic' goes on with it
                 essential, version 1: failed, it is missing

@@ -68,6 +68,7 @@ struct ListingTests {
         var world = try await Self.world()
         try world.publish(try SamplePack.small(.aurora, version: 2))
         try await world.succeed("prefetch")
+        struct Listing: Decodable { var containers: [Usage] }
         struct Usage: Decodable {
             struct Pack: Decodable, Equatable {
                 var id: String
@@ -79,15 +80,17 @@ struct ListingTests {
             var total: Int
         }
         let json = try await world.succeed("du", "--json")
-        let usage = try JSONDecoder().decode(Usage.self, from: Data(json.utf8))
+        let listing = try JSONDecoder().decode(Listing.self, from: Data(json.utf8))
+        let usage = try #require(listing.containers.first)
         let pack = try #require(usage.packs.first)
         #expect(usage.packs.map(\.id) == ["aurora"])
         #expect(pack.current >= 20_000)
         #expect(pack.kept >= 20_000)
         #expect(usage.total == pack.current + pack.kept + usage.downloads)
         let lines = try await world.succeed("du").split(separator: "\n").map(String.init)
-        #expect(lines.first?.split(separator: " ") == ["pack", "current", "kept", "total"])
-        #expect(lines.count == 4)
+        #expect(lines.first == "container \(world.container)")
+        #expect(lines[1].split(separator: " ") == ["pack", "current", "kept", "total"])
+        #expect(lines.count == 5)
     }
 
     @Test func theVersionNamesTheLinkedLibraries() async throws {

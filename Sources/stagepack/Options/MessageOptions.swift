@@ -21,7 +21,7 @@ struct MessageOptions: ParsableArguments {
     @Flag(name: .shortAndLong, help: "Print also what happens inside: retries, decisions, tidying.")
     var verbose = false
 
-    @Flag(name: .shortAndLong, help: "Print nothing but errors.")
+    @Flag(name: .shortAndLong, help: "Print only errors and warnings.")
     var quiet = false
 
     func validate() throws {

@@ -36,8 +36,8 @@ enum Console {
     ///
     /// With `--quiet`, prints only errors and their hints.
     static func note(_ text: String) {
-        let isOfError = text.hasPrefix("stagepack: error:") || text.hasPrefix("hint:")
-        guard isOfError || !messages.withLock(\.isQuiet) else { return }
+        let heads = ["stagepack: error:", "stagepack: warning:", "hint:"]
+        guard heads.contains(where: text.hasPrefix) || !messages.withLock(\.isQuiet) else { return }
         if isJournal {
             write("<\(priority(of: text))>\(text)\n", to: STDERR_FILENO)
         } else {
