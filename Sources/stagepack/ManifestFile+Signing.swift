@@ -135,9 +135,11 @@ extension ManifestFile {
         guard try isSigned() else { return }
         if keyring.signers.isEmpty {
             Console.note(
-                "\(name.forDisplay()): the signed metadata does not name this manifest yet"
+                """
+                \(name.forDisplay()): the signed metadata does not name this manifest yet
+                hint: stagepack sign \(CommandFailure.quoted(name)) --key KEYFILE
+                """
             )
-            Console.note("hint: stagepack sign \(CommandFailure.quoted(name)) --key KEYFILE")
             return
         }
         var order = SigningTasks()

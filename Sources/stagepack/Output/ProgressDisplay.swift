@@ -56,7 +56,7 @@ final class StagingDisplay: Sendable {
             Console.note("the daemon goes on with it; 'stagepack cancel \(task)' ends it")
         case .cancelled:
             guard !options.json else { return }
-            Console.note("it was cancelled with 'stagepack cancel'")
+            Console.note("stagepack: warning: it was cancelled with 'stagepack cancel'")
         }
     }
 
