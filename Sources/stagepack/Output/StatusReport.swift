@@ -151,6 +151,8 @@ extension StatusReport.Part {
                 others.remove(pack.id)
             }
         }
+        // To find what other manifests offer takes reading all of them.
+        guard !others.isEmpty else { return }
         try add(packs: others.subtracting(try view.offeredPacks()), view, scope)
     }
 
