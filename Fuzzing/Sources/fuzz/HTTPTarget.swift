@@ -91,11 +91,11 @@ enum HTTPTarget: FuzzTarget {
         var resumed = ResponseRules()
         resumed.offset = 100
         resumed.size = 1000
-        resumed.heldTotal = 1000
+        resumed.partialTotal = 1000
         var conditional = ResponseRules()
         conditional.isConditional = true
-        conditional.wasLedAway = true
-        conditional.promise = .json
+        conditional.hasInsecureHostChange = true
+        conditional.expectedKind = .json
         conditional.limit = 1000
         var tolerant = ResponseRules()
         tolerant.acceptsErrorResponses = true
