@@ -74,6 +74,7 @@ check: ## Check the formatting, the order of the house, the links of the documen
 	Scripts/command-reference --check
 	Scripts/omissions
 	Scripts/links
+	Scripts/plain-words --check
 
 install: ## Install the programs, their completions and manuals (PREFIX, DESTDIR); 'make build' first.
 	@test -x $(RELEASE)/stagepack || \
