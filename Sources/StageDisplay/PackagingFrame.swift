@@ -44,9 +44,14 @@ public struct PackagingFrame: Sendable {
     public func line(of activity: PackagingActivity, at time: Double) -> StyledText {
         switch activity.phase {
         case .packing(let done):
-            barLine(activity, Amount(done: done, all: activity.total), "packed", at: time)
+            barLine(
+                activity,
+                amount: Amount(done: done, all: activity.total),
+                verb: "packed",
+                at: time
+            )
         case .comparing(let done, let all):
-            barLine(activity, Amount(done: done, all: all), "compared", at: time)
+            barLine(activity, amount: Amount(done: done, all: all), verb: "compared", at: time)
         case .archiving(let read, let written):
             archiveLine(activity, read: read, written: written, at: time)
         }
@@ -62,8 +67,8 @@ public struct PackagingFrame: Sendable {
 
     private func barLine(
         _ activity: PackagingActivity,
-        _ amount: Amount,
-        _ verb: String,
+        amount: Amount,
+        verb: String,
         at time: Double
     ) -> StyledText {
         let head = head(activity, at: time)

@@ -44,7 +44,11 @@ public struct StagingFrame: Sendable {
         at time: Double
     ) -> StyledText? {
         guard let pack = activity.progress?[id], let outcome = pack.outcome else { return nil }
-        let (isStaged, texts) = endTexts(of: outcome, pack, activity.duration(of: id, at: time))
+        let (isStaged, texts) = endTexts(
+            of: outcome,
+            pack: pack,
+            duration: activity.duration(of: id, at: time)
+        )
         let mark =
             isStaged
             ? StyledText(glyphs.success, style: .success)
@@ -60,8 +64,8 @@ public struct StagingFrame: Sendable {
     /// Returns the texts for the end of a pack, from the longest to the shortest.
     private func endTexts(
         of outcome: StagingOutcome,
-        _ pack: PackProgress,
-        _ duration: Double
+        pack: PackProgress,
+        duration: Double
     ) -> (isStaged: Bool, texts: [String]) {
         switch outcome {
         case .staged(let figures):
@@ -179,14 +183,14 @@ public struct StagingFrame: Sendable {
         let label = StyledText(total.label.filling(columns: row.name))
         var text = amount.text(row.style == .narrow)
         if row.style == .wide { text = amount.percentText + "  " + text }
-        for part in speedTexts(amount, rate) where row.style > .narrow {
+        for part in speedTexts(of: amount, at: rate) where row.style > .narrow {
             if (text + part).terminalColumns <= row.tail { text += part }
         }
         let bar = glyphs.bar(amount.fraction, columns: row.bar)
         return line(StyledText("  ") + label, bar: bar, tail: StyledText(text))
     }
 
-    private func speedTexts(_ amount: Amount, _ rate: TransferRate) -> [String] {
+    private func speedTexts(of amount: Amount, at rate: TransferRate) -> [String] {
         guard !amount.isUnpacking, let speed = rate.bytesPerSecond, speed >= 1 else { return [] }
         let seconds = Double((amount.all - amount.done).rawValue) / speed
         return [", \(ByteCount(Int64(speed)))/s", ", \(seconds.inClockWords) left"]

@@ -2,7 +2,7 @@ public import SystemPackage
 
 /// The connection of a program's output with the journal of systemd (systemd.exec(5), `JOURNAL_STREAM`).
 public enum JournalStream {
-    /// Whether a file is the stream that the service manager has connected with the journal.
+    /// Returns whether a file is the stream that the service manager has connected to the journal.
     ///
     /// The journal takes the priority of a line from `<N>` at its start (sd-daemon(3)), and has its time.
     public static func isConnected(

@@ -3,8 +3,8 @@ import Glibc
 
 /// System resources that a program needs at the same time, checked before it starts a thread.
 ///
-/// Where the system refuses a thread, a descriptor or memory, the runtimes of Swift and libdispatch trap or
-/// retry forever.
+/// The runtimes of Swift and libdispatch trap, or retry forever, if the system refuses a thread, a descriptor or
+/// memory.
 public struct ResourceRequirements: Sendable {
     /// Files that can be opened in addition to the open ones.
     public var files: Int

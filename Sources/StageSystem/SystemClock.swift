@@ -2,7 +2,7 @@ import CLinux
 
 /// The clock of the machine.
 public enum SystemClock {
-    /// Whether a time source keeps the clock, as the kernel was told (adjtimex(2)); `nil` where the kernel does not say.
+    /// True if a time source synchronizes the clock, according to adjtimex(2); `nil` if the kernel does not report it.
     public static var isSynchronized: Bool? {
         let answer = stage_is_clock_synchronized()
         return answer < 0 ? nil : answer == 1

@@ -90,11 +90,11 @@ public struct LineLogHandler: LogHandler {
         }
         event.message = "\(message)"
         guard isForJournal || write != nil else { return base.log(event: event) }
-        let line = journalLine(message, event)
+        let line = journalLine(message, of: event)
         if let write { write(line) } else { Self.writeToStandardError(line) }
     }
 
-    private func journalLine(_ message: String, _ event: LogEvent) -> String {
+    private func journalLine(_ message: String, of event: LogEvent) -> String {
         let values = metadata.merging(metadataProvider?.get() ?? [:]) { $1 }
             .merging(event.metadata ?? [:]) { $1 }
         let text = values.sorted { $0.key < $1.key }.map { " \($0.key)=\($0.value)" }.joined()

@@ -53,7 +53,7 @@ struct ContainerScopes {
         let session = try Session(source)
         isAll = session.knownContainer == nil && source.manifest.isEmpty
         guard !isAll else {
-            try addRegistered(session.target.environment)
+            try addRegistered(in: session.target.environment)
             return
         }
         guard session.knownContainer != nil else { throw .noContainer }
@@ -78,6 +78,17 @@ struct ContainerScopes {
         )
     }
 
+    /// Opens the containers of a scope.
+    ///
+    /// - Throws: ``CommandFailure`` also if the options name the scope and none of its containers exists.
+    func view(of scope: ContainerScope) throws(CommandFailure) -> ContainerView {
+        let view = try scope.view()
+        if view.isEmpty, !isAll, let own = scope.own {
+            throw CommandFailure(ContainerError.missing(own))
+        }
+        return view
+    }
+
     /// Returns the pack with the most similar identifier in any of the scopes; `nil` if none is similar.
     func pack(similarTo id: PackID) -> PackID? {
         scopes.lazy.compactMap { $0.session.pack(similarTo: id) }.first
@@ -90,21 +101,21 @@ struct ContainerScopes {
         return failures.first?.status ?? status
     }
 
-    private mutating func addRegistered(_ environment: [String: String]) throws(CommandFailure) {
+    private mutating func addRegistered(in environment: [String: String]) throws(CommandFailure) {
         let folders = RegistrationFolders(environment: environment)
         let applications = try CommandFailure.wrapping { () throws(StagingFailure) in
             try folders.applications()
         }
         for id in applications {
             do throws(StagingFailure) {
-                add(try folders.registration(of: id).value, environment)
+                add(try folders.registration(of: id).value, in: environment)
             } catch {
                 failures.append(CommandFailure(error))
             }
         }
     }
 
-    private mutating func add(_ registration: Registration, _ environment: [String: String]) {
+    private mutating func add(_ registration: Registration, in environment: [String: String]) {
         var target = StagingTarget(environment: environment)
         target.registration = registration
         let containers = target.containersForReading

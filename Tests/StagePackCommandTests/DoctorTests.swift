@@ -6,7 +6,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// What breaks on a machine is found by `doctor`, with what to do about it.
+/// The findings of `doctor` on machines where a part is broken, and their hints.
 @Suite(.server, .directory, .enabled { await Program.canMount })
 struct DoctorTests {
     private struct Report: Decodable {

@@ -5,7 +5,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// What commands print with `--json` is what `Manifests/output.schema.json` says, no member more or less.
+/// The output of commands with `--json`, compared member by member with `Manifests/output.schema.json`.
 @Suite(.server, .directory)
 struct OutputSchemaTests {
     private let schema = Result { try OutputSchemas() }
@@ -157,7 +157,7 @@ struct OutputSchemas {
 
     var names: [String] { definitions.members.map(\.name) }
 
-    /// What of a document is not as the definition of the name says.
+    /// Returns the differences between a document and the definition of the name.
     func faults(of document: JSONTree, as name: String) throws -> [String] {
         let definition = try #require(definitions[name], "there is no shape '\(name)'")
         return try faults(of: document, definition, "")

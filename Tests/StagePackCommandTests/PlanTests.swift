@@ -36,7 +36,7 @@ struct PlanTests {
         return try #require((output.plans ?? output.runs)?.first)
     }
 
-    /// How much of the pack an update changes, and what the publisher has made for it.
+    /// The size of an update, and the objects that the publisher made for it.
     struct Update: Sendable {
         var changed: Int
         var hasDeltas = true

@@ -99,7 +99,7 @@ struct SharedViewTests {
         #expect(verified.packs == [Verified(pack: "aurora", location: "system")])
     }
 
-    /// What `plan` says that nothing is done about is not fetched.
+    /// A run fetches no pack that `plan` leaves alone.
     @Test(arguments: [["prefetch"], ["fetch", "aurora"]])
     func nothingIsFetchedThatTheSystemHas(command: [String]) async throws {
         let machine = try await machine()

@@ -5,7 +5,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// What `why` says of packs after several runs.
+/// The decisions that `why` prints after several runs.
 @Suite(.server, .directory)
 struct WhyTests {
     private struct Report: Decodable {

@@ -17,7 +17,7 @@ struct AppCommand: AsyncParsableCommand {
     )
 }
 
-struct AppListCommand: StagePackSubcommand {
+struct AppListCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "list",
         abstract: "List the applications that are registered.",
@@ -26,9 +26,6 @@ struct AppListCommand: StagePackSubcommand {
 
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let folders = RegistrationFolders(environment: ProcessEnvironment.current)
@@ -47,7 +44,7 @@ struct AppListCommand: StagePackSubcommand {
     }
 }
 
-struct AppShowCommand: StagePackSubcommand {
+struct AppShowCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "show",
         abstract: "Print the registration that holds for an application."
@@ -56,9 +53,6 @@ struct AppShowCommand: StagePackSubcommand {
     @Argument(help: "The application.", completion: ApplicationCompletion.kind) var id: String
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let folders = RegistrationFolders(environment: ProcessEnvironment.current)
@@ -77,7 +71,7 @@ struct AppShowCommand: StagePackSubcommand {
     }
 }
 
-struct AppValidateCommand: StagePackSubcommand {
+struct AppValidateCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "validate",
         abstract: "Report errors in registrations before they are installed.",
@@ -88,9 +82,6 @@ struct AppValidateCommand: StagePackSubcommand {
     var files: [String]
     @Flag(help: "Print the findings as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let findings = files.flatMap { Self.findings(FilePath($0)) }
@@ -133,7 +124,7 @@ struct AppValidateCommand: StagePackSubcommand {
     }
 }
 
-struct AppRegisterCommand: StagePackSubcommand {
+struct AppRegisterCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "register",
         abstract: "Register an application: for the system when run by root, else for the user.",
@@ -144,9 +135,6 @@ struct AppRegisterCommand: StagePackSubcommand {
     var file: String
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let registration = try CommandFailure.wrapping { () throws(StagingFailure) in

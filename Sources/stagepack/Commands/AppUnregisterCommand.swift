@@ -5,7 +5,7 @@ import StageSystem
 import StagingService
 import SystemPackage
 
-struct AppUnregisterCommand: StagePackSubcommand {
+struct AppUnregisterCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "unregister",
         abstract: "Remove the registration that 'register' made.",
@@ -18,9 +18,6 @@ struct AppUnregisterCommand: StagePackSubcommand {
     @Argument(help: "The application.", completion: ApplicationCompletion.kind) var id: String
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let folders = RegistrationFolders(environment: ProcessEnvironment.current)

@@ -1,7 +1,7 @@
 import ArgumentParser
 import StageControl
 
-struct CancelCommand: StagePackSubcommand {
+struct CancelCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "cancel",
         abstract: "Cancel transfers of the daemon.",
@@ -11,9 +11,6 @@ struct CancelCommand: StagePackSubcommand {
     @OptionGroup(title: "Transfers") var selection: TaskSelection
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         try await selection.change(to: .cancelled, asJSON: json)

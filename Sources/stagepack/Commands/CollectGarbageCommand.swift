@@ -8,7 +8,7 @@ import StageSystem
 import StagingService
 import SystemPackage
 
-struct CollectGarbageCommand: SourcedSubcommand {
+struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "gc",
         abstract: "Remove what is no longer needed, and keep a container within its quota.",
@@ -52,9 +52,6 @@ struct CollectGarbageCommand: SourcedSubcommand {
     @OptionGroup var scope: ScopeOptions
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     mutating func validate() throws {
         try scope.check(with: source)

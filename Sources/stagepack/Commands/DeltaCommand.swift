@@ -8,7 +8,7 @@ import StageSystem
 import SystemPackage
 
 /// Creates delta sets for an index in a store.
-struct DeltaCommand: StagePackSubcommand {
+struct DeltaCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "delta",
         abstract: "Shorten updates to an indexed pack from older versions.",
@@ -54,9 +54,7 @@ struct DeltaCommand: StagePackSubcommand {
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
-    var messages: MessageOptions? { messageOptions }
     var quiet: Bool { messageOptions.quiet }
-    var printsJSON: Bool { json }
 
     mutating func validate() throws {
         if bases.isEmpty {

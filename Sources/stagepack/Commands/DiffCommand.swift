@@ -5,7 +5,7 @@ import StageModel
 import StagePublish
 
 /// Shows the transfer sizes of updates between versions of an indexed pack.
-struct DiffCommand: StagePackSubcommand {
+struct DiffCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "diff",
         abstract: "Show what updates to an indexed pack transfer.",
@@ -23,9 +23,6 @@ struct DiffCommand: StagePackSubcommand {
 
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     mutating func validate() throws {
         if indexes.count < 2 { throw ValidationError("'diff' compares two indexes or more.") }

@@ -5,7 +5,7 @@ import StagePack
 import StageSystem
 import SystemPackage
 
-struct DiskUsageCommand: SourcedSubcommand {
+struct DiskUsageCommand: ScopedSubcommand, ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "du",
         abstract: "Show the disk space that packs take.",
@@ -20,24 +20,16 @@ struct DiskUsageCommand: SourcedSubcommand {
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
-
-    mutating func validate() throws { try scope.check(with: source) }
-
     func perform() async throws(CommandFailure) -> ExitStatus {
         let scopes = try ContainerScopes(source)
         try scopes.checkForApplications()
         var usages: [DiskUsage] = []
         for scope in scopes.scopes {
+            let view = try scopes.view(of: scope)
             do throws(ContainerError) {
-                let before = usages.count
-                for path in scope.containers {
+                for path in view.positions.map({ view.containers[$0] }) {
                     guard let container = try Container.open(path) else { continue }
                     usages.append(try DiskUsage(of: container, at: scope.location(of: path)))
-                }
-                if usages.count == before, !scopes.isAll, let own = scope.own {
-                    throw .missing(own)
                 }
             } catch {
                 throw CommandFailure(error)

@@ -4,7 +4,7 @@ import StageModel
 import StageSystem
 import StagingService
 
-struct DoctorCommand: SourcedSubcommand {
+struct DoctorCommand: SourcedSubcommand, ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor",
         abstract: "Check the machine, the registrations and the containers, and say what to do.",
@@ -25,9 +25,6 @@ struct DoctorCommand: SourcedSubcommand {
     @OptionGroup(title: "Network") var network: NetworkOptions
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     mutating func validate() throws {
         try scope.check(with: source)
@@ -50,7 +47,9 @@ struct DoctorCommand: SourcedSubcommand {
         }
         if let scopes = try scopes(folders) {
             for scope in scopes.scopes {
-                HintSource.$current.withValue(scope.hints) { report.check(scope, folders) }
+                HintSource.$current.withValue(scope.hints) {
+                    report.check(scope, registrations: folders)
+                }
             }
             if online { await report.checkServers(scopes, source, network) }
         }

@@ -8,7 +8,7 @@ import StagePack
 import StagingService
 import SystemPackage
 
-struct InfoCommand: SourcedSubcommand {
+struct InfoCommand: ScopedSubcommand, ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "info",
         abstract: "Show everything about a pack, without using the network."
@@ -25,11 +25,6 @@ struct InfoCommand: SourcedSubcommand {
     @OptionGroup var scope: ScopeOptions
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
-
-    mutating func validate() throws { try scope.check(with: source) }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let scopes = try ContainerScopes(source)

@@ -13,7 +13,7 @@ struct KeysCommand: AsyncParsableCommand {
     )
 }
 
-struct KeysInitCommand: StagePackSubcommand {
+struct KeysInitCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "init",
         abstract: "Begin to sign a manifest.",
@@ -45,9 +45,6 @@ struct KeysInitCommand: StagePackSubcommand {
     @OptionGroup(title: "New keys") var newKeys: NewKeyOptions
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let file = ManifestFile(manifest)
@@ -93,7 +90,7 @@ struct KeysInitCommand: StagePackSubcommand {
     }
 }
 
-struct KeysGenerateCommand: StagePackSubcommand {
+struct KeysGenerateCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "generate",
         abstract: "Generate a private key.",
@@ -110,9 +107,6 @@ struct KeysGenerateCommand: StagePackSubcommand {
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
-
     func perform() async throws(CommandFailure) -> ExitStatus {
         let key = try Keyring(passphrase.source).generate(file, new)
         Console.print(KeyReport(key, roles: []), asJSON: json)
@@ -120,7 +114,7 @@ struct KeysGenerateCommand: StagePackSubcommand {
     }
 }
 
-struct KeysShowCommand: StagePackSubcommand {
+struct KeysShowCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "show",
         abstract: "Show keys, their ids, and the roles that they sign for.",
@@ -138,9 +132,6 @@ struct KeysShowCommand: StagePackSubcommand {
     @Flag(help: "Print public keys alone, in PEM.") var publicKey = false
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let reports = try self.reports()

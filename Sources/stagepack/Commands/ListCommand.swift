@@ -3,7 +3,7 @@ import FoundationEssentials
 import StageModel
 import StagePack
 
-struct ListCommand: SourcedSubcommand {
+struct ListCommand: ScopedSubcommand, ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "ls",
         abstract: "List the packs that are staged."
@@ -14,11 +14,6 @@ struct ListCommand: SourcedSubcommand {
     @Flag(help: "List also the packs that are offered and not staged.") var missing = false
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
-
-    mutating func validate() throws { try scope.check(with: source) }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let scopes = try ContainerScopes(source)

@@ -48,7 +48,7 @@ struct ManifestCreateCommand: StagePackSubcommand {
     }
 }
 
-struct ManifestAddCommand: StagePackSubcommand {
+struct ManifestAddCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "add",
         abstract: "Put a pack into a manifest.",
@@ -102,9 +102,6 @@ struct ManifestAddCommand: StagePackSubcommand {
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
-
     func perform() async throws(CommandFailure) -> ExitStatus {
         let file = ManifestFile(manifest)
         // Reports errors of the manifest or a key before an archive is read.
@@ -157,7 +154,7 @@ struct ManifestAddCommand: StagePackSubcommand {
     }
 }
 
-struct ManifestSetPolicyCommand: StagePackSubcommand {
+struct ManifestSetPolicyCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "set-policy",
         abstract: "Say when a pack of a manifest is fetched.",
@@ -196,9 +193,6 @@ struct ManifestSetPolicyCommand: StagePackSubcommand {
     @OptionGroup(title: "Keys") var signing: SigningOptions
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     mutating func validate() throws {
         if policy == .onDemand, !event.isEmpty {

@@ -10,7 +10,7 @@ import StageTrust
 import StagingService
 import SystemPackage
 
-struct ManifestLintCommand: StagePackSubcommand {
+struct ManifestLintCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "lint",
         abstract: "Report errors and probable mistakes in manifests.",
@@ -40,9 +40,6 @@ struct ManifestLintCommand: StagePackSubcommand {
     @Flag(help: "Print the findings as JSON.") var json = false
     @OptionGroup(title: "Network") var network: NetworkOptions
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         var reports: [LintReport] = []

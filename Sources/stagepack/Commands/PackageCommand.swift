@@ -8,7 +8,7 @@ import StageSystem
 import SystemPackage
 
 /// Creates a pack from the files that a recipe selects.
-struct PackageCommand: StagePackSubcommand {
+struct PackageCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "package",
         abstract: "Make a pack from a packaging recipe.",
@@ -83,9 +83,7 @@ struct PackageCommand: StagePackSubcommand {
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
-    var messages: MessageOptions? { messageOptions }
     var quiet: Bool { messageOptions.quiet }
-    var printsJSON: Bool { json }
 
     mutating func validate() throws {
         if indexed {

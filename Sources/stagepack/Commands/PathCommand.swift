@@ -1,7 +1,7 @@
 import ArgumentParser
 import StageModel
 
-struct PathCommand: SourcedSubcommand {
+struct PathCommand: SourcedSubcommand, ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "path",
         abstract: "Print the directory of a pack if it is staged; else end with status 2."
@@ -17,9 +17,6 @@ struct PathCommand: SourcedSubcommand {
     @OptionGroup(title: "Source") var source: SourceOptions
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source)

@@ -1,7 +1,7 @@
 import ArgumentParser
 import StageControl
 
-struct PauseCommand: StagePackSubcommand {
+struct PauseCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "pause",
         abstract: "Pause transfers of the daemon, whatever their applications want.",
@@ -11,9 +11,6 @@ struct PauseCommand: StagePackSubcommand {
     @OptionGroup(title: "Transfers") var selection: TaskSelection
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         try await selection.change(to: .paused, asJSON: json)

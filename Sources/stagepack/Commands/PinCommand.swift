@@ -7,7 +7,7 @@ import StagePack
 import StagingService
 import SystemPackage
 
-struct PinCommand: SourcedSubcommand {
+struct PinCommand: SourcedSubcommand, ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "pin",
         abstract: "Hold a pack at the version that is staged, or list the packs that are held.",
@@ -32,9 +32,6 @@ struct PinCommand: SourcedSubcommand {
     @OptionGroup(title: "Source") var source: SourceOptions
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     mutating func validate() throws {
         if release, pack == nil { throw ValidationError("--release takes a pack.") }

@@ -7,7 +7,7 @@ import StagePack
 import StagingService
 import SystemPackage
 
-struct RemoveCommand: SourcedSubcommand {
+struct RemoveCommand: SourcedSubcommand, ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "remove",
         abstract: "Remove staged packs.",
@@ -29,9 +29,6 @@ struct RemoveCommand: SourcedSubcommand {
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
-
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source)
         var removal = try PackRemoval(session)
@@ -42,7 +39,7 @@ struct RemoveCommand: SourcedSubcommand {
                 let report = try removal.remove(id)
                 // The pack is only in a container of another user, so the command fails.
                 if !report.hasRemoved, let copy = report.remaining?.first {
-                    throw .notOurs(id, copy)
+                    throw .notOurs(id, only: copy)
                 }
                 reports.append(report)
             } catch {
@@ -161,7 +158,7 @@ private struct PackRemoval {
 
 extension CommandFailure {
     /// Returns the failure for a pack that is only in a container which this user may not change.
-    static func notOurs(_ id: PackID, _ copy: StatusReport.CopyStatus) -> CommandFailure {
+    static func notOurs(_ id: PackID, only copy: StatusReport.CopyStatus) -> CommandFailure {
         let place = copy.location.map { "the \($0.rawValue)'s container" } ?? "another container"
         return CommandFailure(
             status: .containerUnusable,

@@ -1,7 +1,7 @@
 import ArgumentParser
 import StageControl
 
-struct ResumeCommand: StagePackSubcommand {
+struct ResumeCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "resume",
         abstract: "Resume paused transfers of the daemon.",
@@ -11,9 +11,6 @@ struct ResumeCommand: StagePackSubcommand {
     @OptionGroup(title: "Transfers") var selection: TaskSelection
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         try await selection.change(to: .unpaused, asJSON: json)

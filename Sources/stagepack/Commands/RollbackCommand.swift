@@ -3,7 +3,7 @@ import FoundationEssentials
 import StageContainer
 import StageModel
 
-struct RollbackCommand: SourcedSubcommand {
+struct RollbackCommand: SourcedSubcommand, ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "rollback",
         abstract: "Switch packs back to the previous generation.",
@@ -24,9 +24,6 @@ struct RollbackCommand: SourcedSubcommand {
     @OptionGroup(title: "Source") var source: SourceOptions
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let container = try Session(source).existingContainer()

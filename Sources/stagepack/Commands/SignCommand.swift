@@ -3,7 +3,7 @@ import StageModel
 import StagePack
 import StageSigning
 
-struct SignCommand: StagePackSubcommand {
+struct SignCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "sign",
         abstract: "Sign a manifest as it is now.",
@@ -22,9 +22,6 @@ struct SignCommand: StagePackSubcommand {
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
-
     func perform() async throws(CommandFailure) -> ExitStatus {
         try signing.requireKeys()
         var order = SigningTasks()
@@ -40,7 +37,7 @@ struct SignCommand: StagePackSubcommand {
     }
 }
 
-struct RefreshCommand: StagePackSubcommand {
+struct RefreshCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "refresh",
         abstract: "Renew signed metadata before it expires.",
@@ -59,9 +56,6 @@ struct RefreshCommand: StagePackSubcommand {
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
-
     func perform() async throws(CommandFailure) -> ExitStatus {
         try signing.requireKeys()
         var order = SigningTasks()
@@ -75,7 +69,7 @@ struct RefreshCommand: StagePackSubcommand {
     }
 }
 
-struct RotateCommand: StagePackSubcommand {
+struct RotateCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "rotate",
         abstract: "Change the keys of signed metadata, or renew its root.",
@@ -113,9 +107,6 @@ struct RotateCommand: StagePackSubcommand {
     @OptionGroup(title: "Root") var options: RootOptions
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         try signing.requireKeys()

@@ -14,6 +14,19 @@ protocol StagePackSubcommand: AsyncParsableCommand {
     func perform() async throws(CommandFailure) -> ExitStatus
 }
 
+/// A command with the options `--json` and those for messages, each its own.
+protocol ReportingSubcommand: StagePackSubcommand {
+    /// True if the result is printed as JSON.
+    var json: Bool { get }
+    /// The options for messages.
+    var messageOptions: MessageOptions { get }
+}
+
+extension ReportingSubcommand {
+    var messages: MessageOptions? { messageOptions }
+    var printsJSON: Bool { json }
+}
+
 extension StagePackSubcommand {
     var messages: MessageOptions? { nil }
 

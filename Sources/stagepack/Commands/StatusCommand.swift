@@ -2,7 +2,7 @@ import ArgumentParser
 import StageContainer
 import StageModel
 
-struct StatusCommand: SourcedSubcommand {
+struct StatusCommand: ScopedSubcommand, ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
         abstract: "Show which packs are staged and where, without using the network.",
@@ -18,11 +18,6 @@ struct StatusCommand: SourcedSubcommand {
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
-
-    mutating func validate() throws { try scope.check(with: source) }
-
     func perform() async throws(CommandFailure) -> ExitStatus {
         let scopes = try ContainerScopes(source)
         Console.print(try StatusReport(of: scopes), asJSON: json)
@@ -37,13 +32,7 @@ extension StatusReport {
     ///   the containers that the options name exists.
     init(of scopes: ContainerScopes) throws(CommandFailure) {
         try scopes.checkForApplications()
-        for scope in scopes.scopes {
-            let part = try Part(scope)
-            if part.isEmpty, !scopes.isAll, let own = scope.own {
-                throw CommandFailure(ContainerError.missing(own))
-            }
-            parts.append(part)
-        }
+        for scope in scopes.scopes { parts.append(try Part(scope, in: scopes.view(of: scope))) }
     }
 
     /// The packs of all containers.

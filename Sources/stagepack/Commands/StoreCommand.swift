@@ -13,7 +13,7 @@ struct StoreCommand: AsyncParsableCommand {
     )
 }
 
-struct StoreCollectCommand: StagePackSubcommand {
+struct StoreCollectCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "gc",
         abstract: "Remove the objects of a store that no manifest names any more.",
@@ -51,9 +51,6 @@ struct StoreCollectCommand: StagePackSubcommand {
     @Flag(help: "Say what would be removed, and change nothing.") var dryRun = false
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     mutating func validate() throws {
         if manifest.isEmpty {

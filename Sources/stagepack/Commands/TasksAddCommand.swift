@@ -5,7 +5,7 @@ import StageDigest
 import StageModel
 import SystemPackage
 
-struct TasksAddCommand: StagePackSubcommand {
+struct TasksAddCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "add",
         abstract: "Have the daemon download a file.",
@@ -36,9 +36,6 @@ struct TasksAddCommand: StagePackSubcommand {
     @Flag(help: "Wait for an unmetered network and mains power.") var discretionary = false
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     /// The session of the download.
     private var session: String {

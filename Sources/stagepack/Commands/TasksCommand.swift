@@ -10,7 +10,7 @@ struct TasksCommand: AsyncParsableCommand {
     )
 }
 
-struct TasksListCommand: StagePackSubcommand {
+struct TasksListCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "list",
         abstract: "List the daemon's transfers, with what each of them waits for.",
@@ -21,9 +21,6 @@ struct TasksListCommand: StagePackSubcommand {
     @Flag(help: "Those of all users, for the superuser.") var all = false
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let (numbers, all) = (tasks, all)

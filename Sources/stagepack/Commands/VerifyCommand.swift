@@ -6,7 +6,7 @@ import StagePack
 import StageSystem
 import SystemPackage
 
-struct VerifyCommand: SourcedSubcommand {
+struct VerifyCommand: ScopedSubcommand, ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "verify",
         abstract: "Compare every byte of staged packs with what was staged.",
@@ -29,20 +29,12 @@ struct VerifyCommand: SourcedSubcommand {
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
-
-    mutating func validate() throws { try scope.check(with: source) }
-
     func perform() async throws(CommandFailure) -> ExitStatus {
         let scopes = try ContainerScopes(source)
         try scopes.checkForApplications()
         var reports: [VerifyReport] = []
         for scope in scopes.scopes {
-            let view = try scope.view()
-            if view.isEmpty, !scopes.isAll, let own = scope.own {
-                throw CommandFailure(ContainerError.missing(own))
-            }
+            let view = try scopes.view(of: scope)
             reports += try await VerifyReport.make(of: packs, scope, view)
         }
         for id in packs where !reports.contains(where: { $0.pack == id }) { throw .notStaged(id) }

@@ -6,7 +6,7 @@ import StageFrame
 import StageSystem
 import StageTransfer
 
-struct VersionCommand: StagePackSubcommand {
+struct VersionCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "version",
         abstract: "Print the versions of this program, of its libraries, and of the daemon."
@@ -14,9 +14,6 @@ struct VersionCommand: StagePackSubcommand {
 
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         var report = VersionReport()

@@ -3,7 +3,7 @@ import FoundationEssentials
 import StageControl
 import StageModel
 
-struct WatchCommand: StagePackSubcommand {
+struct WatchCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "watch",
         abstract: "Print the events of the daemon's transfers, as they occur.",
@@ -13,9 +13,6 @@ struct WatchCommand: StagePackSubcommand {
     @Flag(help: "Those of all users, for the superuser.") var all = false
     @Flag(help: "Print the events as JSON, one a line.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let (all, json) = (all, json)

@@ -8,7 +8,7 @@ import StageSystem
 import StagingService
 import SystemPackage
 
-struct WhyCommand: SourcedSubcommand {
+struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "why",
         abstract: "Explain what was decided about packs, and list transfers that wait.",
@@ -29,11 +29,6 @@ struct WhyCommand: SourcedSubcommand {
     @OptionGroup var scope: ScopeOptions
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
-
-    var messages: MessageOptions? { messageOptions }
-    var printsJSON: Bool { json }
-
-    mutating func validate() throws { try scope.check(with: source) }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let scopes = try ContainerScopes(source)

@@ -9,16 +9,16 @@ import SystemPackage
 
 extension DoctorReport {
     /// Checks the containers of a scope and their packs; hints use the current source.
-    mutating func check(_ scope: ContainerScope, _ folders: RegistrationFolders) {
+    mutating func check(_ scope: ContainerScope, registrations folders: RegistrationFolders) {
         do throws(CommandFailure) {
             let view = try scope.view()
             guard !view.isEmpty else { return addNothingStaged(scope) }
-            let packs = try PackCheck(scope, view, folders)
+            let packs = try PackCheck(scope, in: view, registrations: folders)
             checkContainers(scope, view, needing: packs.neededSpace)
             check(packs)
             checkTrust(try scope.trust(view, packs.records))
         } catch {
-            add(error, "container")
+            add(error, subject: "container")
         }
     }
 
@@ -27,9 +27,9 @@ extension DoctorReport {
         let place = scope.own.map { " at '\($0)'" } ?? ""
         add(
             scope.applications.isEmpty ? .note : .problem,
-            "container",
-            "there is none\(place) yet",
-            StagingAdvice.prefetchFirst.text(after: nil, about: nil)
+            subject: "container",
+            finding: "there is none\(place) yet",
+            hint: StagingAdvice.prefetchFirst.text(after: nil, about: nil)
         )
     }
 
@@ -43,13 +43,13 @@ extension DoctorReport {
             let location = scope.location(of: path).map { " (\($0.rawValue))" } ?? ""
             do throws(ContainerError) {
                 guard let container = try Container.open(path) else { continue }
-                add(.good, "container", "'\(path)'\(location)")
+                add(.good, subject: "container", finding: "'\(path)'\(location)")
                 // Only root looks after the system's container.
                 guard path == scope.own || scope.own == nil else { continue }
                 try check(container, needing: space)
                 checkAccessTimes(of: path, scope)
             } catch {
-                add(CommandFailure(error), "container")
+                add(CommandFailure(error), subject: "container")
             }
         }
     }
@@ -59,7 +59,12 @@ extension DoctorReport {
         needing space: ByteCount
     ) throws(ContainerError) {
         if !container.isWritable() {
-            add(.problem, "container", "this user cannot write it", "run it as its owner")
+            add(
+                .problem,
+                subject: "container",
+                finding: "this user cannot write it",
+                hint: "run it as its owner"
+            )
         }
         checkSpace(try container.freeSpace(), needing: space)
         for fault in try container.reader.faults() { add(fault, in: container.root.path) }
@@ -69,9 +74,9 @@ extension DoctorReport {
             {
                 add(
                     .problem,
-                    "pack '\(id)'",
-                    "its link leads nowhere",
-                    Self.run(HintSource.current.staging("fetch", id.text))
+                    subject: "pack '\(id)'",
+                    finding: "its link leads nowhere",
+                    hint: Self.run(HintSource.current.staging("fetch", id.text))
                 )
             }
         }
@@ -82,18 +87,23 @@ extension DoctorReport {
         let free = ByteCount(space.bytes)
         let advice = StagingAdvice.freeSpace.text(after: nil, about: nil)
         if free < .mebibytes(64) {
-            add(.problem, "space", "\(free) free", advice)
+            add(.problem, subject: "space", finding: "\(free) free", hint: advice)
         } else if free < needed {
-            add(.problem, "space", "\(free) free, essential packs need \(needed)", advice)
+            add(
+                .problem,
+                subject: "space",
+                finding: "\(free) free, essential packs need \(needed)",
+                hint: advice
+            )
         } else {
-            add(.good, "space", "\(free) free")
+            add(.good, subject: "space", finding: "\(free) free")
         }
         if let files = space.files, files < Self.filesWanted {
             add(
                 .problem,
-                "files",
-                "the file system has room for \(files.quantity(of: "more file"))",
-                "remove files ('df -i' counts them)"
+                subject: "files",
+                finding: "the file system has room for \(files.quantity(of: "more file"))",
+                hint: "remove files ('df -i' counts them)"
                     + (HintSource.current.local("gc").map { ", or run \($0)" } ?? "")
             )
         }
@@ -108,10 +118,12 @@ extension DoctorReport {
         let hasQuota = scope.session.target.quota(of: path) != nil
         add(
             hasQuota ? .problem : .note,
-            "access times",
-            "'\(mount.point)' is mounted with 'noatime': packs count as never loaded, which evictions and "
+            subject: "access times",
+            finding:
+                "'\(mount.point)' is mounted with 'noatime': packs count as never loaded, which evictions and "
                 + "restrictions go by",
-            "as root, run 'mount -o remount,relatime \(CommandFailure.quoted(mount.point.string))'"
+            hint:
+                "as root, run 'mount -o remount,relatime \(CommandFailure.quoted(mount.point.string))'"
         )
     }
 
@@ -129,7 +141,7 @@ extension DoctorReport {
             case .isMissing: Self.run(command)
             case .isNo, .isDamaged: "remove it" + (command.map { ", then run \($0)" } ?? "")
             }
-        add(.problem, path, fault.description, hint)
+        add(.problem, subject: path, finding: fault.description, hint: hint)
     }
 
     /// Checks the validity and the expiry of signed metadata.
@@ -143,22 +155,33 @@ extension DoctorReport {
         let renewal =
             "check this machine's clock with 'date', or tell the publisher to renew the metadata"
         if let problem = trust.problem {
-            add(.problem, subject, problem, Self.run(application.staging("prefetch")))
+            add(
+                .problem,
+                subject: subject,
+                finding: problem,
+                hint: Self.run(application.staging("prefetch"))
+            )
         } else if let since = trust.staleSince {
             add(
                 .problem,
-                subject,
-                "stale since \(InternetTime(since)): what is staged stays in use, nothing new is staged",
-                renewal
+                subject: subject,
+                finding:
+                    "stale since \(InternetTime(since)): what is staged stays in use, nothing new is staged",
+                hint: renewal
             )
         } else {
             let root = trust.rootVersion.map(String.init) ?? "-"
             let since = trust.verified.map { ", verified \(InternetTime($0))" } ?? ""
-            add(.good, subject, "root version \(root)\(since)")
+            add(.good, subject: subject, finding: "root version \(root)\(since)")
         }
         for role in trust.roles where role.expiresSoon && trust.staleSince == nil {
             let date = InternetTime(role.expires)
-            add(.note, subject, "the \(role.name) metadata expires soon: \(date)", renewal)
+            add(
+                .note,
+                subject: subject,
+                finding: "the \(role.name) metadata expires soon: \(date)",
+                hint: renewal
+            )
         }
     }
 }

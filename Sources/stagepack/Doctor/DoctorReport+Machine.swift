@@ -3,15 +3,18 @@ import StageSystem
 extension DoctorReport {
     mutating func checkMachine(isOffline: Bool) {
         checkConfinement()
-        if isOffline { add(.note, "network", "offline by option or STAGEPACK_OFFLINE") }
+        if isOffline {
+            add(.note, subject: "network", finding: "offline by option or STAGEPACK_OFFLINE")
+        }
         switch SystemClock.isSynchronized {
-        case true?: add(.good, "clock", "synchronized")
+        case true?: add(.good, subject: "clock", finding: "synchronized")
         case false?:
             add(
                 .note,
-                "clock",
-                "no time source keeps it: certificates and signed metadata may count as expired",
-                "as root, run 'timedatectl set-ntp true'"
+                subject: "clock",
+                finding:
+                    "no time source keeps it: certificates and signed metadata may count as expired",
+                hint: "as root, run 'timedatectl set-ntp true'"
             )
         case nil: break
         }
@@ -21,7 +24,7 @@ extension DoctorReport {
     private mutating func checkConfinement() {
         let version = Confinement.supportedVersion
         guard version == 0 || !Confinement.supportsFilter else {
-            add(.good, "confinement", "Landlock, version \(version), and seccomp")
+            add(.good, subject: "confinement", finding: "Landlock, version \(version), and seccomp")
             return
         }
         let isPrivileged = Confinement.isPrivileged
@@ -30,9 +33,9 @@ extension DoctorReport {
             isPrivileged ? "root unpacks no archive" : "archives are unpacked with less confinement"
         add(
             isPrivileged ? .problem : .note,
-            "confinement",
-            "this kernel has \(missing): \(consequence)",
-            version > 0
+            subject: "confinement",
+            finding: "this kernel has \(missing): \(consequence)",
+            hint: version > 0
                 ? "boot a kernel with seccomp filters"
                 : "boot Linux 5.13 or later with Landlock enabled"
         )

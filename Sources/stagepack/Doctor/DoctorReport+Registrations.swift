@@ -10,9 +10,9 @@ extension DoctorReport {
     mutating func addNoApplication() {
         add(
             .note,
-            "applications",
-            "none is registered",
-            "run 'stagepack app register FILE', or pass --container DIR"
+            subject: "applications",
+            finding: "none is registered",
+            hint: "run 'stagepack app register FILE', or pass --container DIR"
         )
     }
 
@@ -28,12 +28,16 @@ extension DoctorReport {
         do throws(StagingFailure) {
             registration = try folders.registration(of: id).value
         } catch {
-            return add(.problem, subject, "\(error)", validate)
+            return add(.problem, subject: subject, finding: "\(error)", hint: validate)
         }
         let findings =
             AppValidateCommand.findings(path).map(\.finding) + missingManifests(of: registration)
-        for finding in findings { add(.problem, subject, finding, validate) }
-        if findings.isEmpty { add(.good, subject, "version \(registration.version), '\(path)'") }
+        for finding in findings {
+            add(.problem, subject: subject, finding: finding, hint: validate)
+        }
+        if findings.isEmpty {
+            add(.good, subject: subject, finding: "version \(registration.version), '\(path)'")
+        }
     }
 
     /// Returns findings for manifests with a file URL whose file does not exist.
@@ -86,11 +90,13 @@ extension DoctorReport {
                     throw CommandFailure(error)
                 }
             }
-            for revision in revisions { add(.good, subject, "offers \(revision.asManifestText)") }
+            for revision in revisions {
+                add(.good, subject: subject, finding: "offers \(revision.asManifestText)")
+            }
         } catch {
             var failure = error
             failure.hint = HintSource.$current.withValue(hints) { Self.pasteable(error.hint) }
-            add(failure, subject)
+            add(failure, subject: subject)
         }
     }
 

@@ -17,15 +17,21 @@ extension DoctorReport {
         guard FileStatus.exists("/run/systemd/system") else {
             add(
                 .note,
-                "timer",
-                "systemd does not run: nothing completes, updates and clears up packs by itself",
-                "run 'stagepack prefetch --all --event periodic' four times a day"
+                subject: "timer",
+                finding:
+                    "systemd does not run: nothing completes, updates and clears up packs by itself",
+                hint: "run 'stagepack prefetch --all --event periodic' four times a day"
             )
             return
         }
         let names = [Self.timer, Self.service, Self.socket]
         guard let states = await UnitStates.ask(for: names) else {
-            add(.note, "timer", "systemd does not answer", "run 'systemctl status \(Self.timer)'")
+            add(
+                .note,
+                subject: "timer",
+                finding: "systemd does not answer",
+                hint: "run 'systemctl status \(Self.timer)'"
+            )
             return
         }
         check(states)
@@ -38,36 +44,39 @@ extension DoctorReport {
         case nil:
             add(
                 .problem,
-                "timer",
-                "'\(Self.timer)' is not installed: nothing completes and updates packs by itself",
-                "install the package, or in its source run 'sudo make install install-service PREFIX=/usr'"
+                subject: "timer",
+                finding:
+                    "'\(Self.timer)' is not installed: nothing completes and updates packs by itself",
+                hint:
+                    "install the package, or in its source run 'sudo make install install-service PREFIX=/usr'"
             )
         case let timer? where !timer.isActive:
             add(
                 .problem,
-                "timer",
-                "'\(Self.timer)' does not run",
-                "as root, run 'systemctl enable --now \(Self.timer)'"
+                subject: "timer",
+                finding: "'\(Self.timer)' does not run",
+                hint: "as root, run 'systemctl enable --now \(Self.timer)'"
             )
-        default: add(.good, "timer", "'\(Self.timer)' runs")
+        default: add(.good, subject: "timer", finding: "'\(Self.timer)' runs")
         }
         if let service = states[Self.service], service.result != "success" {
             add(
                 .problem,
-                "periodic run",
-                "'\(Self.service)' failed: \(service.result)",
-                "run 'journalctl --unit \(Self.service)'"
+                subject: "periodic run",
+                finding: "'\(Self.service)' failed: \(service.result)",
+                hint: "run 'journalctl --unit \(Self.service)'"
             )
         }
         guard let socket = states[Self.socket] else { return }
         if socket.isActive {
-            add(.good, "daemon", "'\(Self.socket)' waits for clients")
+            add(.good, subject: "daemon", finding: "'\(Self.socket)' waits for clients")
         } else {
             add(
                 .problem,
-                "daemon",
-                "'\(Self.socket)' does not run: transfers end with the program that asked for them",
-                "as root, run 'systemctl enable --now \(Self.socket)'"
+                subject: "daemon",
+                finding:
+                    "'\(Self.socket)' does not run: transfers end with the program that asked for them",
+                hint: "as root, run 'systemctl enable --now \(Self.socket)'"
             )
         }
     }
@@ -75,13 +84,14 @@ extension DoctorReport {
     /// Checks that a timer updates the applications which this user has registered.
     private mutating func checkUsersTimer(_ states: UnitStates?) {
         guard states?[Self.timer]?.isActive != true else {
-            return add(.good, "user's timer", "'\(Self.timer)' runs")
+            return add(.good, subject: "user's timer", finding: "'\(Self.timer)' runs")
         }
         add(
             .note,
-            "user's timer",
-            "it does not run: nothing updates the packs of applications that this user has registered",
-            "run 'systemctl --user enable --now \(Self.timer)'"
+            subject: "user's timer",
+            finding:
+                "it does not run: nothing updates the packs of applications that this user has registered",
+            hint: "run 'systemctl --user enable --now \(Self.timer)'"
         )
     }
 }

@@ -21,13 +21,18 @@ struct DoctorReport: Codable, CustomStringConvertible {
     /// True if a finding demands an action.
     var hasProblems: Bool { checks.contains { $0.level == .problem } }
 
-    mutating func add(_ level: Level, _ subject: String, _ finding: String, _ hint: String? = nil) {
+    mutating func add(
+        _ level: Level,
+        subject: String,
+        finding: String,
+        hint: String? = nil
+    ) {
         checks.append(Check(level: level, subject: subject, finding: finding, hint: hint))
     }
 
     /// Adds a failure as a finding.
-    mutating func add(_ failure: CommandFailure, _ subject: String) {
-        add(.problem, subject, failure.message, failure.hint)
+    mutating func add(_ failure: CommandFailure, subject: String) {
+        add(.problem, subject: subject, finding: failure.message, hint: failure.hint)
     }
 
     /// Returns the hint to run a command.

@@ -18,8 +18,8 @@ struct PackCheck {
 
     init(
         _ scope: ContainerScope,
-        _ view: ContainerView,
-        _ folders: RegistrationFolders
+        in view: ContainerView,
+        registrations folders: RegistrationFolders
     ) throws(CommandFailure) {
         self.scope = scope
         self.view = view
@@ -37,7 +37,7 @@ struct PackCheck {
         records.reduce(.zero) { sum, record in
             guard let packs = missing[record.application], !packs.isEmpty,
                 // A manifest that cannot be read has no missing packs.
-                let manifest = try? record.record.manifest()
+                let manifest = try? record.manifest.get()
             else { return sum }
             let planner = Planner(manifest: manifest)
             return packs.reduce(sum) { $0 + planner.space(for: $1) }
@@ -70,13 +70,13 @@ struct PackCheck {
 
     private mutating func findMissing(_ folders: RegistrationFolders) throws(ContainerError) {
         for record in records {
-            guard let manifest = try? record.record.manifest() else { continue }
+            guard let manifest = try? record.manifest.get() else { continue }
             // The version of an application without a registration is not known.
             let version = try? folders.registration(of: record.application).value.version
             for pack in manifest.packs {
                 guard case .essential(let events) = pack.policy,
                     events.contains(.firstInstallation), pack.isFor(applicationVersion: version),
-                    !isDeclined(pack.id, record.application),
+                    !isDeclined(pack.id, by: record.application),
                     try view.copies(of: pack.id).isEmpty
                 else { continue }
                 missing[record.application, default: []].append(pack)
@@ -85,7 +85,7 @@ struct PackCheck {
     }
 
     /// Returns whether the application's extension declined the pack.
-    private func isDeclined(_ id: PackID, _ application: ApplicationID) -> Bool {
+    private func isDeclined(_ id: PackID, by application: ApplicationID) -> Bool {
         histories.contains { _, other, history in
             other == application
                 && history.packs.contains { $0.id == id && $0.reason == .declined }
@@ -105,20 +105,25 @@ extension DoctorReport {
     private mutating func checkManifests(_ packs: PackCheck) {
         for record in packs.records {
             do throws(ManifestError) {
-                let manifest = try record.record.manifest()
+                let manifest = try record.manifest.get()
                 let revision =
                     record.record.ownFormatOf == nil
                     ? "revision \(manifest.revision)" : "in its own format"
-                add(.good, "manifest", "\(manifest.application), \(revision)")
+                add(.good, subject: "manifest", finding: "\(manifest.application), \(revision)")
             } catch {
                 let hint = Self.run(HintSource.current.staging("prefetch"))
-                add(.problem, "manifest", "\(record.record.url): \(error)", hint)
+                add(
+                    .problem,
+                    subject: "manifest",
+                    finding: "\(record.record.url): \(error)",
+                    hint: hint
+                )
             }
         }
         for id in packs.scope.applications
         where !packs.records.contains(where: { $0.application == id }) {
             let hint = Self.run(HintSource.current.ofApplication(id).staging("prefetch"))
-            add(.problem, "manifest", "\(id): none was accepted yet", hint)
+            add(.problem, subject: "manifest", finding: "\(id): none was accepted yet", hint: hint)
         }
     }
 
@@ -132,10 +137,11 @@ extension DoctorReport {
                 ? HintSource.current : HintSource.current.ofApplication(record.application)
             add(
                 .problem,
-                "packs of \(record.application)",
-                "\(missing.count.quantity(of: "essential pack is", plural: "essential packs are")) missing: "
+                subject: "packs of \(record.application)",
+                finding:
+                    "\(missing.count.quantity(of: "essential pack is", plural: "essential packs are")) missing: "
                     + names + others,
-                Self.run(source.staging("prefetch", "--essential"))
+                hint: Self.run(source.staging("prefetch", "--essential"))
             )
         }
     }
@@ -161,9 +167,9 @@ extension DoctorReport {
             if let problem = history.lastRun?.problem.map({ FailureReport($0, about: nil) }) {
                 add(
                     isOwn ? .problem : .note,
-                    "last run of \(id)",
-                    problem.message + place,
-                    hint(problem.hint)
+                    subject: "last run of \(id)",
+                    finding: problem.message + place,
+                    hint: hint(problem.hint)
                 )
             }
             for entry in history.packs where !packs.isResolved(entry) {
@@ -173,18 +179,18 @@ extension DoctorReport {
                 let runs = entry.failures.quantity(of: "run", plural: "runs in a row")
                 add(
                     isOwn ? .problem : .note,
-                    "pack '\(entry.id)' of \(id)",
-                    "\(runs) failed\(place): \(problem.message)",
-                    hint(problem.hint)
+                    subject: "pack '\(entry.id)' of \(id)",
+                    finding: "\(runs) failed\(place): \(problem.message)",
+                    hint: hint(problem.hint)
                 )
             }
             if let pending = history.pending {
                 let command = Self.run(source.staging("prefetch"))
                 add(
                     .note,
-                    "packs of \(id)",
-                    "'\(pending.rawValue)' is not complete\(place)",
-                    isOwn ? command : command.map { "as root: \($0)" }
+                    subject: "packs of \(id)",
+                    finding: "'\(pending.rawValue)' is not complete\(place)",
+                    hint: isOwn ? command : command.map { "as root: \($0)" }
                 )
             }
         }
@@ -197,9 +203,9 @@ extension DoctorReport {
         let date = InternetTime(Date(timeIntervalSince1970: Double(latest)))
         add(
             .problem,
-            "clock",
-            "it is behind what a run has recorded at \(date)",
-            "as root, run 'timedatectl set-ntp true'"
+            subject: "clock",
+            finding: "it is behind what a run has recorded at \(date)",
+            hint: "as root, run 'timedatectl set-ntp true'"
         )
     }
 }

@@ -1,5 +1,15 @@
 import ArgumentParser
 
+/// A command that applies to all registered applications if its options name none.
+protocol ScopedSubcommand: SourcedSubcommand {
+    /// The option that says so.
+    var scope: ScopeOptions { get }
+}
+
+extension ScopedSubcommand {
+    mutating func validate() throws { try scope.check(with: source) }
+}
+
 /// The option to apply a command to all applications.
 struct ScopeOptions: ParsableArguments {
     @Flag(

@@ -99,8 +99,7 @@ extension StatusReport.Part {
     var isEmpty: Bool { !containers.contains(where: \.isPresent) }
 
     /// Reads the containers of a scope.
-    init(_ scope: ContainerScope) throws(CommandFailure) {
-        let view = try scope.view()
+    init(_ scope: ContainerScope, in view: ContainerView) throws(CommandFailure) {
         containers = zip(view.containers, view.readers).map { path, reader in
             StatusReport.ContainerStatus(
                 path: path.string,
@@ -127,7 +126,7 @@ extension StatusReport.Part {
         var others = try view.stagedPacks()
         for record in records {
             // 'doctor' reports a manifest that cannot be read.
-            guard let manifest = try? record.record.manifest() else { continue }
+            guard let manifest = try? record.manifest.get() else { continue }
             manifests.append(
                 StatusReport.ManifestStatus(
                     application: manifest.application,
@@ -178,9 +177,18 @@ extension StatusReport.Part {
 
 /// The last received manifest of an application, and the position of its container.
 struct AcceptedRecord {
-    var application: ApplicationID
-    var container: Int
-    var record: StoredManifest
+    let application: ApplicationID
+    let container: Int
+    let record: StoredManifest
+    /// The manifest, decoded once; the error if it cannot be read.
+    let manifest: Result<Manifest, ManifestError>
+
+    init(_ application: ApplicationID, _ copy: ContainerView.StoredCopy) {
+        self.application = application
+        container = copy.container
+        record = copy.record
+        manifest = Result { () throws(ManifestError) in try copy.record.manifest() }
+    }
 }
 
 extension ContainerScope {
@@ -198,7 +206,7 @@ extension ContainerScope {
             if let only { return id == only }
             return urls.isEmpty || urls.contains(copy.record.url)
         }
-        .map { AcceptedRecord(application: $0, container: $1.container, record: $1.record) }
+        .map(AcceptedRecord.init)
         .sorted { $0.application < $1.application }
     }
 
