@@ -232,6 +232,8 @@ struct TaskRequestTests {
         task.cancel()
         world.daemon.release()
         try await poll { task.state == .completed }
+        // The delegate is called after the state has changed.
+        try await poll { world.recorder.error(of: task) != nil }
         #expect(world.recorder.error(of: task)??.code == .cancelled)
         try await world.end(session)
     }
