@@ -80,6 +80,32 @@ struct DaemonTests {
         }
     }
 
+    @Test func aDownloadIsAddedOnceAndAllTransfersAreChanged() async throws {
+        var installed = try await Installed()
+        let server = installed.world.server
+        server.answer("/large", with: Answer.content(Array(repeating: 7, count: 1 << 20)).slow)
+        server.answer("/small", with: .content(Array("content".utf8)))
+        let (large, small) = (server.url("/large"), server.url("/small"))
+        try await withDaemon(&installed) { installed, client in
+            for _ in 1...2 { #expect(try await installed.run("tasks", "add", large).status == 0) }
+            let id = try #require(try await client.tasks().first?.id)
+            #expect(try await client.tasks().count == 1)
+            #expect(try await installed.run("pause", "--all").status == 0)
+            #expect(try await client.task(id).holds == [PendingReason(.pausedByUser)])
+            #expect(try await installed.run("resume", "--all").status == 0)
+            #expect(try await !client.task(id).holds.contains(PendingReason(.pausedByUser)))
+            #expect(try await installed.run("cancel", "--all").status == 0)
+            #expect(try await client.task(id).state == .cancelled)
+
+            #expect(try await installed.run("tasks", "add", small).status == 0)
+            try await poll("the file never comes") {
+                try await installed.run("tasks").output.contains("\n    file: ")
+            }
+            let refused = try await installed.run("tasks", "add", "file:///etc/passwd")
+            #expect(refused.status == 64)
+        }
+    }
+
     @Test func aTransferThatWaitsNamesTheLastFailure() async throws {
         var installed = try await Installed()
         installed.world.server.answer("/down", with: .status(503))

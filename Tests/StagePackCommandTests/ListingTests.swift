@@ -1,5 +1,6 @@
 import Foundation
 import StageModel
+import StageSystem
 import StageTesting
 import SystemPackage
 import Testing
@@ -66,7 +67,12 @@ struct ListingTests {
 
     @Test func theSpaceOfAllVersionsIsCounted() async throws {
         var world = try await Self.world()
-        try world.publish(try SamplePack.small(.aurora, version: 2))
+        let larger = try SamplePack(
+            .aurora,
+            version: 2,
+            [.init("images/one.png", content: noise(60_000, seed: 2))]
+        )
+        try world.publish(larger)
         try await world.succeed("prefetch")
         struct Listing: Decodable { var containers: [Usage] }
         struct Usage: Decodable {
@@ -84,13 +90,34 @@ struct ListingTests {
         let usage = try #require(listing.containers.first)
         let pack = try #require(usage.packs.first)
         #expect(usage.packs.map(\.id) == ["aurora"])
-        #expect(pack.current >= 20_000)
-        #expect(pack.kept >= 20_000)
+        #expect(pack.current >= 60_000)
+        #expect((20_000..<60_000).contains(pack.kept))
         #expect(usage.total == pack.current + pack.kept + usage.downloads)
         let lines = try await world.succeed("du").split(separator: "\n").map(String.init)
         #expect(lines.first == "container \(world.container)")
         #expect(lines[1].split(separator: " ") == ["pack", "current", "kept", "total"])
         #expect(lines.count == 5)
+    }
+
+    @Test func aRegistrationIsRemovedByTheUserThatMadeIt() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try SamplePack.small(.aurora))
+        try installed.uninstall()
+        let directory = installed.world.directory
+        let copy: FilePath.Component = "net.example.wallpaper.json"
+        try directory.write(installed.registration.json(), to: copy, durably: false)
+        let path = directory.path.appending(copy).string
+        #expect(try await installed.run("app", "register", path).status == 0)
+        #expect(try await installed.run("prefetch", "--all").status == 0)
+        let removed = try await installed.run("app", "unregister", "net.example.wallpaper")
+        #expect(removed.status == 0, "\(removed)")
+        #expect(removed.output.hasPrefix("net.example.wallpaper: removed '"))
+        let list = try await installed.run("app", "list", "--json")
+        #expect(!list.output.contains("net.example.wallpaper"))
+        // The packs stay.
+        #expect(try installed.staged() == ["aurora": 1])
+        let again = try await installed.run("app", "unregister", "net.example.wallpaper")
+        #expect(again.status == 64, "\(again)")
     }
 
     @Test func theVersionNamesTheLinkedLibraries() async throws {
