@@ -114,17 +114,15 @@ struct DaemonTests {
             try await client.makeSession("maps", configuration: SessionConfiguration())
             let request = TransferRequest(token: "1", kind: .download, url: url)
             let id = try #require(try await client.createTasks([request], in: "maps").first)
-            try await poll("it never waits for another attempt") {
-                try await client.task(id).holds.contains { $0.kind == .backoff }
+            let hold = try await pollForValue("it never waits for another attempt") {
+                try await client.task(id).holds.first { $0.kind == .backoff }
             }
-            let deadline = ContinuousClock.now + .seconds(120)
-            let hold = try #require(try await client.task(id).holds.first)
             #expect(hold.problem?.contains("503") ?? false, "\(hold)")
             for arguments in [["tasks", "\(id)"], ["why"]] {
-                var ending = try await installed.world.program.run(arguments)
                 // An attempt may be under way, and that waits for nothing.
-                while !ending.output.contains("waits: "), ContinuousClock.now < deadline {
-                    ending = try await installed.world.program.run(arguments)
+                let ending = try await pollForValue("'\(arguments[0])' shows no wait") {
+                    let ending = try await installed.world.program.run(arguments)
+                    return ending.output.contains("waits: ") ? ending : nil
                 }
                 let line = ending.output.split(separator: "\n").first { $0.contains("waits: ") }
                 #expect(line?.contains("an attempt failed") ?? false, "\(ending)")
