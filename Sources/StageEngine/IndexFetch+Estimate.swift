@@ -33,7 +33,7 @@ extension IndexFetch {
         let objects = ByteCount(RangePlan(missing, of: index).byteCount)
         let choice = TransferChoice(objects: objects, archive: archive)
         guard let archive, choice.way == .archive, let base,
-            let set = reference.deltas.first(where: { $0.base == base.held.indexDigest })?.frames,
+            let set = reference.deltas.first(where: { $0.base == base.content.indexDigest })?.frames,
             set.size < archive, set.tableSize.rawValue <= archive.rawValue / 16
         else { return Comparison(choice: choice, deltas: .unknown, received: .zero) }
         let deltas = try await deltas(for: missing, of: index, base)
@@ -64,7 +64,7 @@ extension IndexFetch {
     ) async throws(StageError) -> (choice: TransferChoice, byteCount: ByteCount) {
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
         let index = try await index(in: nil, base, &figures).content
-        let missing = index.framesMissing(from: base?.held)
+        let missing = index.framesMissing(from: base?.content)
         var found = try await choose(for: missing, of: index, base, archive: archive)
         guard found.choice.way == .objects else {
             return (found.choice, figures.transferred + found.received + found.choice.byteCount)
@@ -95,14 +95,14 @@ extension DeltaSource {
 
 extension ContentIndex {
     /// Returns the ascending positions of the frames that a staged generation does not have.
-    fileprivate func framesMissing(from held: HeldContent?) -> [Int] {
+    fileprivate func framesMissing(from base: BaseContentMap?) -> [Int] {
         var wanted: Set<Int> = []
-        for (_, file) in files where file.size > 0 && held?.path(of: file) == nil {
+        for (_, file) in files where file.size > 0 && base?.path(of: file) == nil {
             switch file.content {
             case .part(let frame, _): wanted.insert(frame)
             case .frames(let list): wanted.formUnion(list)
             }
         }
-        return wanted.filter { held?.place(of: frames[$0]) == nil }.sorted()
+        return wanted.filter { base?.place(of: frames[$0]) == nil }.sorted()
     }
 }

@@ -31,7 +31,7 @@ extension IndexSource {
     /// Compares the sizes of the transfer from objects and from the archive.
     func choose(
         _ run: Run,
-        _ local: LocalContent,
+        _ local: ReusableContent,
         _ figures: inout StagingFigures
     ) async throws(StageError) -> (TransferChoice, Deltas) {
         let archive = try await remainingArchive(in: run.area)
@@ -68,9 +68,9 @@ extension IndexSource {
     func takeArchive(
         _ archive: PackArchive,
         in run: Run,
-        _ local: LocalContent,
+        _ local: ReusableContent,
         _ figures: inout StagingFigures
-    ) async throws(StageError) -> LocalContent {
+    ) async throws(StageError) -> ReusableContent {
         let verified: VerifiedArchive
         do throws(StageError) {
             verified = try await .fetch(archive, for: work)
@@ -109,7 +109,7 @@ extension IndexSource {
     private func moveFiles(
         from unpacked: Directory,
         _ run: Run,
-        _ local: LocalContent
+        _ local: ReusableContent
     ) async throws(StageError) -> [Bool] {
         let done = try await withCancellableThread { cancellation throws(StageError) in
             try StageError.wrapping { () throws(FileError) in

@@ -19,7 +19,7 @@ struct IndexSource: Sendable {
         let directory: Directory
         let content: Directory
         /// Lookup of the generation's files and frames by digest.
-        let held: HeldContent
+        let content: BaseContentMap
 
         init?(_ lease: Lease?) throws(FileError) {
             guard let lease else { return nil }
@@ -31,7 +31,7 @@ struct IndexSource: Sendable {
             self.content = content
             // Returns the heap memory that reading the generation needed to the system.
             defer { HeapMemory.release() }
-            held = try HeldContent(of: directory)
+            content = try BaseContentMap(of: directory)
         }
     }
 
@@ -65,12 +65,12 @@ struct IndexSource: Sendable {
     }
 
     /// Finds the content that needs no network.
-    private func local(in run: Run) async throws(StageError) -> LocalContent {
+    private func local(in run: Run) async throws(StageError) -> ReusableContent {
         try await StageError.blocking { () throws(FileError) in
             // Returns the heap memory of this work, and of decoding the index, to the system.
             defer { HeapMemory.release() }
             let begun = try begin(run.tree, run.area)
-            return LocalContent(of: run.tree, begun: begun, base: run.base)
+            return ReusableContent(of: run.tree, begun: begun, base: run.base)
         }
     }
 
@@ -109,7 +109,7 @@ struct IndexSource: Sendable {
     /// Completes the files of a tree in the way that transfers the fewest bytes.
     private func complete(
         _ run: Run,
-        from local: LocalContent,
+        from local: ReusableContent,
         _ figures: inout StagingFigures
     ) async throws(StageError) {
         guard let archive = work.pack.archive else {
@@ -145,7 +145,7 @@ struct IndexSource: Sendable {
     ///   bundles are larger than `limit`.
     private func takeObjects(
         _ run: Run,
-        from local: LocalContent,
+        from local: ReusableContent,
         _ deltas: Deltas,
         unlessOver limit: ByteCount?,
         _ figures: inout StagingFigures
@@ -157,10 +157,10 @@ struct IndexSource: Sendable {
             await Result { () async throws(StageError) in
                 // After an archive, no frame is missing as a rule.
                 guard !missing.isEmpty || work.pack.archive == nil else {
-                    return FrameFetch.Outcome.nothing
+                    return FrameDownloader.Outcome.nothing
                 }
                 let deltas = try await source(of: deltas, for: missing, of: tree, run.base)
-                let fetch = FrameFetch(
+                let fetch = FrameDownloader(
                     source: self,
                     tree: tree,
                     done: local.expected.done,
@@ -177,14 +177,14 @@ struct IndexSource: Sendable {
         if !left.isEmpty {
             var done = local.expected.done
             for file in lost.files { done[file] = false }
-            let fetch = FrameFetch(source: self, tree: tree, done: done, deltas: nil, limit: limit)
+            let fetch = FrameDownloader(source: self, tree: tree, done: done, deltas: nil, limit: limit)
             figures.add(try await fetch.run(Array(left)))
             let unmade = tree.index.storedLength(of: left.subtracting(missing))
             figures.reused = max(.zero, figures.reused - unmade)
         }
     }
 
-    private func take(_ local: LocalContent) async throws(StageError) -> LocalContent.Lost {
+    private func take(_ local: ReusableContent) async throws(StageError) -> ReusableContent.Lost {
         let lost = try await withCancellableThread { cancellation throws(StageError) in
             try StageError.wrapping { () throws(FileError) in
                 try local.take { cancellation.isRequested }
@@ -196,15 +196,15 @@ struct IndexSource: Sendable {
 }
 
 extension StagingFigures {
-    fileprivate mutating func add(_ fetched: FrameFetch.Outcome) {
+    fileprivate mutating func add(_ fetched: FrameDownloader.Outcome) {
         transferred = transferred + fetched.received
         source = fetched.source ?? source
     }
 }
 
-extension FrameFetch.Outcome {
+extension FrameDownloader.Outcome {
     /// The outcome of a fetch without requests.
-    fileprivate static let nothing = FrameFetch.Outcome(received: .zero, source: nil, unmade: [])
+    fileprivate static let nothing = FrameDownloader.Outcome(received: .zero, source: nil, unmade: [])
 }
 
 /// The result of one of two operations.

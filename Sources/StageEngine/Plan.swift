@@ -136,7 +136,7 @@ public struct Planner: Sendable {
     /// The maximum size of the container; `nil` for no limit.
     public var quota: ByteCount?
     /// The generations that may be evicted; `nil` if none may.
-    public var retention: Retention?
+    public var evictionPolicy: EvictionPolicy?
     /// The installed version of the application; `nil` if unknown.
     public var applicationVersion: String?
     /// The budget before the first launch; `nil` for no limit.
@@ -225,7 +225,7 @@ public struct Planner: Sendable {
         var budget = budget
         // Requests by name come from an application that runs, so the budget does not apply.
         if case .event = selection {} else { budget = nil }
-        var room = Room(self, for: selection)
+        var space = DiskSpaceBudget(self, for: selection)
         var archives: Set<Digest> = []
         for (_, pack) in order {
             var entry = Plan.Entry(pack: pack, decision: decision(on: pack, selection))
@@ -235,7 +235,7 @@ public struct Planner: Sendable {
             }
             if let refusal = budget?.refusal(of: pack, isEssential: isEssential(pack)) {
                 entry.decision = .refuse(refusal)
-            } else if let refusal = room.take(pack) {
+            } else if let refusal = space.take(pack) {
                 entry.decision = .refuse(refusal)
             } else {
                 budget?.spend(pack, isEssential: isEssential(pack))
@@ -248,13 +248,13 @@ public struct Planner: Sendable {
             entries.append(entry)
         }
         let gone = Dictionary(
-            room.evictions.lazy.filter(\.isOfPack).map { ($0.generation.id, $0) },
+            space.evictions.lazy.filter(\.isOfPack).map { ($0.generation.id, $0) },
             uniquingKeysWith: { first, _ in first }
         )
         for index in left.indices {
             if let eviction = gone[left[index].pack.id] { left[index].decision = .evict(eviction) }
         }
-        return Plan(entries: entries + left, evictions: room.evictions)
+        return Plan(entries: entries + left, evictions: space.evictions)
     }
 
     /// Returns the packs that the selection requests, staged or not; they are not evicted for each other.

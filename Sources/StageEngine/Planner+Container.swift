@@ -75,7 +75,7 @@ extension Planner {
     ) throws(StageError) -> Plan {
         let plan = plan(for: selection)
         guard quota != nil || plan.lacksSpace else { return plan }
-        retention = try Retention(reader, offering: manifest)
+        evictionPolicy = try EvictionPolicy(reader, offering: manifest)
         return self.plan(for: selection)
     }
 }

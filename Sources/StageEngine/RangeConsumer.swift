@@ -28,7 +28,7 @@ final class RangeConsumer: Sendable {
         }
     }
 
-    private let fetch: FrameFetch
+    private let fetch: FrameDownloader
     private let request: RangePlan.Request
     /// The delta set that the request reads; `nil` if it reads a bundle.
     private let deltas: DeltaSource?
@@ -38,7 +38,7 @@ final class RangeConsumer: Sendable {
     private let state: Mutex<State>
 
     init(
-        fetch: FrameFetch,
+        fetch: FrameDownloader,
         request: RangePlan.Request,
         _ deltas: DeltaSource?,
         _ progress: FetchProgress

@@ -121,7 +121,7 @@ extension IndexSource {
             try prepare(position, of: index, in: place, mark)
         }
         let missing = tree.frames(except: local.done).filter { !local.frames.contains($0) }
-        _ = try await FrameFetch(source: self, tree: tree, done: local.done, deltas: nil)
+        _ = try await FrameDownloader(source: self, tree: tree, done: local.done, deltas: nil)
             .run(missing)
         try await StageError.blocking { () throws(FileError) in
             try tree.makeEmptyFile(position)

@@ -112,14 +112,14 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
         _ quota: ByteCount?
     ) throws(CommandFailure) -> GarbageReport.Part {
         do throws(StageError) {
-            var retention = try Retention(container.reader)
+            var policy = try EvictionPolicy(container.reader)
             var report = GarbageReport.Part()
             report.isDryRun = true
-            report.add(retention.collect(includingPrevious: previous))
-            if let quota { report.add(retention.evict(retention.size - quota)) }
+            report.add(policy.collect(includingPrevious: previous))
+            if let quota { report.add(policy.evict(policy.size - quota)) }
             report.generations = report.evicted?.count { $0.isGeneration } ?? 0
-            report.inUse = retention.generations.count { $0.role != .current && $0.isLeased }
-            report.compare(retention.size, with: quota)
+            report.inUse = policy.generations.count { $0.role != .current && $0.isLeased }
+            report.compare(policy.size, with: quota)
             return report
         } catch {
             throw CommandFailure(error)
@@ -148,12 +148,12 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
         }
         guard let quota else { return report }
         do throws(StageError) {
-            var retention = try Retention(container.reader)
-            let evictions = retention.evict(retention.size - quota)
+            var policy = try EvictionPolicy(container.reader)
+            let evictions = policy.evict(policy.size - quota)
             let gone = try await container.evictAndRemember(evictions, Log.logger)
             report.add(gone)
             report.generations += gone.count { !$0.isOfPack }
-            report.compare(try Retention(container.reader).size, with: quota)
+            report.compare(try EvictionPolicy(container.reader).size, with: quota)
             return report
         } catch {
             throw CommandFailure(error)

@@ -4,7 +4,7 @@ import StageModel
 import Testing
 
 /// What goes to make room, as a table, and how a plan makes use of it.
-struct RetentionTests {
+struct EvictionPolicyTests {
     private static let events: Set<InstallationEvent> = [.firstInstallation]
 
     /// A pack's policy and priority; when it was used last; and what keeps it, if anything does.
@@ -48,11 +48,11 @@ struct RetentionTests {
         ]
     )
 
-    private func retention(_ rows: [Row]) throws -> Retention {
+    private func policy(_ rows: [Row]) throws -> EvictionPolicy {
         let packs = try rows.compactMap { row in
             try row.policy.map { try Pack.of(row.id, $0, priority: row.priority) }
         }
-        return Retention(
+        return EvictionPolicy(
             generations: try rows.map { row in
                 try .of(row.id, row.role, row.lastUsed, isLeased: row.isLeased, row.isPinned)
             },
@@ -66,12 +66,12 @@ struct RetentionTests {
         var rows = Self.table.going + Self.table.staying
         // Whatever the order on disk.
         rows = seed == 1 ? rows : seed == 2 ? rows.reversed() : rows.sorted { $0.id < $1.id }
-        var retention = try retention(rows)
-        let all = retention.evict(ByteCount(Int64.max))
+        var policy = try policy(rows)
+        let all = policy.evict(ByteCount(Int64.max))
         #expect(all.map(\.generation.id.text) == Self.table.going.map(\.id))
-        let left = Set(retention.generations.map(\.id.text))
+        let left = Set(policy.generations.map(\.id.text))
         #expect(left == Set(Self.table.staying.map(\.id)))
-        #expect(retention.evict(ByteCount(Int64.max)) == [])
+        #expect(policy.evict(ByteCount(Int64.max)) == [])
     }
 
     @Test(
@@ -80,43 +80,43 @@ struct RetentionTests {
         ] as [(Int64, Int)]
     )
     func noMoreGoesThanIsNeeded(amount: Int64, count: Int) throws {
-        var retention = try retention(Self.table.going + Self.table.staying)
-        let evictions = retention.evict(ByteCount(amount))
+        var policy = try policy(Self.table.going + Self.table.staying)
+        let evictions = policy.evict(ByteCount(amount))
         #expect(evictions.map(\.generation.id.text) == Self.table.going.prefix(count).map(\.id))
-        #expect(evictions.size + retention.size == ByteCount(Int64(2100)))
+        #expect(evictions.size + policy.size == ByteCount(Int64(2100)))
     }
 
     @Test func whatIsAskedForStays() throws {
-        var retention = try retention(Self.table.going)
+        var policy = try policy(Self.table.going)
         let spared = Set(try ["demand-old", "prefetch-old"].map { try PackID($0) })
-        _ = retention.evict(ByteCount(Int64.max), sparing: spared)
-        #expect(Set(retention.generations.map(\.id)) == spared)
+        _ = policy.evict(ByteCount(Int64.max), sparing: spared)
+        #expect(Set(policy.generations.map(\.id)) == spared)
     }
 
     @Test func whatIsEssentialToAnyApplicationStays() throws {
         let policies: [DownloadPolicy] = [.onDemand, .essential(Self.events), .prefetch([])]
         for order in [[0, 1, 2], [1, 2, 0], [2, 0, 1]] {
-            var retention = Retention(
+            var policy = EvictionPolicy(
                 generations: [try .of("shared", .current, 1)],
                 manifests: try order.map { try .of([.of("shared", policies[$0])]) }
             )
-            #expect(retention.evict(ByteCount(Int64.max)) == [])
+            #expect(policy.evict(ByteCount(Int64.max)) == [])
         }
     }
 
     @Test func whereAManifestCannotBeReadNoPackGoes() throws {
-        var retention = Retention(
+        var policy = EvictionPolicy(
             generations: [try .of("demand", .current, 1), try .of("other", .previous, 1)],
             manifests: nil
         )
-        #expect(retention.evict(ByteCount(Int64.max)).map(\.reason) == [.previous])
+        #expect(policy.evict(ByteCount(Int64.max)).map(\.reason) == [.previous])
     }
 
     /// A plan with ten thousand packs makes room for one after the other.
     @Test func oneQueueServesSeveralInTurn() throws {
-        let retention = try retention(Self.table.going + Self.table.staying)
+        let policy = try policy(Self.table.going + Self.table.staying)
         let ids = Self.table.going.map(\.id)
-        var queue = retention.queue(sparing: [try PackID(ids[3])])
+        var queue = policy.queue(sparing: [try PackID(ids[3])])
         #expect(queue.size == ByteCount(Int64(1100)))
         #expect(queue.take(ByteCount(Int64(150))).map(\.generation.id.text) == Array(ids[0..<2]))
         #expect(queue.take(.zero) == [])
@@ -130,9 +130,9 @@ struct RetentionTests {
     }
 
     @Test func aCollectionTakesGenerationsAlone() throws {
-        var first = try retention(Self.table.going + Self.table.staying)
+        var first = try policy(Self.table.going + Self.table.staying)
         #expect(first.collect(includingPrevious: false).map(\.reason) == [.obsolete])
-        var second = try retention(Self.table.going + Self.table.staying)
+        var second = try policy(Self.table.going + Self.table.staying)
         let reasons = second.collect(includingPrevious: true).map(\.reason)
         #expect(reasons == [.obsolete, .previous, .previous])
     }
@@ -157,7 +157,7 @@ struct PlannerRoomTests {
             PackID("demand"): .init(version: 1, contentDigest: packs[1].contentDigest),
             PackID("early"): .init(version: 1, contentDigest: packs[2].contentDigest),
         ]
-        planner.retention = Retention(
+        planner.evictionPolicy = EvictionPolicy(
             generations: [
                 try .of("level", .current, 1), try .of("level", .previous, 1),
                 try .of("demand", .current, 1), try .of("early", .current, 1),

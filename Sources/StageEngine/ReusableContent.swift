@@ -9,7 +9,7 @@ import SystemPackage
 ///
 /// The index of the generation tells what to expect before a file is read, so that the network can fetch the
 /// rest at the same time. Content counts once it has been read and compared.
-struct LocalContent: Sendable {
+struct ReusableContent: Sendable {
     /// The content of the area, and that which the generation should have.
     let expected: IndexedTree.Inventory
     private let tree: IndexedTree
@@ -30,12 +30,12 @@ struct LocalContent: Sendable {
         self.begun = begun
         self.base = base
         var expected = begun
-        if let held = base?.held {
+        if let content = base?.content {
             for (position, file) in tree.index.files where !begun.done[position] {
-                expected.done[position] = held.path(of: file) != nil
+                expected.done[position] = content.path(of: file) != nil
             }
             for frame in tree.frames(except: expected.done)
-            where held.place(of: tree.index.frames[frame]) != nil {
+            where content.place(of: tree.index.frames[frame]) != nil {
                 expected.frames.insert(frame)
             }
         }
@@ -48,9 +48,9 @@ struct LocalContent: Sendable {
     }
 
     /// Returns the local content after adding complete files, by their entries.
-    func adding(_ done: [Bool]) -> LocalContent {
+    func adding(_ done: [Bool]) -> ReusableContent {
         let begun = IndexedTree.Inventory(done: done, frames: self.begun.frames)
-        return LocalContent(of: tree, begun: begun, base: base)
+        return ReusableContent(of: tree, begun: begun, base: base)
     }
 
     /// Takes the expected content from the generation; returns `nil` if stopped early.
@@ -63,14 +63,14 @@ struct LocalContent: Sendable {
         for (position, file) in tree.index.files
         where expected.done[position] && !begun.done[position] {
             if isStopped() { return nil }
-            let path = base.held.path(of: file) ?? ""
+            let path = base.content.path(of: file) ?? ""
             let isTaken = try tree.take(position, from: path, &old, &cursor, using: &buffer)
             if !isTaken { lost.files.append(position) }
         }
         var source = Source()
         for position in expected.frames.subtracting(begun.frames).sorted() {
             if isStopped() { return nil }
-            if let bytes = try source.content(of: position, in: tree, base.held, &old) {
+            if let bytes = try source.content(of: position, in: tree, base.content, &old) {
                 _ = try tree.write(position, bytes, except: expected.done, &cursor)
             } else {
                 lost.frames.insert(position)
@@ -99,11 +99,11 @@ struct LocalContent: Sendable {
         mutating func content(
             of position: Int,
             in tree: IndexedTree,
-            _ held: HeldContent,
+            _ content: BaseContentMap,
             _ old: inout DirectoryCursor
         ) throws(FileError) -> [UInt8]? {
             let frame = tree.index.frames[position]
-            guard let place = held.place(of: frame) else { return nil }
+            guard let place = content.place(of: frame) else { return nil }
             if path != place.path {
                 path = place.path
                 let there = try old.place(of: place.path)

@@ -93,10 +93,10 @@ extension StagingService {
     ) async -> [Eviction] {
         guard let quota = planner.quota else { return [] }
         do throws(StageError) {
-            var retention = try Retention(container.reader, offering: planner.manifest)
-            let excess = retention.size - quota
+            var policy = try EvictionPolicy(container.reader, offering: planner.manifest)
+            let excess = policy.size - quota
             let spared = planner.packsAskedFor(selection)
-            return await makeRoom(retention.evict(excess, sparing: spared), in: container)
+            return await makeRoom(policy.evict(excess, sparing: spared), in: container)
         } catch {
             logger.warning("cannot keep the quota: \(error)")
             return []
@@ -138,8 +138,8 @@ extension StagingService {
                 result.removed = removed
             }
             guard let quota = planner.quota else { return }
-            let retention = try Retention(reader, offering: planner.manifest)
-            var later = retention.after(plan, removing: Set(removed))
+            let policy = try EvictionPolicy(reader, offering: planner.manifest)
+            var later = policy.after(plan, removing: Set(removed))
             let staged = plan.packsToStage.reduce(ByteCount.zero) { sum, pack in
                 sum + StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
             }

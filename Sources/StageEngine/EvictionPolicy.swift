@@ -7,7 +7,7 @@ public import StageModel
 /// `onDemand`, then packs with `prefetch`; within each group the least recently used first, then those of
 /// lower priority. Never evicted are generations that are leased, pinned, essential to any application,
 /// without a policy in any manifest, or staged for an application whose manifest is in a format of its own.
-public struct Retention: Equatable, Sendable {
+public struct EvictionPolicy: Equatable, Sendable {
     /// The generations on disk.
     public private(set) var generations: [StoredGeneration]
     private let offers: [PackID: Offer]
@@ -104,7 +104,7 @@ public struct Retention: Equatable, Sendable {
     ///   - plan: The plan, including its evictions.
     ///   - removed: The packs that are removed in addition.
     /// - Returns: The state on disk.
-    public func after(_ plan: Plan, removing removed: Set<PackID>) -> Retention {
+    public func after(_ plan: Plan, removing removed: Set<PackID>) -> EvictionPolicy {
         var later = self
         later.remove(plan.evictions)
         let replaced = Set(plan.packsToStage.map(\.id))
@@ -239,7 +239,7 @@ extension [Eviction] {
     public var size: ByteCount { reduce(.zero) { $0 + $1.generation.size } }
 }
 
-extension Retention {
+extension EvictionPolicy {
     /// Creates the policy from the current state of a container and its manifests.
     ///
     /// - Parameters:

@@ -8,7 +8,7 @@ import Synchronization
 
 /// Fetches frames from a delta set and from bundles, several ranges at a time, and writes each frame to its
 /// place.
-struct FrameFetch: Sendable {
+struct FrameDownloader: Sendable {
     let source: IndexSource
     let tree: IndexedTree
     /// The entries that need no frames, by position.
@@ -255,9 +255,9 @@ final class FetchProgress: Sendable {
     func note(source: String) { state.withLock { $0.source = source } }
 
     /// The result of the fetch so far.
-    var outcome: FrameFetch.Outcome {
+    var outcome: FrameDownloader.Outcome {
         state.withLock { state in
-            FrameFetch.Outcome(
+            FrameDownloader.Outcome(
                 received: ByteCount(state.received),
                 source: state.source,
                 unmade: state.unmade

@@ -9,7 +9,7 @@ import SystemPackage
 ///
 /// Stores hashes of digests instead of digests, since it is in memory together with the index of the new
 /// version. Callers must verify the content that they read.
-struct HeldContent: Sendable {
+struct BaseContentMap: Sendable {
     /// The digest of the index that the generation was made from; `nil` if it had none.
     private(set) var indexDigest: Digest?
     /// The paths of the files, one after the other.

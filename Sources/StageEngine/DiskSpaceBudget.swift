@@ -2,7 +2,7 @@ import StageContainer
 import StageModel
 
 /// The space left for packs while a plan is made, and the evictions that increase it.
-struct Room {
+struct DiskSpaceBudget {
     /// The evictions, in order.
     private(set) var evictions: [Eviction] = []
     private let planner: Planner
@@ -18,10 +18,10 @@ struct Room {
     init(_ planner: Planner, for selection: PackSelection) {
         self.planner = planner
         free = planner.freeSpace
-        guard let retention = planner.retention else { return }
-        queue = retention.queue(sparing: planner.packsAskedFor(selection))
-        current = retention.current
-        if let quota = planner.quota { remaining = quota - retention.size }
+        guard let policy = planner.evictionPolicy else { return }
+        queue = policy.queue(sparing: planner.packsAskedFor(selection))
+        current = policy.current
+        if let quota = planner.quota { remaining = quota - policy.size }
     }
 
     /// Reserves space for a pack, with evictions if necessary, or returns the reason to refuse it.
