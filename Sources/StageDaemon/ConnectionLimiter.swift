@@ -50,7 +50,7 @@ final class ConnectionLimiter: Sendable {
         continuation?.resume(returning: false)
     }
 
-    fileprivate func begin(_ id: Int) async -> Bool {
+    func begin(_ id: Int) async -> Bool {
         await withCheckedContinuation { continuation in
             let isNow = state.withLock { state in
                 if state.table.begin(id) { return true }
@@ -61,9 +61,9 @@ final class ConnectionLimiter: Sendable {
         }
     }
 
-    fileprivate func end(_ id: Int) { resume { $0.end(id) } }
+    func end(_ id: Int) { resume { $0.end(id) } }
 
-    fileprivate func stream(_ id: Int) -> Bool {
+    func stream(_ id: Int) -> Bool {
         var isGranted = true
         resume { table in
             guard let started = table.stream(id) else {
@@ -82,102 +82,9 @@ final class ConnectionLimiter: Sendable {
         for continuation in continuations { continuation.resume(returning: true) }
     }
 
-    fileprivate func reserveMemory(_ bytes: Int, by id: Int) -> Bool {
+    func reserveMemory(_ bytes: Int, by id: Int) -> Bool {
         state.withLock { $0.table.reserveMemory(bytes, by: id) }
     }
-}
-
-/// Connection of a client, closed when the client exceeds a time limit.
-final class ClientConnection: Sendable {
-    let peer: PeerCredentials
-    private let id: Int
-    private let channel: any Channel
-    private let limiter: ConnectionLimiter
-    private let deadline = Mutex<Scheduled<Void>?>(nil)
-
-    /// Time limit for the head of a request, and for an idle connection.
-    static let headTime = TimeAmount.seconds(20)
-    /// Time limit for the body of a request.
-    static let bodyTime = TimeAmount.seconds(30)
-    /// Time limit for the client to read a piece of the response.
-    static let readTime = TimeAmount.seconds(30)
-
-    fileprivate init(
-        id: Int,
-        peer: PeerCredentials,
-        channel: any Channel,
-        limiter: ConnectionLimiter
-    ) {
-        self.id = id
-        self.peer = peer
-        self.channel = channel
-        self.limiter = limiter
-        setDeadline(Self.headTime)
-    }
-
-    /// Returns a handle of the connected process.
-    func process() async -> PeerProcess { await PeerProcess(of: channel, credentials: peer) }
-
-    /// Starts the time limit of a request's body, after its head has arrived.
-    func beginRequest() { setDeadline(Self.bodyTime) }
-
-    /// Ends a request and waits for the next one on this connection.
-    func endRequest() {
-        limiter.end(id)
-        setDeadline(Self.headTime)
-    }
-
-    /// Waits for the request's turn among the requests of its user, after it has arrived completely.
-    func takeTurn() async throws(ControlRefusal) {
-        setDeadline(nil)
-        guard await limiter.begin(id) else {
-            throw ControlRefusal(.unavailable, "the client has disconnected")
-        }
-    }
-
-    /// Reserves memory for a request body of `bytes`, as received so far.
-    func reserveMemory(body bytes: Int) throws(ControlRefusal) {
-        guard limiter.reserveMemory(bytes, by: id) else {
-            throw ControlRefusal(
-                .unavailable,
-                "your concurrent requests need too much memory: repeat this one after others have ended"
-            )
-        }
-    }
-
-    /// Converts the request into an event stream.
-    func beginStream() throws(ControlRefusal) {
-        guard limiter.stream(id) else {
-            throw ControlRefusal(
-                .quota,
-                "your programs have too many event streams open: close some"
-            )
-        }
-    }
-
-    /// Starts the time limit for the client to read; ``endReadTimeout()`` ends it.
-    func startReadTimeout() { setDeadline(Self.readTime) }
-
-    /// Ends the time limit that ``startReadTimeout()`` started.
-    func endReadTimeout() { setDeadline(nil) }
-
-    /// Calls `body` when the connection closes.
-    func whenClosed(_ body: @escaping @Sendable () -> Void) {
-        channel.closeFuture.whenComplete { _ in body() }
-    }
-
-    private func setDeadline(_ time: TimeAmount?) {
-        let next = time.map { time in
-            channel.eventLoop.scheduleTask(in: time) { [channel] in channel.close(promise: nil) }
-        }
-        let last = deadline.withLock { deadline in
-            defer { deadline = next }
-            return deadline
-        }
-        last?.cancel()
-    }
-
-    deinit { deadline.withLock { $0?.cancel() } }
 }
 
 /// Responds that there are too many connections, and closes the connection.

@@ -8,8 +8,7 @@ extension ControlResponder {
     /// Writes a list of sessions in pieces: a thousand sessions with all their header fields take 64 MiB.
     @concurrent func list(
         _ sessions: [SessionStatus],
-        to writer: consuming ResponseWriter,
-        over connection: ClientConnection
+        to writer: consuming ResponseWriter
     ) async throws {
         let head = HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"])
         var body = try await writer.writeHead(head)
@@ -19,19 +18,14 @@ extension ControlResponder {
             buffer.writeBytes(try ControlFormat.encode(session))
             guard buffer.readableBytes >= Journal.pageBytes else { continue }
             for piece in Self.pieces(of: buffer) {
-                connection.startReadTimeout()
                 try await body.write(piece)
-                connection.endReadTimeout()
             }
             buffer = ByteBuffer()
         }
         buffer.writeString("]}\n")
         for piece in Self.pieces(of: buffer) {
-            connection.startReadTimeout()
             try await body.write(piece)
-            connection.endReadTimeout()
         }
-        connection.startReadTimeout()
         try await body.finish(nil)
     }
 
@@ -39,8 +33,7 @@ extension ControlResponder {
     @concurrent func list(
         _ tasks: [TransferTask],
         rest: TaskListing?,
-        to writer: consuming ResponseWriter,
-        over connection: ClientConnection
+        to writer: consuming ResponseWriter
     ) async throws {
         let head = HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"])
         var body = try await writer.writeHead(head)
@@ -55,26 +48,21 @@ extension ControlResponder {
             }
             guard let next = rest else { break }
             for piece in Self.pieces(of: buffer) {
-                connection.startReadTimeout()
                 try await body.write(piece)
-                connection.endReadTimeout()
             }
             buffer = ByteBuffer()
             (page, rest) = try await coordinator.page(of: next)
         }
         buffer.writeString("]}\n")
         for piece in Self.pieces(of: buffer) {
-            connection.startReadTimeout()
             try await body.write(piece)
-            connection.endReadTimeout()
         }
-        connection.startReadTimeout()
         try await body.finish(nil)
     }
 
-    /// Bytes of a response that one read timeout covers.
+    /// Bytes of a response that are written at once.
     ///
-    /// A client that reads slowly but steadily stays connected.
+    /// They are few enough for a client that reads slowly but steadily to stay connected.
     private static let pieceBytes = 32 << 10
 
     /// Splits a part of a response into pieces that are written one by one.
@@ -97,7 +85,7 @@ extension ControlResponder {
     ) async throws {
         connection.whenClosed { subscription.end() }
         do {
-            try await stream(subscription, to: writer, over: connection)
+            try await stream(subscription, to: writer)
         } catch {
             await coordinator.detach(subscription)
             throw error
@@ -107,24 +95,19 @@ extension ControlResponder {
 
     @concurrent private func stream(
         _ subscription: Subscription,
-        to writer: consuming ResponseWriter,
-        over connection: ClientConnection
+        to writer: consuming ResponseWriter
     ) async throws {
-        connection.startReadTimeout()
         var body = try await writer.writeHead(Self.streamHead)
         var attached = SessionEvent(.attached, time: .now)
         attached.sessionNumber = subscription.session
         try await body.write(Self.line(attached))
-        connection.endReadTimeout()
         async let _: Void = Self.beat { subscription.enqueue($0) }
         for await _ in subscription.wakes {
             while case let events = try await coordinator.read(subscription), !events.isEmpty {
                 var buffer = ByteBuffer()
                 for event in events { buffer.writeImmutableBuffer(try Self.line(event)) }
                 for piece in Self.pieces(of: buffer) {
-                    connection.startReadTimeout()
                     try await body.write(piece)
-                    connection.endReadTimeout()
                 }
             }
         }
@@ -140,15 +123,11 @@ extension ControlResponder {
         let watch = coordinator.feed.watch(for: client)
         connection.whenClosed { watch.continuation.finish() }
         do {
-            connection.startReadTimeout()
             var body = try await writer.writeHead(Self.streamHead)
             try await body.write(Self.line(SessionEvent(.attached, time: .now)))
-            connection.endReadTimeout()
             async let _: Void = Self.beat { watch.continuation.yield($0) }
             for await event in watch.events {
-                connection.startReadTimeout()
                 try await body.write(Self.line(event))
-                connection.endReadTimeout()
             }
             try await body.finish(nil)
         } catch {

@@ -29,7 +29,6 @@ struct ControlResponder: Sendable {
         with writer: consuming ResponseWriter,
         over connection: ClientConnection
     ) async throws {
-        connection.beginRequest()
         defer { connection.endRequest() }
         let answer: Answer
         do throws(ControlRefusal) {
@@ -37,17 +36,16 @@ struct ControlResponder: Sendable {
         } catch {
             logger.debug("A request was refused", metadata: ["control.reason": "\(error)"])
             let body = (try? ControlFormat.encode(error)) ?? Data()
-            try await write(body, status: error.code.status, to: writer, over: connection)
+            try await write(body, status: error.code.status, to: writer)
             return
         }
         switch answer {
-        case .value(let body): try await write(body, status: .ok, to: writer, over: connection)
+        case .value(let body): try await write(body, status: .ok, to: writer)
         case .nothing:
-            connection.startReadTimeout()
             try await writer.writeResponse(HTTPResponse(status: .noContent))
-        case .sessions(let sessions): try await list(sessions, to: writer, over: connection)
+        case .sessions(let sessions): try await list(sessions, to: writer)
         case .tasks(let tasks, let rest):
-            try await list(tasks, rest: rest, to: writer, over: connection)
+            try await list(tasks, rest: rest, to: writer)
         case .events(let subscription): try await attach(subscription, to: writer, over: connection)
         case .watch(let client): try await watch(for: client, to: writer, over: connection)
         }
@@ -56,11 +54,8 @@ struct ControlResponder: Sendable {
     @concurrent private func write(
         _ body: Data,
         status: HTTPResponse.Status,
-        to writer: consuming ResponseWriter,
-        over connection: ClientConnection
+        to writer: consuming ResponseWriter
     ) async throws {
-        // The responses to pipelined requests wait until the client has read the earlier ones.
-        connection.startReadTimeout()
         let head = HTTPResponse(
             status: status,
             headerFields: [

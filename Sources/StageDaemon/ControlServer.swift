@@ -80,6 +80,7 @@ struct ControlServer: Sendable {
                 try await responder.respond(to: request, with: writer, over: connection)
             },
             configuration: HTTP1Channel.Configuration(
+                additionalChannelHandlers: [ClientDeadlineHandler()],
                 httpDecoderConfiguration: .init(
                     maxHeaderFieldSize: 16 << 10,
                     maxHeaderListSize: 32 << 10,

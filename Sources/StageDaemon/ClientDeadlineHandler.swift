@@ -1,0 +1,106 @@
+import NIOCore
+import NIOHTTPTypes
+
+/// Closes a connection whose client takes too long to send a request, or to read a response.
+///
+/// A request has a time limit for its head, which is also the limit of an idle connection, and another one for its body.
+/// Only time counts in which the client is awaited: while the channel reads, and while it has more to write than it may
+/// buffer. A daemon that is too busy to receive what has arrived breaks off no connection for it, since all of this
+/// happens on the event loop, which receives before it runs timers.
+final class ClientDeadlineHandler: ChannelDuplexHandler, RemovableChannelHandler {
+    typealias InboundIn = HTTPRequestPart
+    typealias InboundOut = HTTPRequestPart
+    typealias OutboundIn = HTTPResponsePart
+    typealias OutboundOut = HTTPResponsePart
+
+    /// User event of the channel: the response to a request is complete.
+    struct RequestEnded: Sendable {}
+
+    /// Time limit for the head of a request, and for an idle connection.
+    private static let headTime = TimeAmount.seconds(20)
+    /// Time limit for the body of a request.
+    private static let bodyTime = TimeAmount.seconds(30)
+    /// Time limit for the client to read as much of a response as the channel may buffer.
+    private static let readTime = TimeAmount.seconds(30)
+
+    /// Requests whose head has arrived and whose response is not complete.
+    private var requests = 0
+    /// Time that the client has left to send; `nil` while it has nothing to send.
+    private var left: TimeAmount? = headTime
+    /// Start of the current wait for bytes; `nil` while the channel does not read.
+    private var waitsSince: NIODeadline?
+    private var requestTimer: Scheduled<Void>?
+    private var readTimer: Scheduled<Void>?
+
+    func read(context: ChannelHandlerContext) {
+        if waitsSince == nil {
+            waitsSince = .now()
+            startRequestTimer(context)
+        }
+        context.read()
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        stopRequestTimer()
+        switch unwrapInboundIn(data) {
+        case .head:
+            requests += 1
+            left = Self.bodyTime
+        case .body: break
+        // A request may have been refused before its body has arrived.
+        case .end: left = requests == 0 ? Self.headTime : nil
+        }
+        startRequestTimer(context)
+        context.fireChannelRead(data)
+    }
+
+    func channelReadComplete(context: ChannelHandlerContext) {
+        stopRequestTimer()
+        waitsSince = nil
+        context.fireChannelReadComplete()
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if event is RequestEnded {
+            stopRequestTimer()
+            requests -= 1
+            // The next request may have begun to arrive.
+            if requests == 0 { left = Self.headTime }
+            startRequestTimer(context)
+        }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        readTimer?.cancel()
+        readTimer = context.channel.isWritable ? nil : closing(context, in: Self.readTime)
+        context.fireChannelWritabilityChanged()
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        requestTimer?.cancel()
+        readTimer?.cancel()
+        context.fireChannelInactive()
+    }
+
+    private func startRequestTimer(_ context: ChannelHandlerContext) {
+        guard waitsSince != nil, let left else { return }
+        requestTimer = closing(context, in: left)
+    }
+
+    /// Stops the timer, and counts the time that has passed.
+    private func stopRequestTimer() {
+        requestTimer?.cancel()
+        requestTimer = nil
+        guard let since = waitsSince else { return }
+        let now = NIODeadline.now()
+        left = left.map { max(.nanoseconds(0), $0 - (now - since)) }
+        waitsSince = now
+    }
+
+    private func closing(_ context: ChannelHandlerContext, in time: TimeAmount) -> Scheduled<Void> {
+        context.eventLoop.scheduleTask(in: time) { [channel = context.channel] in
+            channel.close(promise: nil)
+        }
+    }
+}
