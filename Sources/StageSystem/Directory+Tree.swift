@@ -43,12 +43,12 @@ extension Directory {
                 if errno != 0 { throw FileError("read", path: path, errno: Errno(rawValue: errno)) }
                 return
             }
-            let text = unsafe withUnsafePointer(to: &entry.pointee.d_name) { name in
+            let component = unsafe withUnsafePointer(to: &entry.pointee.d_name) { name in
                 unsafe name.withMemoryRebound(to: CChar.self, capacity: Int(NAME_MAX) + 1) {
-                    unsafe FilePath(platformString: $0)
+                    unsafe FilePath.Component(platformString: $0)
                 }
             }
-            guard let name = text.lastComponent, name.kind == .regular else { continue }
+            guard let name = component, name.kind == .regular else { continue }
             let kind = try kind(unsafe entry.pointee.d_type, of: name)
             guard try body(DirectoryEntry(name: name, kind: kind)) else { return }
         }

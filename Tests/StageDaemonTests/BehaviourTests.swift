@@ -33,7 +33,7 @@ struct BehaviourTests {
     }
 
     @Test func whatIsSuspendedGoesOnWhereItWas() async throws {
-        let body = content(3 << 20)
+        let body = noise(3 << 20)
         let answer = Answer.content(body)
         server.answer("/a", with: answer.slowed(to: 1 << 20).stalled(after: 2 << 20), answer)
         let id = try await daemon.download(server.url("/a"))
@@ -57,7 +57,7 @@ struct BehaviourTests {
     @Test func noRedirectLeavesTheAllowedDomains() async throws {
         let elsewhere = server.url("/b", host: "localhost")
         server.answer("/a", with: .redirect(to: elsewhere))
-        server.answer("/b", with: .content(content(1000)))
+        server.answer("/b", with: .content(noise(1000)))
         let id = try await daemon.download(server.url("/a")) { $0.allowedDomains = ["127.0.0.1"] }
         let events = try await daemon.outcomes()
         #expect(events.map(\.gist) == ["1 failed of \(id)"])
@@ -83,7 +83,7 @@ struct BehaviourTests {
     }
 
     @Test func aPersonsPauseHoldsWhatTheClientWants() async throws {
-        server.answer("/a", with: .content(content(1000)))
+        server.answer("/a", with: .content(noise(1000)))
         let id = try await daemon.download(server.url("/a")) { $0.isSuspended = true }
         for (state, holds) in [
             (.paused, [.pausedByClient, .pausedByUser]), (.running, [.pausedByUser]),
@@ -106,7 +106,7 @@ struct BehaviourTests {
 
     @Test(arguments: [false, true])
     func aTokenGoesOnWithWhatACancelledTaskReceived(isAcknowledged: Bool) async throws {
-        let body = content(3 << 20)
+        let body = noise(3 << 20)
         let answer = Answer.content(body)
         server.answer("/a", with: answer.slowed(to: 1 << 20), answer)
         let id = try await daemon.download(server.url("/a"), token: "one")
@@ -144,7 +144,7 @@ struct BehaviourTests {
 
     /// The last progress event of a transfer precedes its final event.
     @Test func nothingIsToldOfATaskAfterItsEnd() async throws {
-        server.answer("/a", with: .content(content(10)))
+        server.answer("/a", with: .content(noise(10)))
         let stream = try await daemon.attach()
         defer { stream.close() }
         let count = 300
@@ -167,7 +167,7 @@ struct BehaviourTests {
     @Test func aTokenIsOfItsURL() async throws {
         server.answer(
             "/a",
-            with: Answer.content(content(3 << 20)).slowed(to: 1 << 20).stalled(after: 2 << 20)
+            with: Answer.content(noise(3 << 20)).slowed(to: 1 << 20).stalled(after: 2 << 20)
         )
         let id = try await daemon.download(server.url("/a"), token: "one")
         try await wait(for: 100_000, of: id)
@@ -183,7 +183,7 @@ struct BehaviourTests {
     }
 
     @Test func aTaskDoesNotBeginBeforeItsTime() async throws {
-        server.answer("/a", with: .content(content(1000)))
+        server.answer("/a", with: .content(noise(1000)))
         let begin = Date.now + 4
         let id = try await daemon.download(server.url("/a")) { $0.earliestBegin = begin }
         let task = try await daemon.client.task(id)
@@ -203,7 +203,7 @@ struct BehaviourTests {
         try await daemon.start()
         var requests: [TransferRequest] = []
         for (name, priority) in [("a", 0.5), ("b", 0.501), ("c", 0.9), ("d", 0.5005)] {
-            server.answer("/\(name)", with: .content(content(1000)))
+            server.answer("/\(name)", with: .content(noise(1000)))
             var request = TransferRequest(
                 token: name,
                 kind: .download,
@@ -219,7 +219,7 @@ struct BehaviourTests {
     }
 
     @Test func contentThatTwoTasksWantIsFetchedOnce() async throws {
-        let body = content(1 << 20)
+        let body = noise(1 << 20)
         server.answer("/a", with: Answer.content(body).slowed(to: 4 << 20))
         server.answer("/b", with: .content(body))
         var requests: [TransferRequest] = []
@@ -239,7 +239,7 @@ struct BehaviourTests {
     }
 
     @Test func oneThatWaitsForContentDoesNotWaitForOneThatIsHeld() async throws {
-        let body = content(1000)
+        let body = noise(1000)
         server.answer("/a", with: .content(body))
         let held = try await daemon.download(server.url("/a"), token: "held") {
             $0.sha256 = sha256(body)
@@ -253,7 +253,7 @@ struct BehaviourTests {
     }
 
     @Test func aTaskThatIsHeldIsNotEndedByOneThatFetchesTheSame() async throws {
-        let body = content(1 << 20)
+        let body = noise(1 << 20)
         server.answer("/a", with: Answer.content(body).slowed(to: 2 << 20))
         let id = try await daemon.download(server.url("/a"), token: "free") {
             $0.sha256 = sha256(body)

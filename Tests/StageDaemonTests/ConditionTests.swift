@@ -10,7 +10,7 @@ struct ConditionTests {
     private let daemon: DaemonProcess
     private let server = TestServer.current
     private let bus: MockBus
-    private let body = content(3 << 20)
+    private let body = noise(3 << 20)
 
     init() async throws {
         daemon = try .required()
@@ -58,7 +58,7 @@ struct ConditionTests {
         let id = try await daemon.download(server.url("/a")) {
             $0.allowsExpensiveNetworkAccess = false
         }
-        server.answer("/b", with: Answer.content(content(100)))
+        server.answer("/b", with: Answer.content(noise(100)))
         try await interrupt(id, holds: [.metered]) {
             try bus.set("Metered", of: .networkManager, to: .number(1))
         } regain: {

@@ -29,7 +29,7 @@ struct ConfinedClientTests {
         try daemon.configure(#"{"settlingTime": 0, "retryBase": 0.05, "relaunchDelay": 0.1}"#)
         try await daemon.start()
         peer = try Peer(daemon)
-        server.answer("/a", with: .content(content(1000)))
+        server.answer("/a", with: .content(noise(1000)))
         server.answer("/u", with: .status(201))
     }
 
@@ -105,7 +105,7 @@ struct ConfinedClientTests {
         let rules = #"{"group": "bin", "answersChallenges": true}"#
         _ = try await peer.ask(as: user, 2, "PUT", "/v1/sessions/s", rules)
         let refusal = Answer.status(401).field("WWW-Authenticate", "Basic realm=\"x\"")
-        server.answer("/asks", with: refusal, .content(content(1000)).waiting { sleep(1) })
+        server.answer("/asks", with: refusal, .content(noise(1000)).waiting { sleep(1) })
         let new =
             #"{"tasks": [{"token": "t", "kind": "download", "url": "\#(server.url("/asks"))","#
             + #" "headers": {"X-Own": "own", "authorization": "first"}}]}"#

@@ -134,19 +134,5 @@ extension SessionEvent {
     }
 }
 
-/// Content that is the same for the same seed.
-func content(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
-    var random = SeededGenerator(seed: seed)
-    var bytes: [UInt8] = []
-    bytes.reserveCapacity(count + 8)
-    while bytes.count < count {
-        let word = random.next()
-        for shift in stride(from: 0, to: 64, by: 8) {
-            bytes.append(UInt8(truncatingIfNeeded: word >> UInt64(shift)))
-        }
-    }
-    return Array(bytes.prefix(count))
-}
-
 /// The digest of content, in hexadecimal digits.
 func sha256(_ bytes: [UInt8]) -> String { "\(Digest(of: bytes))" }

@@ -77,9 +77,9 @@ private struct Scenario {
     private(set) var deaths = 0
 
     /// Some content, of more than one checkpoint.
-    private static let large = content(9 << 20, seed: 1)
-    private static let small = content(100_000, seed: 2)
-    private static let other = content(500_000, seed: 3)
+    private static let large = noise(9 << 20, seed: 1)
+    private static let small = noise(100_000, seed: 2)
+    private static let other = noise(500_000, seed: 3)
 
     init(_ daemon: DaemonProcess, _ server: TestServer, trace: [String]) throws {
         self.daemon = daemon
@@ -91,7 +91,7 @@ private struct Scenario {
         server.answer("/a", with: .content(Self.large))
         server.answer("/b", with: .content(Self.small))
         // Another version halfway: a new generation.
-        let old = Answer.content(content(500_000, seed: 4)).cut(after: 300_000)
+        let old = Answer.content(noise(500_000, seed: 4)).cut(after: 300_000)
         server.answer("/c", with: old, .content(Self.other))
         server.answer("/u", with: .status(201))
     }

@@ -77,7 +77,7 @@ struct DamagedRowTests {
         try await daemon.start()
         try await daemon.makeSession()
         try await daemon.makeSession("t") { $0.headers = ["A": "b"] }
-        server.answer("/a", with: .content(content(1000)))
+        server.answer("/a", with: .content(noise(1000)))
         let bad = try await daemon.download(server.url("/a"), token: "bad") {
             $0.isSuspended = true
         }
@@ -148,7 +148,7 @@ struct FullDiskStartTests {
 
     private func fill(_ daemon: DaemonProcess, _ peer: Peer) async throws {
         let server = TestServer.current
-        server.answer("/a", with: .content(content(1000)))
+        server.answer("/a", with: .content(noise(1000)))
         // The daemon does not see the handler's end, so the next start has to write to the journal.
         try daemon.configure(#"{"settlingTime": 0, "reserve": 0, "retryBase": 0.05}"#)
         try await daemon.start()

@@ -23,7 +23,7 @@ struct ErrorAnswerTests {
         in session: URLSession
     ) throws -> URLSessionUploadTask {
         let directory = try TemporaryDirectory.required()
-        try directory.write(content(1000), to: "file", durably: false)
+        try directory.write(noise(1000), to: "file", durably: false)
         var request = URLRequest(url: try url("/in"))
         request.httpMethod = method
         let file = URL(fileURLWithPath: directory.path.appending("file").string)
@@ -112,7 +112,7 @@ struct ErrorAnswerTests {
     @Test func connectionsThatBreakAreNoErrorAnswers() async throws {
         let world = try await SessionWorld()
         let session = world.session()
-        let whole = content(2 << 20)
+        let whole = noise(2 << 20)
         // Each has a head, and too little of the body to be tried again at once.
         let broken = (1...6).map { _ in Answer.content(whole).cut(after: 0) }
         server.answer("/x", with: broken + [answer(503), .content(whole)])
@@ -180,7 +180,7 @@ struct ErrorAnswerTests {
         let world = try await SessionWorld()
         let session = world.session()
         server.answer("/x", with: answer(404))
-        let known = DownloadContent(sha256: sha256(content(10)))
+        let known = DownloadContent(sha256: sha256(noise(10)))
         let task = session.downloadTask(with: URLRequest(url: try url("/x")), content: known)
         task.resume()
         #expect(try await world.end(of: task)?.code == .fileDoesNotExist)
@@ -191,7 +191,7 @@ struct ErrorAnswerTests {
     @Test func theHeadIsHereWithTheFirstBytes() async throws {
         let world = try await SessionWorld()
         let session = world.session()
-        let slow = Answer.content(content(4 << 20)).slowed(to: 4 << 20).field("X-Early", "1")
+        let slow = Answer.content(noise(4 << 20)).slowed(to: 4 << 20).field("X-Early", "1")
         server.answer("/x", with: slow)
         let task = session.downloadTask(with: try url("/x"))
         task.resume()

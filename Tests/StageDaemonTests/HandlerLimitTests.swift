@@ -36,7 +36,7 @@ struct HandlerLimitTests {
         )
         try await daemon.start()
         peer = try Peer(daemon)
-        server.answer("/a", with: .content(content(10)))
+        server.answer("/a", with: .content(noise(10)))
     }
 
     /// Makes five sessions of a user's, each with a handler and an event for it.

@@ -40,7 +40,7 @@ struct HandlerPolicyTests {
             by: ["/usr/bin/unshare", "--mount", "/bin/sh", "-c", script, file]
         )
         peer = try Peer(daemon)
-        server.answer("/a", with: .content(content(1000)))
+        server.answer("/a", with: .content(noise(1000)))
         server.answer("/u", with: .status(201))
     }
 
@@ -258,7 +258,7 @@ struct HandlerPolicyTests {
             let answer = try await ask("GET", path)
             #expect(answer.contains("(not shown)") && !answer.contains("secret"), "\(answer)")
         }
-        server.answer("/evil", with: .content(content(10)))
+        server.answer("/evil", with: .content(noise(10)))
         func task(_ path: String) -> String {
             #"{"tasks": [{"token": "\#(path)", "kind": "download", "url": "\#(server.url(path))"}]}"#
         }

@@ -18,8 +18,8 @@ struct JournalLossTests {
     init() throws {
         daemon = try .required()
         try daemon.configure(#"{"settlingTime": 0}"#)
-        server.answer("/old", with: .content(content(1000)))
-        server.answer("/new", with: .content(content(2000)))
+        server.answer("/old", with: .content(noise(1000)))
+        server.answer("/new", with: .content(noise(2000)))
     }
 
     private func remove(_ names: [FilePath.Component]) throws {
@@ -45,13 +45,13 @@ struct JournalLossTests {
         #expect(second > first)
         let events = try await daemon.outcomes()
         let location = try #require(events.first?.location)
-        #expect(try bytes(of: FilePath(location)) == content(2000))
+        #expect(try bytes(of: FilePath(location)) == noise(2000))
         // The file of the journal that is gone was moved aside, and not removed.
         let aside = try Directory.open(daemon.state).entries().map(\.name)
             .filter { $0.string.hasPrefix("staged.damaged-") }
         let user = "\(UserIdentity.current.user)/\(first)"
         let path = daemon.state.appending(try #require(aside.first)).pushing(FilePath(user))
-        #expect(try bytes(of: path) == content(1000))
+        #expect(try bytes(of: path) == noise(1000))
     }
 
     @Test func numbersBeginWithOneWhereNothingWasLost() async throws {

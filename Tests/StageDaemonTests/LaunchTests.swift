@@ -17,7 +17,7 @@ struct LaunchTests {
         daemon = try .required()
         peer = try Peer(daemon)
         for name in ["a", "b", "c"] {
-            server.answer("/\(name)", with: .content(content(20_000)))
+            server.answer("/\(name)", with: .content(noise(20_000)))
         }
     }
 
@@ -58,7 +58,7 @@ struct LaunchTests {
     @Test func aHandlerTakesInWhatCameAfterTheClientWasKilled() async throws {
         try await start(handler: peer.handler("acknowledge"))
         for name in ["a", "b", "c"] {
-            let answer = Answer.content(content(400_000)).slowed(to: 400_000)
+            let answer = Answer.content(noise(400_000)).slowed(to: 400_000)
             server.answer("/\(name)", with: answer)
         }
         let urls = ["/a", "/b", "/c"].map { server.url($0) }
@@ -218,7 +218,7 @@ struct LaunchTests {
             $0.answersChallenges = true
         }
         let refusal = Answer.status(401).field("WWW-Authenticate", "Basic realm=\"x\"")
-        server.answer("/a", with: refusal, .content(content(1000)))
+        server.answer("/a", with: refusal, .content(noise(1000)))
         let id = try await daemon.download(server.url("/a"))
         try await peer.wait(for: "acknowledged")
         try await daemon.wait(for: [.authentication], of: id)

@@ -71,7 +71,7 @@ struct StorageLimitTests {
     }
 
     @Test func aDownloadWithoutEndFailsAtTheLimit() async throws {
-        let endless = Answer(content: content(1 << 18)).with {
+        let endless = Answer(content: noise(1 << 18)).with {
             $0.isEndless = true
             $0.isChunked = true
         }
@@ -86,8 +86,8 @@ struct StorageLimitTests {
     }
 
     @Test func downloadsWaitUntilFinishedOnesAreTaken() async throws {
-        server.answer("/a", with: .content(content(12 << 20)))
-        server.answer("/b", with: .content(content(12 << 20, seed: 2)))
+        server.answer("/a", with: .content(noise(12 << 20)))
+        server.answer("/b", with: .content(noise(12 << 20, seed: 2)))
         try await daemon.download(server.url("/a"))
         _ = try await daemon.outcomes()
         let second = try await daemon.download(server.url("/b"))
@@ -99,7 +99,7 @@ struct StorageLimitTests {
     }
 
     @Test func whatWasMovedAwayDoesNotCount() async throws {
-        server.answer("/a", with: .content(content(12 << 20)))
+        server.answer("/a", with: .content(noise(12 << 20)))
         try await daemon.download(server.url("/a"))
         let location = try #require(try await daemon.outcomes().first?.location)
         #expect(try await refusal { _ = try await upload(12 << 20, "b") } == .quota)
@@ -267,7 +267,7 @@ struct SharedLimitTests {
         }
         // A download of unknown size is stopped, a piece of 4 MiB too late at most.
         let server = TestServer.current
-        server.answer("/a", with: .content(content(60 << 20)).chunked())
+        server.answer("/a", with: .content(noise(60 << 20)).chunked())
         let task = try await daemon.download(server.url("/a"))
         try await daemon.wait(for: [.disk], of: task)
         let free = try state.freeSpace().bytes

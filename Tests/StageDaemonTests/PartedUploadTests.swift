@@ -57,7 +57,7 @@ struct MultipartUploadTests {
         try await start()
         var numbers = SeededGenerator(seed: seed)
         server.cut(after: (1...5).map { _ in Int.random(in: 0..<Self.part, using: &numbers) })
-        let content = content(Self.size)
+        let content = noise(Self.size)
         let id = try await upload(content)
         let events = try await daemon.outcomes()
         #expect(events.map(\.gist) == ["1 completed of \(id)"])
@@ -72,7 +72,7 @@ struct MultipartUploadTests {
     /// The daemon is killed while it sends, and goes on with the first part that was not acknowledged.
     @Test func aDaemonThatIsKilledGoesOn() async throws {
         try await start()
-        let content = content(Self.size)
+        let content = noise(Self.size)
         server.slowDown(milliseconds: 50)
         let id = try await upload(content)
         var received = 0
@@ -98,7 +98,7 @@ struct MultipartUploadTests {
         try daemon.configure(#"{"retryBase": 0.01}"#)
         try await daemon.start()
         let directory = try TemporaryDirectory.required()
-        let content = content(Self.size)
+        let content = noise(Self.size)
         try directory.write(content, to: "file", durably: false)
         server.slowDown(milliseconds: 20)
         let file = directory.path.appending("file").string
@@ -145,7 +145,7 @@ struct MultipartUploadTests {
     @Test func aCancelledUploadIsAborted() async throws {
         try await start()
         server.slowDown(milliseconds: 100)
-        let id = try await upload(content(Self.size)) { $0.headers = ["Authorization": "x"] }
+        let id = try await upload(noise(Self.size)) { $0.headers = ["Authorization": "x"] }
         try await poll("nothing is sent") { server.received > 0 }
         var change = TransferChange()
         change.state = .cancelled
@@ -159,7 +159,7 @@ struct MultipartUploadTests {
     @Test func theURLsAreToldToNoClient() async throws {
         try await start(retryBase: 3600)
         server.replace { _ in "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n" }
-        let id = try await upload(content(Self.size))
+        let id = try await upload(noise(Self.size))
         try await daemon.wait(for: [.backoff], of: id)
         let task = try await daemon.client.task(id)
         #expect(task.request.parts == nil && task.request.url == server.url("/object"))
@@ -169,7 +169,7 @@ struct MultipartUploadTests {
 
     @Test func whatCannotBeSentIsRefused() async throws {
         try await start()
-        let content = content(Self.size)
+        let content = noise(Self.size)
         let changes: [@Sendable (inout TransferRequest) -> Void] = [
             { $0.parts?.parts = [] },
             { $0.parts?.parts[0].size = .zero },

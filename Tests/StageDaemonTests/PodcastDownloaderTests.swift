@@ -70,8 +70,8 @@ final class PodcastDownloaderTests {
 
     @Test func aKilledApplicationIsLaunchedAndHasItsEpisodes() async throws {
         publish("one.mp3", "two.mp3", "gone.mp3")
-        server.answer("/one.mp3", with: Answer.content(content(400_000)).slowed(to: 50_000))
-        server.answer("/two.mp3", with: .content(content(20_000)))
+        server.answer("/one.mp3", with: Answer.content(noise(400_000)).slowed(to: 50_000))
+        server.answer("/two.mp3", with: .content(noise(20_000)))
         let log = daemon.directory.appending("watch.log")
         let application = try start(["watch", server.url("/feed.json")], log: log)
         // A task that the daemon was not told of ends with its process.
@@ -93,7 +93,7 @@ final class PodcastDownloaderTests {
                 && session?.acknowledgedEvent == session?.lastEvent
         }
         let first = try File.open(readingRegular: episodes.appending("one.mp3"))
-        #expect(try first.readAll(limit: 1 << 20) == content(400_000))
+        #expect(try first.readAll(limit: 1 << 20) == noise(400_000))
         // The handler has moved the files without a person's help, and has not taken the error page for an episode.
         #expect(try await run("list") == "one.mp3\ntwo.mp3\n")
         publish("one.mp3", "two.mp3")

@@ -51,14 +51,14 @@ struct ProgramTests {
         for name in ["journal.sqlite-wal", "journal.sqlite-shm"] as [FilePath.Component] {
             _ = try state.remove(name)
         }
-        let noise = content(50_000)
-        try state.write(noise, to: "journal.sqlite", durably: false)
+        let content = noise(50_000)
+        try state.write(content, to: "journal.sqlite", durably: false)
         try await daemon.start()
         #expect(try await daemon.client.sessions() == [])
         let kept = try state.entries().map(\.name.string)
             .filter { $0.hasPrefix("journal.sqlite.damaged-") && !$0.hasSuffix("-wal") }
         #expect(kept.count == 1)
-        #expect(try bytes(of: daemon.state.appending(try #require(kept.first))) == noise)
+        #expect(try bytes(of: daemon.state.appending(try #require(kept.first))) == content)
         server.answer("/a", with: .content([1]))
         try await daemon.makeSession()
         try await daemon.download(server.url("/a"))
@@ -69,7 +69,7 @@ struct ProgramTests {
         try daemon.configure(#"{"retryBase": 0.1}"#)
         try await daemon.start()
         try await daemon.makeSession { $0.resourceTimeout = 0.5 }
-        server.answer("/a", with: Answer.content(content(1 << 20)).stalled(after: 1000))
+        server.answer("/a", with: Answer.content(noise(1 << 20)).stalled(after: 1000))
         server.answer("/b", with: .status(503))
         let ids = [
             try await daemon.download(server.url("/a")),
@@ -118,7 +118,7 @@ struct ProgramTests {
         )
         try await daemon.start()
         try await daemon.makeSession()
-        let body = content(3 << 20)
+        let body = noise(3 << 20)
         try directory.write(body, to: "file", durably: false)
         var request = TransferRequest(
             token: "u",
@@ -150,7 +150,7 @@ struct ProgramTests {
             by: ["/usr/bin/unshare", "-m", "/bin/sh", "-c", script, "sh", state]
         )
         try await daemon.makeSession()
-        let body = content(4 << 20)
+        let body = noise(4 << 20)
         server.answer("/a", with: .content(body))
         let id = try await daemon.download(server.url("/a"))
         try await daemon.wait(for: [.disk], of: id)

@@ -25,7 +25,7 @@ struct RandomKillTests {
         var bodies: [[UInt8]] = []
         for index in 0..<50 {
             let seed = UInt64(index + 1)
-            bodies.append(content(Self.sizes[index % 4], seed: seed))
+            bodies.append(noise(Self.sizes[index % 4], seed: seed))
             let name = try #require(FilePath.Component("\(index)"))
             try Directory.open(nginx.root).write(bodies[index], to: name, durably: false)
         }

@@ -70,7 +70,7 @@ struct ResumedUploadTests {
     @Test(arguments: ["resumable", "tus"], ["POST", "PUT"])
     func anUploadThatIsCutGoesOn(uploadProtocol: String, method: String) async throws {
         try await start(uploadProtocol)
-        let content = content(Self.size)
+        let content = noise(Self.size)
         // A part of a tus upload has a mebibyte here.
         let step = uploadProtocol == "tus" ? 500_000 : Self.size / 6
         server.cut(after: step, 0, step, 1, step, step)
@@ -86,7 +86,7 @@ struct ResumedUploadTests {
     /// The parts of an upload are one attempt.
     @Test func partsAreNoAttempts() async throws {
         try await start("tus")
-        let id = try await upload(content(Self.size))
+        let id = try await upload(noise(Self.size))
         let events = try await daemon.outcomes()
         #expect(events.map(\.gist) == ["1 completed of \(id)"])
         #expect(server.methods.filter { $0 == "PATCH" }.count == 49)
@@ -97,7 +97,7 @@ struct ResumedUploadTests {
     @Test(arguments: ["resumable", "tus"], [SIGKILL, SIGTERM])
     func theNextDaemonGoesOn(uploadProtocol: String, signal: Int32) async throws {
         try await start(uploadProtocol, retryBase: 3600)
-        let content = content(Self.size)
+        let content = noise(Self.size)
         server.cut(after: uploadProtocol == "tus" ? 500_000 : Self.size / 2)
         let id = try await upload(content)
         #expect(try await waitForCut(of: id).bytesSent > .zero)
@@ -117,7 +117,7 @@ struct ResumedUploadTests {
     @Test(arguments: ["resumable", "tus"])
     func aDaemonThatIsKilledWhileItSendsLosesLittle(uploadProtocol: String) async throws {
         try await start(uploadProtocol)
-        let content = content(Self.size)
+        let content = noise(Self.size)
         server.slowDown()
         let id = try await upload(content)
         for part in 1...4 {
@@ -137,7 +137,7 @@ struct ResumedUploadTests {
     @Test(arguments: ["resumable", "tus"])
     func theNextDaemonAsksForALostAnswer(uploadProtocol: String) async throws {
         try await start(uploadProtocol, retryBase: 3600)
-        let content = content(1 << 20)
+        let content = noise(1 << 20)
         server.loseAnswers(1)
         let id = try await upload(content)
         _ = try await waitForCut(of: id)
@@ -153,7 +153,7 @@ struct ResumedUploadTests {
     @Test func whatMayBeCompleteIsNotSentAgainByTheNextDaemon() async throws {
         try await start("resumable", retryBase: 3600)
         server.loseAnswers(1)
-        let id = try await upload(content(1 << 20))
+        let id = try await upload(noise(1 << 20))
         _ = try await waitForCut(of: id)
         try await daemon.kill()
         server.replace { $0.method == "HEAD" ? "HTTP/1.1 404 Gone\r\n\r\n" : nil }
@@ -168,7 +168,7 @@ struct ResumedUploadTests {
     @Test(arguments: ["resumable", "tus"])
     func whatWasSentWholeWaitsForItsAnswer(uploadProtocol: String) async throws {
         try await start(uploadProtocol)
-        let content = content(1 << 20)
+        let content = noise(1 << 20)
         server.holdAnswers()
         defer { server.holdAnswers(false) }
         let id = try await upload(content)
@@ -189,7 +189,7 @@ struct ResumedUploadTests {
     func anotherProtocolSendsNothingTwice(uploadProtocol: String) async throws {
         try await start("resumable", retryBase: 3600)
         server.loseAnswers(1)
-        let content = content(1 << 20)
+        let content = noise(1 << 20)
         let id = try await upload(content)
         _ = try await waitForCut(of: id)
         try await daemon.makeSession { $0.uploadProtocol = uploadProtocol }
@@ -206,7 +206,7 @@ struct ResumedUploadTests {
     func aDamagedResourceIsTakenForOneThatMayBeComplete(method: String) async throws {
         try await start("resumable", retryBase: 3600)
         server.cut(after: 1 << 20)
-        let id = try await upload(content(Self.size)) { $0.method = method }
+        let id = try await upload(noise(Self.size)) { $0.method = method }
         _ = try await waitForCut(of: id)
         try await daemon.kill()
         _ = try await journal("UPDATE task SET upload = X'7B7D'")
@@ -229,7 +229,7 @@ struct ResumedUploadTests {
             (session.uploadProtocol, session.answersChallenges) = ("resumable", true)
         }
         server.challenge()
-        let content = content(1 << 20)
+        let content = noise(1 << 20)
         let id = try await upload(content)
         try await poll("there is no challenge") {
             try await daemon.client.task(id).holds.map(\.kind) == [.authentication]
@@ -249,7 +249,7 @@ struct ResumedUploadTests {
         server.replace {
             $0.method == "HEAD" ? "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n" : nil
         }
-        let id = try await upload(content(Self.size))
+        let id = try await upload(noise(Self.size))
         let events = try await daemon.outcomes()
         #expect(events.map(\.gist) == ["1 completed of \(id)"])
         #expect(events.first?.response?.status == 503)
@@ -266,7 +266,7 @@ struct ResumedUploadTests {
         server.replace {
             $0.method == "HEAD" ? "HTTP/1.1 423 Locked\r\nContent-Length: 0\r\n\r\n" : nil
         }
-        let id = try await upload(content(2 << 20))
+        let id = try await upload(noise(2 << 20))
         let events = try await daemon.outcomes()
         #expect(events.map(\.gist) == ["1 completed of \(id)"])
         #expect(events.first?.response?.status == 423)
@@ -278,7 +278,7 @@ struct ResumedUploadTests {
         server.replace {
             $0.method == "PATCH" ? "HTTP/1.1 423 Locked\r\nContent-Length: 0\r\n\r\n" : nil
         }
-        let id = try await upload(content(1000))
+        let id = try await upload(noise(1000))
         let problem = try await waitForCut(of: id).lastProblem
         #expect(problem?.contains("is locked by another request") == true)
     }
@@ -302,7 +302,7 @@ struct ResumedUploadTests {
         } else {
             server.slowDown(milliseconds: 100)
         }
-        let id = try await upload(content(Self.size)) { $0.headers = ["Authorization": "x"] }
+        let id = try await upload(noise(Self.size)) { $0.headers = ["Authorization": "x"] }
         if isWaiting {
             _ = try await waitForCut(of: id)
         } else {
@@ -320,7 +320,7 @@ struct ResumedUploadTests {
     @Test func theUploadsOfASessionThatIsRemovedAreDeletedAtTheServer() async throws {
         try await start("resumable", retryBase: 3600)
         server.cut(after: 500_000)
-        let id = try await upload(content(Self.size))
+        let id = try await upload(noise(Self.size))
         _ = try await waitForCut(of: id)
         try await daemon.client.removeSession("s")
         try await poll("the resource stays") { server.unfinished == 0 }
@@ -338,7 +338,7 @@ struct ResumedUploadTests {
             return nil
         }
         defer { isPendingIndefinitely.store(false, ordering: .relaxed) }
-        let id = try await upload(content(Self.size))
+        let id = try await upload(noise(Self.size))
         _ = try await waitForCut(of: id)
         try await cancel(id)
         #expect(try await daemon.client.task(id).state == .cancelled)
@@ -352,7 +352,7 @@ struct ResumedUploadTests {
     @Test func aSessionThatDoesNotSaySoResumesNothing() async throws {
         try await start(nil)
         server.cut(after: 1 << 20)
-        let content = content(Self.size)
+        let content = noise(Self.size)
         let id = try await upload(content)
         let events = try await daemon.outcomes()
         #expect(events.map(\.gist) == ["1 completed of \(id)"])

@@ -25,7 +25,7 @@ struct SessionCountTests {
 
     @Test func whatEndedWhileAwayHasItsCounts() async throws {
         let world = try await SessionWorld()
-        server.answer("/x", with: Answer.content(content(5000)))
+        server.answer("/x", with: Answer.content(noise(5000)))
         let id = try await endWhileAway(world)
         let listed = try await world.daemon.client.task(id)
         #expect(listed.bytesReceived.rawValue == 5000)
@@ -44,7 +44,7 @@ struct SessionCountTests {
         let session = world.session()
         server.answer(
             "/x",
-            with: Answer.content(content(8 << 20)).slowed(to: 1 << 20).stalled(after: 2 << 20)
+            with: Answer.content(noise(8 << 20)).slowed(to: 1 << 20).stalled(after: 2 << 20)
         )
         let task = session.downloadTask(with: try url("/x"))
         task.resume()
@@ -59,7 +59,7 @@ struct SessionCountTests {
 
     @Test func finishedEventsAreToldOnceAndOfWhatHadPiledUp() async throws {
         let world = try await SessionWorld()
-        server.answer("/x", with: Answer.content(content(10)))
+        server.answer("/x", with: Answer.content(noise(10)))
         let id = try await endWhileAway(world)
         let session = world.session()
         try await poll("the backlog is not told of") {
@@ -75,7 +75,7 @@ struct SessionCountTests {
 
     @Test func aSessionWithoutABacklogIsToldOfNone() async throws {
         let world = try await SessionWorld()
-        server.answer("/x", with: Answer.content(content(10)))
+        server.answer("/x", with: Answer.content(noise(10)))
         let session = world.session()
         for _ in 1...2 {
             let task = session.downloadTask(with: try url("/x"))
@@ -110,7 +110,7 @@ struct SessionCountTests {
         let session = world.session()
         server.answer("/in", with: Answer(content: Array("thanks".utf8)))
         let directory = try TemporaryDirectory.required()
-        try directory.write(content(1000), to: "file", durably: false)
+        try directory.write(noise(1000), to: "file", durably: false)
         var request = URLRequest(url: try url("/in"))
         request.httpMethod = "PUT"
         request.httpBody = Data("ignored".utf8)
@@ -129,7 +129,7 @@ struct SessionCountTests {
         let world = try await SessionWorld()
         let session = world.session()
         server.answer("/x", with: .redirect(to: "/y"))
-        server.answer("/y", with: Answer.content(content(5000)))
+        server.answer("/y", with: Answer.content(noise(5000)))
         let task = session.downloadTask(with: try url("/x"))
         task.resume()
         _ = try await world.end(of: task)

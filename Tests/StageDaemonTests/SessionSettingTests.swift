@@ -93,7 +93,7 @@ struct SessionSettingTests {
         let world = try await SessionWorld()
         let delegate = Answerer(password: "p")
         let session = world.session(delegate: delegate)
-        let whole = content(2 << 20)
+        let whole = noise(2 << 20)
         server.answer("/x", with: .content(whole).cut(after: 1 << 20), question, .content(whole))
         let task = session.downloadTask(with: try url("/x"))
         task.resume()

@@ -39,7 +39,7 @@ struct DaemonShortageTests {
         // Those that it needs, and those that it inherits.
         #expect(try await serves("--nofile=300:300"))
         let server = TestServer.current
-        server.answer("/slow", with: .content(content(8 << 20)).slowed(to: 1 << 20))
+        server.answer("/slow", with: .content(noise(8 << 20)).slowed(to: 1 << 20))
         for session in 0..<4 {
             try await daemon.makeSession("s\(session)")
             for number in 0..<20 {

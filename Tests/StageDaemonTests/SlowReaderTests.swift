@@ -80,7 +80,7 @@ struct SlowReaderTests {
     func aStreamThatIsNotReadIsCutOff(path: String) async throws {
         // An event of the end tells the answer's fields.
         let note = String(repeating: "x", count: 30_000)
-        server.answer("/a", with: .content(content(10)).field("X-Note", note))
+        server.answer("/a", with: .content(noise(10)).field("X-Note", note))
         // The fewest of a second: earlier requests have descriptors for a moment.
         var before = Int.max
         for _ in 0..<20 {

@@ -33,7 +33,7 @@ struct StagingUserTests {
         )
         try await daemon.start()
         peer = try Peer(daemon)
-        let bytes = content(100_000)
+        let bytes = noise(100_000)
         let archive = PackArchive(
             url: "level.bin",
             format: .file,
@@ -214,7 +214,7 @@ struct StagingUserTests {
     @Test func aUserHasTwoWorkersAtMost() async throws {
         server.answer(
             "/manifest.json",
-            with: Answer.content(content(4 << 20)).slowed(to: 16 << 10)
+            with: Answer.content(noise(4 << 20)).slowed(to: 16 << 10)
         )
         for number in 1...4 {
             let container = try makeContainer("c\(number)", of: Self.nobody)

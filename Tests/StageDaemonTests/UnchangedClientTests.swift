@@ -36,7 +36,7 @@ final class UnchangedClientTests {
         installed = try InstalledPrograms()
         try installed.install("background-downloads", as: "application")
         try give(home)
-        server.answer("/file", with: .content(content(20_000)))
+        server.answer("/file", with: .content(noise(20_000)))
     }
 
     private var programs: FilePath { installed.path }
@@ -78,7 +78,7 @@ final class UnchangedClientTests {
             try await session().acknowledgedEvent == 1
         }
         #expect(try await session().failedLaunches == 0)
-        #expect(try File.open(readingRegular: file).readAll(limit: 1 << 20) == content(20_000))
+        #expect(try File.open(readingRegular: file).readAll(limit: 1 << 20) == noise(20_000))
     }
 
     @Test func theHandlerOfTheRegistrationIsLaunched() async throws {

@@ -30,7 +30,7 @@ struct UploadRepetitionTests {
         _ change: (inout TransferRequest) -> Void = { _ in }
     ) async throws -> Int64 {
         let directory = try TemporaryDirectory.required()
-        try directory.write(content(size), to: "file", durably: false)
+        try directory.write(noise(size), to: "file", durably: false)
         var request = TransferRequest(token: "u", kind: .upload, url: server.url("/in"))
         request.file = directory.path.appending("file").string
         change(&request)

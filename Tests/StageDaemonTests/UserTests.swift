@@ -32,7 +32,7 @@ struct UserTests {
         )
         try await daemon.start()
         peer = try Peer(daemon)
-        server.answer("/a", with: .content(content(1000)))
+        server.answer("/a", with: .content(noise(1000)))
         server.answer("/u", with: .status(201))
     }
 

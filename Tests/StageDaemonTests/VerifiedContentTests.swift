@@ -15,7 +15,7 @@ import Testing
 struct VerifiedContentTests {
     private let daemon: DaemonProcess
     private let server = TestServer.current
-    private let body = content(300_000)
+    private let body = noise(300_000)
 
     init() throws {
         daemon = try .required()
@@ -55,7 +55,7 @@ struct VerifiedContentTests {
         try changeBoot(of: id, in: parts)
         // A file that an earlier version of the part has left is not the one that was verified.
         let other = try #require(FilePath.Component("task-\(id).part.7"))
-        try parts.write(content(300_000, seed: 7), to: other, durably: false)
+        try parts.write(noise(300_000, seed: 7), to: other, durably: false)
         try await daemon.start()
         try await expectContent()
     }

@@ -56,7 +56,9 @@ public struct Answer: Sendable {
     /// entity tag made from the content.
     public static func content(_ content: [UInt8]) -> Answer {
         var answer = Answer(content: content)
-        let hash = UInt(bitPattern: content.hashValue)
+        var hasher = Hasher()
+        unsafe content.withUnsafeBytes { unsafe hasher.combine(bytes: $0) }
+        let hash = UInt(bitPattern: hasher.finalize())
         answer.entityTag = "\"\(String(hash, radix: 36))-\(content.count)\""
         return answer
     }
