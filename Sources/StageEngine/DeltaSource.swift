@@ -37,7 +37,7 @@ struct DeltaSource: Sendable {
     ) {
         // An unusable set is treated as absent.
         guard let set = try? DeltaSet(decodingTable: table),
-            (try? set.check(to: new) { base.content.file(at: $0)?.size }) != nil
+            (try? set.check(to: new) { base.contentMap.file(at: $0)?.size }) != nil
         else { return nil }
         self.mirrors = mirrors
         self.size = size
@@ -47,7 +47,7 @@ struct DeltaSource: Sendable {
         ranges = set.ranges(afterTable: table.count)
         var paths: [Int: FilePath] = [:]
         for segment in set.windows.lazy.flatMap(\.segments) where paths[segment.entry] == nil {
-            paths[segment.entry] = base.content.file(at: segment.entry).map { FilePath($0.path) }
+            paths[segment.entry] = base.contentMap.file(at: segment.entry).map { FilePath($0.path) }
         }
         self.paths = paths
     }
@@ -117,7 +117,7 @@ extension IndexFetch {
         of index: ContentIndex,
         _ base: IndexSource.Base?
     ) async throws(StageError) -> (source: DeltaSource?, received: ByteCount) {
-        guard let base, let digest = base.content.indexDigest,
+        guard let base, let digest = base.contentMap.indexDigest,
             let reference = reference.deltas.first(where: { $0.base == digest })?.frames,
             reference.tableSize < index.storedLength(of: missing)
         else { return (nil, .zero) }

@@ -19,7 +19,7 @@ struct IndexSource: Sendable {
         let directory: Directory
         let content: Directory
         /// Lookup of the generation's files and frames by digest.
-        let content: BaseContentMap
+        let contentMap: BaseContentMap
 
         init?(_ lease: Lease?) throws(FileError) {
             guard let lease else { return nil }
@@ -31,7 +31,7 @@ struct IndexSource: Sendable {
             self.content = content
             // Returns the heap memory that reading the generation needed to the system.
             defer { HeapMemory.release() }
-            content = try BaseContentMap(of: directory)
+            contentMap = try BaseContentMap(of: directory)
         }
     }
 

@@ -30,7 +30,7 @@ struct ReusableContent: Sendable {
         self.begun = begun
         self.base = base
         var expected = begun
-        if let content = base?.content {
+        if let content = base?.contentMap {
             for (position, file) in tree.index.files where !begun.done[position] {
                 expected.done[position] = content.path(of: file) != nil
             }
@@ -63,14 +63,14 @@ struct ReusableContent: Sendable {
         for (position, file) in tree.index.files
         where expected.done[position] && !begun.done[position] {
             if isStopped() { return nil }
-            let path = base.content.path(of: file) ?? ""
+            let path = base.contentMap.path(of: file) ?? ""
             let isTaken = try tree.take(position, from: path, &old, &cursor, using: &buffer)
             if !isTaken { lost.files.append(position) }
         }
         var source = Source()
         for position in expected.frames.subtracting(begun.frames).sorted() {
             if isStopped() { return nil }
-            if let bytes = try source.content(of: position, in: tree, base.content, &old) {
+            if let bytes = try source.content(of: position, in: tree, base.contentMap, &old) {
                 _ = try tree.write(position, bytes, except: expected.done, &cursor)
             } else {
                 lost.frames.insert(position)

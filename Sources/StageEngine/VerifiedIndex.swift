@@ -64,7 +64,7 @@ struct IndexFetch: Sendable {
             )
         }
         if let area, let bytes = try await bytes(in: area) { return try await decode(bytes) }
-        if let base, let digest = base.content.indexDigest,
+        if let base, let digest = base.contentMap.indexDigest,
             let bytes = try await updated(base.directory, digest, &figures)
         {
             return try await keep(bytes, in: area)
