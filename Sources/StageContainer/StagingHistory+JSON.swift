@@ -5,7 +5,7 @@ extension StagingHistory: JSONReadable {
     /// Reads a history, without entries that contain a code unknown to this version.
     package init(reading node: JSONNode) throws(ManifestError) {
         let members = try JSONMembers(node, keyedBy: Key.self)
-        isRegistered = try members.boolean(.isRegistered)
+        registration = members.has(.registration) ? try members.string(.registration) : nil
         applicationVersion =
             members.has(.applicationVersion) ? try members.string(.applicationVersion) : nil
         pending =
@@ -38,7 +38,7 @@ extension StagingHistory: JSONReadable {
     }
 
     private enum Key: String, CodingKey {
-        case isRegistered, applicationVersion, pending, firstLoadedAt, spent, lastRun, packs
+        case registration, applicationVersion, pending, firstLoadedAt, spent, lastRun, packs
         case lastSuccessAt
     }
 
@@ -46,10 +46,8 @@ extension StagingHistory: JSONReadable {
     ///
     /// Takes some thousand instructions per pack, and more for each distinct reason, rule and problem.
     func json() -> [UInt8] {
-        var header: [JSONTree.Member] = [
-            .init("isRegistered", .boolean(isRegistered)),
-            .init("spent", spent.json),
-        ]
+        var header: [JSONTree.Member] = [.init("spent", spent.json)]
+        if let registration { header.append(.init("registration", .string(registration))) }
         if let applicationVersion {
             header.append(.init("applicationVersion", .string(applicationVersion)))
         }

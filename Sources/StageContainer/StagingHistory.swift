@@ -9,8 +9,12 @@ import SystemPackage
 /// it beside the manifest, for `stagepack why` and for the next run. Its loss affects explanations and the
 /// amount spent before the first launch, but no pack.
 public struct StagingHistory: Hashable, Sendable {
+    /// The path of the registration that the last run used; `nil` if no run had one.
+    ///
+    /// The packs of an application go with this file.
+    public var registration: String?
     /// `true` if the application is registered.
-    public var isRegistered = false
+    public var isRegistered: Bool { registration != nil }
     /// The version of the application at the last event; `nil` if unknown.
     public var applicationVersion: String?
     /// The installation or update that is incomplete; `nil` if there is none.

@@ -40,12 +40,20 @@ enum ListeningSocket {
             throw .socket(path, "the path of a socket has at most 106 bytes")
         }
         unsafe withUnsafeMutableBytes(of: &address.sun_path) { unsafe $0.copyBytes(from: bytes) }
+        let directory: Directory
+        let folder: FileStatus
+        guard let final = path.lastComponent, let name = FilePath.Component("\(final)~") else {
+            throw .socket(path, "it is not the name of a file")
+        }
         do throws(FileError) {
-            let directory = try Directory.make(path.removingLastComponent())
-            let name = (path.lastComponent?.string).flatMap { FilePath.Component("\($0)~") }
-            if let name { try directory.remove(name) }
+            directory = try Directory.make(path.removingLastComponent())
+            folder = try directory.status()
+            try directory.remove(name)
         } catch {
             throw .file(error)
+        }
+        if let danger = folder.otherChanger {
+            throw .socket(path, "\(danger): name a socket in a directory of your own")
         }
         let kind = CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue)
         let socket = socket(AF_UNIX, kind | CInt(SOCK_NONBLOCK.rawValue), 0)
@@ -55,14 +63,35 @@ enum ListeningSocket {
                 unsafe bind(socket, address, socklen_t(MemoryLayout<sockaddr_un>.size))
             }
         }
-        let mode: mode_t = isShared ? 0o666 : 0o600
-        // The state directory's lock excludes other daemons, so an existing socket belongs to none.
-        guard status == 0, unsafe chmod("\(path)~", mode) == 0, Glibc.listen(socket, 4096) == 0,
-            unsafe rename("\(path)~", path.string) == 0
-        else {
+        guard status == 0, Glibc.listen(socket, 4096) == 0 else {
             defer { close(socket) }
             throw fault()
         }
+        do throws(FileError) {
+            // By the open directory, since another user may change the path.
+            try directory.setMode(
+                ofSocket: name,
+                to: FilePermissions(rawValue: isShared ? 0o666 : 0o600)
+            )
+            // The state directory's lock excludes other daemons, so an existing socket belongs to none.
+            try directory.rename(name, to: final, in: directory)
+        } catch {
+            close(socket)
+            throw .file(error)
+        }
         return socket
+    }
+}
+
+extension FileStatus {
+    /// The reason why other users than this one and root may replace files of this directory, as a fragment; `nil`
+    /// if they may not.
+    fileprivate var otherChanger: String? {
+        let user = geteuid()
+        guard owner == 0 || owner == user else { return "its directory belongs to user \(owner)" }
+        let isSticky = mode & 0o1000 != 0
+        // A user's group is often their own.
+        let writers: UInt32 = user == 0 ? 0o022 : 0o002
+        return mode & writers != 0 && !isSticky ? "other users may write in its directory" : nil
     }
 }

@@ -45,6 +45,28 @@ extension Directory {
         return file
     }
 
+    /// Sets the permission bits of a socket of this process's user; never follows a link.
+    ///
+    /// - Throws: ``FileError`` with `EPERM` if `name` is another kind of file, or another user's.
+    public func setMode(
+        ofSocket name: FilePath.Component,
+        to mode: FilePermissions
+    ) throws(FileError) {
+        let socket = try openFile(FilePath(name), flags: O_PATH, mode: 0)
+        // Nothing was written.
+        defer { try? socket.close() }
+        var status = stat()
+        _ = try Self.attempt("change", at: path.appending(name)) {
+            guard unsafe fstat(socket.rawValue, &status) == 0 else { return -1 }
+            guard status.st_mode & S_IFMT == S_IFSOCK, status.st_uid == geteuid() else {
+                errno = EPERM
+                return -1
+            }
+            // fchmod(2) does not take a descriptor of O_PATH.
+            return unsafe chmod("/proc/self/fd/\(socket.rawValue)", mode.rawValue)
+        }
+    }
+
     /// Reads the whole regular file at `name`, or returns `nil` if there is none.
     ///
     /// Never waits for another process, and never allocates more than `limit` bytes.

@@ -13,6 +13,7 @@ import SystemPackage
 struct RunRecorder {
     private let container: Container
     private let registration: Registration?
+    private let registrationPath: FilePath?
     /// The application of a run without a manifest; `nil` if it is not known.
     private var application: ApplicationID?
     private let wanted: StagingRequest.Packs
@@ -21,6 +22,7 @@ struct RunRecorder {
     init(_ service: StagingService, in container: Container) {
         self.container = container
         registration = service.request.target.registration
+        registrationPath = service.request.target.registrationPath
         wanted = service.request.packs
         logger = service.logger
     }
@@ -159,7 +161,7 @@ struct RunRecorder {
         do throws(ContainerError) {
             try container.updateHistory(of: application, after: record) { history in
                 if let registration {
-                    history.isRegistered = true
+                    history.registration = registrationPath?.string ?? history.registration
                     history.applicationVersion = registration.version
                 }
                 change(&history)

@@ -11,6 +11,8 @@ public import SystemPackage
 public struct StagingTarget: Sendable {
     /// The registration of the application; `nil` if the target is a manifest.
     public var registration: Registration?
+    /// The file of ``registration``; `nil` if it was not read from a file.
+    package private(set) var registrationPath: FilePath?
     /// The application that the manifest must be for, if no registration determines it; `nil` for any.
     public var application: ApplicationID?
     /// The URLs of a manifest and its mirrors, if the target is not an application; empty for the manifests
@@ -57,7 +59,13 @@ public struct StagingTarget: Sendable {
     ) throws(StagingFailure) {
         self.init(environment: environment)
         let folders = RegistrationFolders(environment: self.environment)
-        registration = try folders.registration(of: application).value
+        use(try folders.registration(of: application))
+    }
+
+    /// Makes a registration the target's.
+    package mutating func use(_ found: RegistrationFolders.Found) {
+        registration = found.value
+        registrationPath = found.path.absolute
     }
 }
 

@@ -6,6 +6,9 @@ import SystemPackage
 extension Container {
     /// Removes the records of applications whose registration was removed, and their packs.
     ///
+    /// The file of the registration that the last run used must be missing from its folder. If the folder itself
+    /// is missing, as on a disk that is not mounted, or with another `XDG_CONFIG_HOME`, the application stays.
+    ///
     /// - Returns: The removed applications and packs.
     func forgetUnregistered(
         _ registered: Set<ApplicationID>
@@ -13,7 +16,9 @@ extension Container {
         var forgotten: [ApplicationID] = []
         do throws(ContainerError) {
             for id in try reader.applicationsWithHistory() where !registered.contains(id) {
-                guard try reader.history(of: id)?.isRegistered ?? false else { continue }
+                guard let path = try reader.history(of: id)?.registration,
+                    FilePath(path).isMissingFromItsFolder
+                else { continue }
                 try forget(id)
                 forgotten.append(id)
             }
@@ -36,6 +41,18 @@ extension Container {
             return try reader.packsWithGenerations().isEmpty
         } catch {
             throw CommandFailure(error)
+        }
+    }
+}
+
+extension FilePath {
+    /// `true` if the folder of the path can be read and has no entry of its name.
+    fileprivate var isMissingFromItsFolder: Bool {
+        guard isAbsolute, let name = lastComponent else { return false }
+        do throws(FileError) {
+            return try Directory.open(removingLastComponent()).status(FilePath(name)) == nil
+        } catch {
+            return false
         }
     }
 }

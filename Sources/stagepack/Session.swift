@@ -17,11 +17,11 @@ struct Session {
 
     /// Creates a session from options, and reads the registration if they name one.
     init(_ source: SourceOptions, _ network: NetworkOptions? = nil) throws(CommandFailure) {
-        var registration: Registration?
+        var registration: RegistrationFolders.Found?
         if let app = source.app {
             let folders = RegistrationFolders(environment: ProcessEnvironment.current)
             registration = try CommandFailure.wrapping { () throws(StagingFailure) in
-                try folders.registration(named: app).value
+                try folders.registration(named: app)
             }
         }
         self.init(registration, source, network)
@@ -29,7 +29,7 @@ struct Session {
 
     /// Creates a session with a registration that was read before.
     init(
-        _ registration: Registration?,
+        _ registration: RegistrationFolders.Found?,
         _ source: SourceOptions,
         _ network: NetworkOptions?
     ) {
@@ -41,7 +41,7 @@ struct Session {
             target = StagingTarget(manifests: source.manifest)
             problem = error
         }
-        target.registration = registration
+        if let registration { target.use(registration) }
         target.container = source.container
         target.root = source.root.map { FilePath($0).absolute }
         target.applicationVersion = source.applicationVersion
@@ -57,7 +57,7 @@ struct Session {
     ) throws(CommandFailure) {
         let folders = RegistrationFolders(environment: ProcessEnvironment.current)
         let registration = try CommandFailure.wrapping { () throws(StagingFailure) in
-            try folders.registration(of: application).value
+            try folders.registration(of: application)
         }
         self.init(registration, source, network)
     }

@@ -44,7 +44,7 @@ import Testing
 
     private static var whole: StagingHistory {
         var history = StagingHistory()
-        history.isRegistered = true
+        history.registration = "/etc/stagepack/apps.d/net.example.json"
         history.applicationVersion = "1.2"
         history.pending = .install
         history.firstLoadedAt = 1_700_000_001
@@ -85,7 +85,7 @@ import Testing
         history: StagingHistory
     ) throws {
         var other = history
-        other.isRegistered.toggle()
+        other.registration = other.registration == nil ? "/a" : nil
         for kept in [other, history] {
             try keep(kept)
             #expect(try container.reader.history(of: Self.application) == kept)
@@ -96,7 +96,7 @@ import Testing
         try write(
             """
             {
-              "isRegistered" : true,
+              "registration" : "/etc/stagepack/apps.d/net.example.json",
               "lastRun" : {
                 "endedAt" : 1700000002,
                 "isEssentialOnly" : false,
@@ -131,7 +131,7 @@ import Testing
             """
         )
         var expected = StagingHistory()
-        expected.isRegistered = true
+        expected.registration = "/etc/stagepack/apps.d/net.example.json"
         expected.lastRun = .init(endedAt: 1_700_000_002, request: .install, isEssentialOnly: false)
         expected.packs = [Self.entry(0)]
         expected.spent.essential = ByteCount(12)

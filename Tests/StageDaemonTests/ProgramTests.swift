@@ -43,6 +43,21 @@ struct ProgramTests {
         #expect(try await daemon.kill(SIGTERM) == 0)
     }
 
+    @Test func aSocketIsNotMadeWhereOthersCouldReplaceIt() async throws {
+        #expect(chmod(daemon.directory.string, 0o777) == 0)
+        try daemon.launch()
+        #expect(try await daemon.end() != 0)
+        #expect(
+            try daemon.said().contains(
+                "other users may write in its directory: name a socket in a directory of your own"
+            )
+        )
+        // With the sticky bit, as in '/tmp', they may not.
+        #expect(chmod(daemon.directory.string, 0o1777) == 0)
+        try await daemon.start()
+        #expect(try await daemon.kill(SIGTERM) == 0)
+    }
+
     @Test func aDamagedJournalIsMovedAside() async throws {
         try await daemon.start()
         try await daemon.makeSession()

@@ -1,4 +1,5 @@
 import FoundationEssentials
+import Glibc
 import StageContainer
 import StageModel
 import StageSystem
@@ -51,6 +52,21 @@ struct DoctorTests {
         let hint = try #require(check?.hint)
         let words = try await HintedCommand.words(in: "hint: \(hint)")
         return try await installed.world.program.run(words)
+    }
+
+    /// The user could put a link into the place of what a command of root's is about to change.
+    @Test func rootIsToldToChangeNothingInAContainerOfAnotherUser() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try .small(.aurora))
+        let path = installed.world.container.string
+        let source = installed.world.source
+        let ending = try await installed.world.program.run(["prefetch", "--quiet"] + source)
+        #expect(ending.status == 0, "\(ending)")
+        #expect(chown(path, 65534, 65534) == 0 && chmod("\(path)/locks", 0o700) == 0)
+        let report = try await report(installed, "--container", path, status: 3)
+        let hints = report.checks.filter { $0.subject.hasPrefix("'\(path)/") }.compactMap(\.hint)
+        #expect(!hints.isEmpty && hints.allSatisfy { $0.hasPrefix("as user 65534, ") }, "\(hints)")
+        #expect(!hints.contains { $0.contains("chown") }, "\(hints)")
     }
 
     @Test(arguments: [[], ["--app", "net.example.wallpaper"]])

@@ -225,6 +225,27 @@ struct HookTests {
         #expect(!FileStatus.exists(installed.container))
     }
 
+    /// A folder is missing where its disk is not mounted, or where `XDG_CONFIG_HOME` is another one.
+    @Test func aMissingFolderOfRegistrationsForgetsNothing() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        _ = try await installed.run("prefetch", "--all")
+        let parent = try Directory.open(installed.folder.removingLastComponent())
+        try parent.rename("apps.d", to: "away", in: parent, replacing: false)
+        var ending = try await installed.run("gc", "--unregistered")
+        #expect(ending == Program.Ending(status: 0, output: "", error: ""))
+        #expect(symlink("/nonexistent", installed.folder.string) == 0)
+        ending = try await installed.run("gc", "--unregistered")
+        #expect(ending == Program.Ending(status: 0, output: "", error: ""))
+        #expect(try installed.staged() == ["essential": 1, "prefetch": 1])
+        try parent.remove("apps.d")
+        try parent.rename("away", to: "apps.d", in: parent, replacing: false)
+        try installed.uninstall()
+        ending = try await installed.run("gc", "--unregistered")
+        #expect(ending.status == 0)
+        #expect(!FileStatus.exists(installed.container))
+    }
+
     @Test func whyTellsWhatWasDecidedAndWhatToDo() async throws {
         var installed = try await Installed()
         let packs = try packs()

@@ -134,14 +134,26 @@ extension DoctorReport {
         let quoted = CommandFailure.quoted(name.string)
         let isOfPack = fault.name.starts(with: FilePath(ContainerLayout.generations))
         let command = HintSource.current.staging(isOfPack ? "repair" : "prefetch")
-        let hint =
+        var hint =
             switch fault.problem {
             case .hasMode(_, let expected): "run \"chmod \(String(expected, radix: 8)) \(quoted)\""
             case .belongsTo(_, let expected): "run \"chown \(expected) \(quoted)\""
             case .isMissing: Self.run(command)
             case .isNo, .isDamaged: "remove it" + (command.map { ", then run \($0)" } ?? "")
             }
+        if let owner = Self.otherOwner(of: container) {
+            // A user who owns directories of the path could have root change a file elsewhere by it.
+            let removal = if case .hasMode = fault.problem { hint } else { "remove it" }
+            hint = "as user \(owner), \(removal)"
+        }
         add(.problem, subject: path, finding: fault.description, hint: hint)
+    }
+
+    /// Returns the user whose container root looks at; `nil` for a container of this process's user.
+    private static func otherOwner(of container: FilePath) -> UInt32? {
+        guard geteuid() == 0, let status = try? Directory.open(container).status("."), status.owner != 0
+        else { return nil }
+        return status.owner
     }
 
     /// Checks the validity and the expiry of signed metadata.
