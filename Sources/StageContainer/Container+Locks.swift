@@ -22,7 +22,7 @@ extension Container {
             guard error.isNotRegularFile, name != Self.repairLock else { throw error }
         }
         // One process at a time: otherwise a second one could remove the file that the first has created.
-        let repair = try waitForLock(Self.repairLock, .exclusive)
+        let repair = try waitForLock(Self.repairLock, mode: .exclusive)
         if let status = try directory.status(FilePath(name)), status.kind != .file {
             try directory.removeTree(name)
         }
@@ -38,7 +38,7 @@ extension Container {
     /// - Throws: ``FileError`` with `isHeldByOthers` on timeout.
     func waitForLock(
         _ name: FilePath.Component,
-        _ mode: FileLock.Mode,
+        mode: FileLock.Mode,
         seconds: Int = 5
     ) throws(FileError) -> FileLock {
         for _ in 0..<seconds * 100 {

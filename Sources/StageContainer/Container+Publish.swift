@@ -26,13 +26,13 @@ extension Container {
             try root.synchronizeFileSystem()
             var generations: [(PackID, GenerationName)] = []
             for (area, record) in packs {
-                generations.append((area.id, try moveIntoGenerations(area, record)))
+                generations.append((area.id, try moveIntoGenerations(area, as: record)))
             }
             try root.synchronizeFileSystem()
             for (id, generation) in generations {
                 try self.packs.replaceLink(
                     id.component,
-                    to: ContainerLayout.linkTarget(id, generation)
+                    to: ContainerLayout.linkTarget(of: id, to: generation)
                 )
             }
             try self.packs.synchronize()
@@ -53,7 +53,7 @@ extension Container {
     /// Moves the area to a unique name in `generations/`, which no link refers to yet.
     private func moveIntoGenerations(
         _ area: StagingArea,
-        _ record: StagedPack
+        as record: StagedPack
     ) throws(FileError) -> GenerationName {
         let directory = try generations.makeDirectory(
             FilePath(area.id.component),

@@ -64,7 +64,7 @@ extension Container {
         obsolete.sort { $0.place > $1.place }
         for (_, name) in obsolete.dropFirst(keeping) {
             let isGone = try ContainerError.wrapping { () throws(FileError) in
-                try removeGeneration(name, id)
+                try removeGeneration(name, of: id)
             }
             if isGone { removal.generations += 1 } else { removal.inUse += 1 }
         }
@@ -81,7 +81,7 @@ extension Container {
     /// it is leased.
     private func removeGeneration(
         _ name: GenerationName,
-        _ id: PackID,
+        of id: PackID,
         unlink: () throws(FileError) -> Void = {}
     ) throws(FileError) -> Bool {
         guard let directory = try generations.directory(FilePath(id.component)) else { return true }
@@ -90,7 +90,7 @@ extension Container {
         guard let lease else { return false }
         try unlink()
         // Holds the lock until the end, so that no sweep takes it for an abandoned area.
-        try removeLeased(name.component, in: directory, id.text)
+        try removeLeased(name.component, in: directory, prefix: id.text)
         _ = consume lease
         return true
     }
@@ -104,7 +104,7 @@ extension Container {
     func removeLeased(
         _ name: FilePath.Component,
         in directory: Directory,
-        _ prefix: String
+        prefix: String
     ) throws(FileError) {
         let trash = try makeUniqueName(prefix)
         do throws(FileError) {
@@ -133,7 +133,7 @@ extension Container {
     ) throws(ContainerError) -> Removal {
         try ContainerError.wrapping { () throws(FileError) in
             var removal = try removeAbandonedAreas(isWanted)
-            try removeDownloads(now, isWanted, &removal)
+            try removeDownloads(now: now, isWanted: isWanted, countingIn: &removal)
             let pins = try root.directory(FilePath(ContainerLayout.pins))
             let others = [pins].compactMap(\.self) + (try trustDirectories())
             for directory in [root, packs, manifests, histories] + others {
@@ -184,9 +184,9 @@ extension Container {
             }
             // The age of extensions' files is irrelevant here: none of them is content of a staged pack.
             try removeDownloads(
-                0,
-                { !staged.contains(ContainerLayout.digestPart(of: $0)) },
-                &removal
+                now: 0,
+                isWanted: { !staged.contains(ContainerLayout.digestPart(of: $0)) },
+                countingIn: &removal
             )
             return removal
         }
@@ -216,7 +216,7 @@ extension Container {
         var removal = Removal()
         let births = try lockFile(Self.birthLock, in: locks)
         if let alone = try FileLock.attempt(births, mode: .exclusive) {
-            for entry in try staging.entries() where !isWantedArea(entry.name, isWanted) {
+            for entry in try staging.entries() where !isWantedArea(entry.name, isWanted: isWanted) {
                 guard try isAbandoned(entry) else { continue }
                 try staging.removeTree(entry.name)
                 removal.leftovers += 1
@@ -228,9 +228,9 @@ extension Container {
 
     /// Removes downloads that `isWanted` does not accept and that no process is working on.
     private func removeDownloads(
-        _ now: Int64,
-        _ isWanted: (FilePath.Component) -> Bool,
-        _ removal: inout Removal
+        now: Int64,
+        isWanted: (FilePath.Component) -> Bool,
+        countingIn removal: inout Removal
     ) throws(FileError) {
         for entry in try downloads.entries() where !isWanted(entry.name) {
             let base = FilePath.Component(String(ContainerLayout.digestPart(of: entry.name)))
@@ -270,7 +270,7 @@ extension Container {
     /// Returns whether a later run can resume the area.
     private func isWantedArea(
         _ name: FilePath.Component,
-        _ isWanted: (FilePath.Component) -> Bool
+        isWanted: (FilePath.Component) -> Bool
     ) -> Bool {
         let mark = name.string.split(separator: ".").last ?? ""
         // Areas with other names cannot be resumed.
@@ -313,7 +313,7 @@ extension Container {
     public func evict(
         _ generation: GenerationName,
         isCurrent: Bool,
-        _ lock: PackLock
+        holding lock: PackLock
     ) throws(ContainerError) -> Bool {
         let id = lock.id
         guard (try reader.currentGeneration(of: id) == generation) == isCurrent else {
@@ -321,7 +321,7 @@ extension Container {
         }
         if isCurrent, try reader.pin(of: id) != nil { return false }
         let isGone = try ContainerError.wrapping { () throws(FileError) in
-            try removeGeneration(generation, id) { () throws(FileError) in
+            try removeGeneration(generation, of: id) { () throws(FileError) in
                 guard isCurrent else { return }
                 try packs.remove(id.component)
                 try packs.synchronize()

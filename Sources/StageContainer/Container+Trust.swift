@@ -111,7 +111,7 @@ extension Container {
     ) throws(ContainerError) -> StoredTrust? {
         let lock: FileLock
         do throws(FileError) {
-            lock = try waitForLock(Self.trustLock, .exclusive)
+            lock = try waitForLock(Self.trustLock, mode: .exclusive)
         } catch {
             throw .file(error)
         }

@@ -23,7 +23,7 @@ public struct ContainerFault: Hashable, Sendable {
     public var problem: Problem
 
     /// Creates a fault.
-    public init(_ name: FilePath, _ problem: Problem) {
+    public init(name: FilePath, problem: Problem) {
         self.name = name
         self.problem = problem
     }

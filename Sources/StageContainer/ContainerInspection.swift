@@ -22,34 +22,34 @@ private struct ContainerInspection {
         let (needed, forbidden): (UInt32, UInt32) = owner == 0 ? (0o755, 0o022) : (0o700, 0o002)
         let expected = status.mode & ~forbidden | needed
         if status.mode != expected {
-            add(".", .hasMode(status.mode, expected: expected))
+            add(.hasMode(status.mode, expected: expected), at: ".")
         }
     }
 
-    private mutating func add(_ name: FilePath, _ problem: ContainerFault.Problem) {
-        faults.append(ContainerFault(name, problem))
+    private mutating func add(_ problem: ContainerFault.Problem, at name: FilePath) {
+        faults.append(ContainerFault(name: name, problem: problem))
     }
 
     /// Checks one file or directory, and returns whether it exists with the expected kind.
     @discardableResult
     mutating func check(
         _ name: FilePath,
-        _ kind: FileStatus.Kind,
-        _ mode: FilePermissions,
+        is kind: FileStatus.Kind,
+        mode: FilePermissions,
         isRequired: Bool = true
     ) throws(FileError) -> Bool {
         guard let status = try root.status(name) else {
-            if isRequired { add(name, .isMissing) }
+            if isRequired { add(.isMissing, at: name) }
             return false
         }
         guard status.kind == kind else {
-            add(name, .isNo(kind))
+            add(.isNo(kind), at: name)
             return false
         }
         if status.mode != UInt32(mode.rawValue) {
-            add(name, .hasMode(status.mode, expected: UInt32(mode.rawValue)))
+            add(.hasMode(status.mode, expected: UInt32(mode.rawValue)), at: name)
         }
-        if status.owner != owner { add(name, .belongsTo(user: status.owner, expected: owner)) }
+        if status.owner != owner { add(.belongsTo(user: status.owner, expected: owner), at: name) }
         return true
     }
 
@@ -72,19 +72,19 @@ private struct ContainerInspection {
     /// Checks the required and the optional directories, and the container's record.
     mutating func checkFrame() throws(FileError) {
         for name in ContainerLayout.directories {
-            try check(FilePath(name), .directory, .directory)
+            try check(FilePath(name), is: .directory, mode: .directory)
         }
         for name in [ContainerLayout.pins, ContainerLayout.files, ContainerLayout.trust] {
-            try check(FilePath(name), .directory, .directory, isRequired: false)
+            try check(FilePath(name), is: .directory, mode: .directory, isRequired: false)
         }
-        try check(FilePath(ContainerLayout.record), .file, .file)
+        try check(FilePath(ContainerLayout.record), is: .file, mode: .file)
     }
 
     /// Checks the lock files, which only their owner may access.
     mutating func checkLocks() throws(FileError) {
         let locks = try names(in: FilePath(ContainerLayout.locks))
         for name in try locks + names(in: FilePath(ContainerLayout.downloads), suffix: ".lock") {
-            try check(name, .file, .ownerReadWrite)
+            try check(name, is: .file, mode: .ownerReadWrite)
         }
     }
 
@@ -94,39 +94,46 @@ private struct ContainerInspection {
         // and `gc` removes it.
         let isOpen = try root.status(name)?.mode != 0o700
         let mode: FilePermissions = isOpen || isCurrent ? .directory : .ownerReadWriteExecute
-        guard try check(name, .directory, mode) else { return }
+        guard try check(name, is: .directory, mode: mode) else { return }
         for file in [ContainerLayout.packRecord, ContainerLayout.lease, ContainerLayout.listing] {
-            try check(name.appending(file), .file, .file)
+            try check(name.appending(file), is: .file, mode: .file)
         }
-        try check(name.appending(ContainerLayout.index), .file, .file, isRequired: false)
+        try check(name.appending(ContainerLayout.index), is: .file, mode: .file, isRequired: false)
     }
 
     /// Checks generations and single files.
     mutating func checkContent(current: Set<FilePath>) throws(FileError) {
         for pack in try names(in: FilePath(ContainerLayout.generations))
-        where try check(pack, .directory, .directory) {
+        where try check(pack, is: .directory, mode: .directory) {
             for generation in try names(in: pack) {
                 try check(generation: generation, isCurrent: current.contains(generation))
                 let content = generation.appending(ContainerLayout.content)
-                try check(content, .directory, .directory)
+                try check(content, is: .directory, mode: .directory)
             }
         }
         for version in try names(in: FilePath(ContainerLayout.files))
-        where try check(version, .directory, .directory) {
+        where try check(version, is: .directory, mode: .directory) {
             // A directory without a lease is not in use: a crash came before its creation, and the next user
             // creates it.
-            try check(version.appending(ContainerLayout.lease), .file, .file, isRequired: false)
+            try check(
+                version.appending(ContainerLayout.lease),
+                is: .file,
+                mode: .file,
+                isRequired: false
+            )
         }
     }
 
     /// Checks the files of signed metadata; their validity is checked where the registered roots are known.
     mutating func checkTrust() throws(FileError) {
         for directory in try names(in: FilePath(ContainerLayout.trust))
-        where try check(directory, .directory, .directory) {
-            for file in try names(in: directory, suffix: ".json") { try check(file, .file, .file) }
+        where try check(directory, is: .directory, mode: .directory) {
+            for file in try names(in: directory, suffix: ".json") {
+                try check(file, is: .file, mode: .file)
+            }
             let roots = directory.appending(ContainerLayout.roots)
-            if try check(roots, .directory, .directory, isRequired: false) {
-                for file in try names(in: roots) { try check(file, .file, .file) }
+            if try check(roots, is: .directory, mode: .directory, isRequired: false) {
+                for file in try names(in: roots) { try check(file, is: .file, mode: .file) }
             }
         }
     }
@@ -141,7 +148,7 @@ private struct ContainerInspection {
         }
         for name in names {
             let isFile = try ContainerError.wrapping { () throws(FileError) in
-                try check(name, .file, .file)
+                try check(name, is: .file, mode: .file)
             }
             if isFile { try checkRecord(of: type, at: name) }
         }
@@ -156,7 +163,7 @@ private struct ContainerInspection {
             _ = try JSONRecord.read(parsing: type, at: name, in: root)
         } catch {
             switch error {
-            case .damagedRecord: add(name, .isDamaged)
+            case .damagedRecord: add(.isDamaged, at: name)
             case .file(let error) where error.errno == .permissionDenied: break
             default: throw error
             }

@@ -60,7 +60,7 @@ public enum ContainerLayout {
     static let known = Set(directories).union([record, files, pins, extensions, shared])
 
     /// Returns the target of the link that makes `generation` the current one of `id`.
-    static func linkTarget(_ id: PackID, _ generation: GenerationName) -> String {
+    static func linkTarget(of id: PackID, to generation: GenerationName) -> String {
         "../generations/\(id)/\(generation)/content"
     }
 

@@ -15,7 +15,7 @@ public final class DownloadLock: Sendable {
     /// The paths of the lock files that this process holds.
     fileprivate static let held = Mutex<Set<FilePath>>([])
 
-    init(_ downloads: Directory, _ file: FilePath.Component, _ lock: consuming FileLock) {
+    init(in downloads: Directory, file: FilePath.Component, holding lock: consuming FileLock) {
         self.downloads = downloads
         self.file = file
         self.lock = Mutex(lock)
@@ -68,7 +68,7 @@ extension Container {
             guard let lock = try FileLock.attempt(file, mode: .exclusive) else { return nil }
             // The previous holder may have deleted the file between opening and locking it.
             guard try downloads.status(FilePath(lockName))?.inode == inode else { continue }
-            return DownloadLock(downloads, lockName, lock)
+            return DownloadLock(in: downloads, file: lockName, holding: lock)
         }
     }
 }

@@ -92,7 +92,7 @@ extension ContainerReader {
             for name in try generations(of: id) {
                 let role: StoredGeneration.Role =
                     name == current ? .current : name == previous ? .previous : .obsolete
-                if var stored = try stored(name, id, role) {
+                if var stored = try stored(name, of: id, as: role) {
                     stored.isPinned = isPinned && role == .current
                     all.append(stored)
                 }
@@ -104,8 +104,8 @@ extension ContainerReader {
     /// Returns the properties of a generation; `nil` if it has been deleted meanwhile.
     private func stored(
         _ name: GenerationName,
-        _ id: PackID,
-        _ role: StoredGeneration.Role
+        of id: PackID,
+        as role: StoredGeneration.Role
     ) throws(ContainerError) -> StoredGeneration? {
         let record = try wholeRecord(of: name, id)
         return try ContainerError.wrapping { () throws(FileError) in

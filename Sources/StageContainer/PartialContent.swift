@@ -148,7 +148,7 @@ extension Container {
         // Another process has created a new lease file, and uses the directory.
         guard try files.status(path)?.inode == inode else { return false }
         // Holds the lock until the end, so that no sweep takes the directory for an abandoned area.
-        try removeLeased(name, in: files, ContainerLayout.files.string)
+        try removeLeased(name, in: files, prefix: ContainerLayout.files.string)
         _ = consume lease
         return true
     }

@@ -100,7 +100,7 @@ extension Container {
 
     /// Waits until no process deletes abandoned areas, for up to 300 seconds: that may be many files.
     private func waitForBirths() throws(FileError) -> FileLock {
-        try waitForLock(Self.birthLock, .shared, seconds: 300)
+        try waitForLock(Self.birthLock, mode: .shared, seconds: 300)
     }
 
     /// Creates or resumes the area of this name, which no running process uses.

@@ -33,7 +33,7 @@ extension StagingHistory: JSONReadable {
         }
         packs.reserveCapacity(elements.count)
         for element in elements {
-            if let entry = PackEntry(element, &codes) { packs.append(entry) }
+            if let entry = PackEntry(element, codes: &codes) { packs.append(entry) }
         }
     }
 
@@ -89,7 +89,7 @@ extension StagingHistory.Spending: JSONReadable {
 
 extension StagingHistory.PackEntry {
     /// Reads an entry; returns `nil` if it contains a code unknown to this version.
-    fileprivate init?(_ json: JSONTree, _ codes: inout Codes) {
+    fileprivate init?(_ json: JSONTree, codes: inout Codes) {
         guard let id = json["id"]?.string.flatMap({ try? PackID($0) }),
             let version = json["version"]?.integer,
             let decidedAt = json["decidedAt"]?.integer,

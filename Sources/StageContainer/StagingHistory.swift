@@ -181,7 +181,7 @@ extension Container {
     ) throws(ContainerError) {
         let lock: FileLock
         do throws(FileError) {
-            lock = try waitForLock(Self.historyLock, .exclusive)
+            lock = try waitForLock(Self.historyLock, mode: .exclusive)
         } catch {
             throw .file(error)
         }

@@ -272,7 +272,7 @@ extension Container {
             for eviction in evictions {
                 let stored = eviction.generation
                 guard let lock = try attemptLock(stored.id),
-                    try evict(stored.name, isCurrent: eviction.isOfPack, lock)
+                    try evict(stored.name, isCurrent: eviction.isOfPack, holding: lock)
                 else { continue }
                 gone.append(eviction)
             }

@@ -20,7 +20,7 @@ import Testing
 
     private func evict(_ stored: StoredGeneration) throws -> Bool {
         let lock = try container.waitForLock(.aurora)
-        return try container.evict(stored.name, isCurrent: stored.role == .current, lock)
+        return try container.evict(stored.name, isCurrent: stored.role == .current, holding: lock)
     }
 
     @Test func theInventoryTellsWhatEachGenerationIs() throws {
@@ -82,7 +82,7 @@ import Testing
                 for version in 3...30 {
                     let lock = try container.waitForLock(.aurora)
                     if let current = try container.reader.currentGeneration(of: .aurora) {
-                        _ = try container.evict(current, isCurrent: true, lock)
+                        _ = try container.evict(current, isCurrent: true, holding: lock)
                     }
                     let area = try container.makeStagingArea(lock)
                     try area.content.leave("sky.svg", "\(version)")

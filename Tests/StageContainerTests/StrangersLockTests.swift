@@ -103,7 +103,7 @@ import Testing
         try container.publishAurora(version: 2, "2")
         let lock = try #require(try container.attemptLock(.aurora))
         #expect(try container.rollBack(lock, now: 1).to != first)
-        #expect(try container.evict(first, isCurrent: false, lock) == false)
+        #expect(try container.evict(first, isCurrent: false, holding: lock) == false)
         let removal = try container.remove(lock)
         #expect(removal.generations == 2 && removal.inUse == 1)
         #expect(try container.reader.stagedPacks() == [])
