@@ -44,7 +44,7 @@ struct BaseContentMap: Sendable {
             add(index)
         } else {
             try ContentListing.forEachFile(in: generation) { path, digest in
-                files[digest.hashValue] = add(path, -1, 0)
+                files[digest.hashValue] = add(path, entry: -1, size: 0)
             }
         }
     }
@@ -75,7 +75,7 @@ struct BaseContentMap: Sendable {
         return String(decoding: paths[start..<Int(list[Int(file)].end)], as: UTF8.self)
     }
 
-    private mutating func add(_ path: some Sequence<UInt8>, _ entry: Int, _ size: Int64) -> Int32 {
+    private mutating func add(_ path: some Sequence<UInt8>, entry: Int, size: Int64) -> Int32 {
         paths += path
         list.append(File(entry: Int32(entry), end: UInt32(paths.count), size: size))
         return Int32(list.count - 1)
@@ -87,7 +87,11 @@ struct BaseContentMap: Sendable {
         list.reserveCapacity(index.entries.count)
         files.reserveCapacity(index.entries.count)
         for (position, file) in index.files where file.size > 0 {
-            let number = add(index.entries.pathBytes(at: position), position, file.size)
+            let number = add(
+                index.entries.pathBytes(at: position),
+                entry: position,
+                size: file.size
+            )
             files[file.digest.hashValue] = number
             guard case .frames(let list) = file.content else { continue }
             var offset: Int64 = 0

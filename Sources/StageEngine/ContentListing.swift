@@ -62,7 +62,9 @@ public enum ContentListing {
         switch digests {
         case .files:
             var buffer = makeBuffer()
-            try walk(area.content, ".", &buffer) { line, size throws(FileError) in
+            try forEachLine(in: area.content, at: ".", using: &buffer) {
+                line,
+                size throws(FileError) in
                 if let size { figures.add(size) }
                 try writer.append(line)
             }
@@ -110,7 +112,7 @@ public enum ContentListing {
         var expected = Set(listing.split(separator: UInt8(ascii: "\n")))
         var unexpected: [ArraySlice<UInt8>] = []
         var buffer = makeBuffer()
-        try walk(content, ".", &buffer) { line, _ throws(FileError) in
+        try forEachLine(in: content, at: ".", using: &buffer) { line, _ throws(FileError) in
             let bytes = Array(line.utf8)[...]
             if expected.remove(bytes) == nil { unexpected.append(bytes) }
         }
@@ -149,10 +151,10 @@ public enum ContentListing {
     /// Calls `take` with the line of the directory and of every entry below it.
     ///
     /// The size is `nil` for directories, which do not count as files of a pack.
-    private static func walk(
-        _ directory: Directory,
-        _ path: String,
-        _ buffer: inout [UInt8],
+    private static func forEachLine(
+        in directory: Directory,
+        at path: String,
+        using buffer: inout [UInt8],
         _ take: (String, ByteCount?) throws(FileError) -> Void
     ) throws(FileError) {
         try take("d\t\(String(try directory.status().mode, radix: 8))\t\(path)", nil)
@@ -162,7 +164,7 @@ public enum ContentListing {
             switch entry.kind {
             case .directory:
                 if let below = try directory.directory(FilePath(entry.name)) {
-                    try walk(below, path, &buffer, take)
+                    try forEachLine(in: below, at: path, using: &buffer, take)
                 }
             case .link:
                 try take("l\t\(try directory.link(entry.name) ?? "")\t\(path)", .zero)

@@ -29,10 +29,10 @@ struct DeltaSource: Sendable {
 
     /// Decodes a table whose digest was verified; returns `nil` if it does not fit `base` and `new`.
     init?(
-        _ table: [UInt8],
+        decoding table: [UInt8],
         from mirrors: [String],
         size: Int64,
-        _ base: IndexSource.Base,
+        base: IndexSource.Base,
         to new: ContentIndex
     ) {
         // An unusable set is treated as absent.
@@ -63,10 +63,10 @@ struct DeltaSource: Sendable {
     /// base is damaged.
     func content(
         of number: Int,
-        _ stored: [UInt8],
+        decoding stored: [UInt8],
         in index: ContentIndex,
-        _ decompressor: inout FrameDecompressor,
-        _ window: inout Window?
+        using decompressor: inout FrameDecompressor,
+        window: inout Window?
     ) throws(FileError) -> [UInt8]? {
         let delta = set.frames[number]
         let frame = index.frames[delta.position]
@@ -140,10 +140,10 @@ extension IndexFetch {
             return (nil, received)
         }
         let source = DeltaSource(
-            table,
+            decoding: table,
             from: mirrors,
             size: reference.size.rawValue,
-            base,
+            base: base,
             to: index
         )
         return (source, received)

@@ -35,7 +35,7 @@ struct FrameDownloader: Sendable {
 
     /// Fetches and writes `frames`, positions in the index.
     func run(_ frames: [Int]) async throws(StageError) -> Outcome {
-        let queue = Queue(frames, of: tree.index, deltas)
+        let queue = Queue(frames, of: tree.index, deltas: deltas)
         let wanted = tree.index.storedLength(of: frames)
         let progress = FetchProgress(
             reused: max(.zero, tree.index.storedSize - wanted),
@@ -52,7 +52,7 @@ struct FrameDownloader: Sendable {
                 group.addTask {
                     do throws(StageError) {
                         while let job = queue.next(takesDeltas: number < Self.deltaWidth) {
-                            try await run(job, bundles, progress)
+                            try await run(job, bundles: bundles, progress: progress)
                         }
                         return nil
                     } catch {
@@ -82,7 +82,7 @@ struct FrameDownloader: Sendable {
     private final class Queue: Sendable {
         private let left: Mutex<(deltas: [Job], bundles: [Job])>
 
-        init(_ frames: [Int], of index: ContentIndex, _ source: DeltaSource?) {
+        init(_ frames: [Int], of index: ContentIndex, deltas source: DeltaSource?) {
             var plain = frames
             var deltas: [Job] = []
             if let source {
@@ -106,15 +106,20 @@ struct FrameDownloader: Sendable {
 
     private func run(
         _ job: Job,
-        _ bundles: BundleFiles,
-        _ progress: FetchProgress
+        bundles: BundleFiles,
+        progress: FetchProgress
     ) async throws(StageError) {
         switch job {
         case .deltas(let request, let deltas):
-            let consumer = RangeConsumer(fetch: self, request: request, deltas, progress)
+            let consumer = RangeConsumer(
+                fetch: self,
+                request: request,
+                deltas: deltas,
+                progress: progress
+            )
             do throws(StageError) {
                 let part = (request.range, deltas.size)
-                try await fetch(part, from: deltas.mirrors, consumer, progress)
+                try await fetch(part, from: deltas.mirrors, into: consumer, progress: progress)
             } catch {
                 // Writes the frames that arrived completely; bundles provide the rest.
                 await consumer.settle()
@@ -127,7 +132,12 @@ struct FrameDownloader: Sendable {
             while true {
                 attempts -= 1
                 do throws(StageError) {
-                    return try await run(request, mirrors, bundles, progress)
+                    return try await run(
+                        request,
+                        from: mirrors,
+                        bundles: bundles,
+                        progress: progress
+                    )
                 } catch .transfer(.wrongDigest) where attempts > 0 {
                     // Tries the next mirror, whose copy may be intact.
                     mirrors.append(mirrors.removeFirst())
@@ -139,15 +149,15 @@ struct FrameDownloader: Sendable {
     /// Fetches a range of a bundle, and writes the frames in it.
     private func run(
         _ request: RangePlan.Request,
-        _ mirrors: [String],
-        _ bundles: BundleFiles,
-        _ progress: FetchProgress
+        from mirrors: [String],
+        bundles: BundleFiles,
+        progress: FetchProgress
     ) async throws(StageError) {
-        let consumer = RangeConsumer(fetch: self, request: request, nil, progress)
+        let consumer = RangeConsumer(fetch: self, request: request, deltas: nil, progress: progress)
         var url = mirrors.first ?? ""
         do throws(StageError) {
             let part = (request.range, tree.index.bundles[request.bundle].size)
-            url = try await fetch(part, from: mirrors, consumer, progress)
+            url = try await fetch(part, from: mirrors, into: consumer, progress: progress)
         } catch .transfer(.unacceptable(_, .ranges)) where bundles.isAllowed {
             let bundle = try await bundles.file(of: request.bundle)
             consumer.take(.began)
@@ -184,8 +194,8 @@ struct FrameDownloader: Sendable {
     private func fetch(
         _ part: (Range<Int64>, Int64),
         from mirrors: [String],
-        _ consumer: RangeConsumer,
-        _ progress: FetchProgress
+        into consumer: RangeConsumer,
+        progress: FetchProgress
     ) async throws(StageError) -> String {
         var fetch = source.request(for: mirrors, limit: ByteCount(Int64(part.0.count)))
         fetch.part = part

@@ -33,7 +33,8 @@ extension IndexFetch {
         let objects = ByteCount(RangePlan(missing, of: index).byteCount)
         let choice = TransferChoice(objects: objects, archive: archive)
         guard let archive, choice.way == .archive, let base,
-            let set = reference.deltas.first(where: { $0.base == base.contentMap.indexDigest })?.frames,
+            let set = reference.deltas.first(where: { $0.base == base.contentMap.indexDigest })?
+                .frames,
             set.size < archive, set.tableSize.rawValue <= archive.rawValue / 16
         else { return Comparison(choice: choice, deltas: .unknown, received: .zero) }
         let deltas = try await deltas(for: missing, of: index, base)
@@ -63,7 +64,7 @@ extension IndexFetch {
         archive: ByteCount?
     ) async throws(StageError) -> (choice: TransferChoice, byteCount: ByteCount) {
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
-        let index = try await index(in: nil, base, &figures).content
+        let index = try await index(in: nil, base: base, countingIn: &figures).content
         let missing = index.framesMissing(from: base?.contentMap)
         var found = try await choose(for: missing, of: index, base, archive: archive)
         guard found.choice.way == .objects else {

@@ -29,10 +29,10 @@ extension IndexSource {
     }
 
     /// Compares the sizes of the transfer from objects and from the archive.
-    func choose(
-        _ run: Run,
-        _ local: ReusableContent,
-        _ figures: inout StagingFigures
+    func chooseTransfer(
+        for run: Run,
+        reusing local: ReusableContent,
+        countingIn figures: inout StagingFigures
     ) async throws(StageError) -> (TransferChoice, Deltas) {
         let archive = try await remainingArchive(in: run.area)
         let found = try await indexFetch.choose(
@@ -68,8 +68,8 @@ extension IndexSource {
     func takeArchive(
         _ archive: PackArchive,
         in run: Run,
-        _ local: ReusableContent,
-        _ figures: inout StagingFigures
+        reusing local: ReusableContent,
+        countingIn figures: inout StagingFigures
     ) async throws(StageError) -> ReusableContent {
         let verified: VerifiedArchive
         do throws(StageError) {
@@ -96,7 +96,7 @@ extension IndexSource {
             // Keeps the complete files; the index verifies each of them.
             note(error)
         }
-        let done = try await moveFiles(from: unpacked, run, local)
+        let done = try await moveFiles(from: unpacked, in: run, reusing: local)
         _ = try await StageError.blocking { () throws(FileError) in
             try area.removeTree(Self.unpacked)
         }
@@ -108,8 +108,8 @@ extension IndexSource {
 
     private func moveFiles(
         from unpacked: Directory,
-        _ run: Run,
-        _ local: ReusableContent
+        in run: Run,
+        reusing local: ReusableContent
     ) async throws(StageError) -> [Bool] {
         let done = try await withCancellableThread { cancellation throws(StageError) in
             try StageError.wrapping { () throws(FileError) in

@@ -47,7 +47,7 @@ struct IndexSource: Sendable {
         // Before the index is decoded, so that the memory for reading both is not needed at the same time.
         let base = try await base()
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
-        let index = try await index(for: area.directory, base, &figures)
+        let index = try await index(for: area.directory, base: base, countingIn: &figures)
         let tree = IndexedTree(index, content: area.content)
         let run = Run(tree: tree, area: area, base: base)
         let local = try await local(in: run)
@@ -55,7 +55,7 @@ struct IndexSource: Sendable {
             .zero,
             tree.index.storedSize - tree.index.storedLength(of: local.missing)
         )
-        try await complete(run, from: local, &figures)
+        try await complete(run, from: local, countingIn: &figures)
         work.report(.verified)
         try await StageError.blocking { () throws(FileError) in
             var cursor = DirectoryCursor(area.content)
@@ -69,7 +69,7 @@ struct IndexSource: Sendable {
         try await StageError.blocking { () throws(FileError) in
             // Returns the heap memory of this work, and of decoding the index, to the system.
             defer { HeapMemory.release() }
-            let begun = try begin(run.tree, run.area)
+            let begun = try begin(run.tree, in: run.area)
             return ReusableContent(of: run.tree, begun: begun, base: run.base)
         }
     }
@@ -85,7 +85,7 @@ struct IndexSource: Sendable {
     /// that were fetched individually.
     private func begin(
         _ tree: IndexedTree,
-        _ area: StagingArea
+        in area: StagingArea
     ) throws(FileError) -> IndexedTree.Inventory {
         var cursor = DirectoryCursor(area.content)
         // After a disk error the page cache can differ from the disk. Syncing allows dropping the cache, so
@@ -101,7 +101,13 @@ struct IndexSource: Sendable {
         for (position, _) in tree.index.files where !inventory.done[position] {
             let path = tree.index.entries.path(at: position).text
             inventory.done[position] =
-                try tree.take(position, from: path, &fetched, &cursor, using: &buffer)
+                try tree.reuseFile(
+                    for: position,
+                    from: path,
+                    of: &fetched,
+                    into: &cursor,
+                    using: &buffer
+                )
         }
         return inventory
     }
@@ -110,19 +116,35 @@ struct IndexSource: Sendable {
     private func complete(
         _ run: Run,
         from local: ReusableContent,
-        _ figures: inout StagingFigures
+        countingIn figures: inout StagingFigures
     ) async throws(StageError) {
         guard let archive = work.pack.archive else {
-            try await takeObjects(run, from: local, .unknown, unlessOver: nil, &figures)
+            try await takeObjects(
+                run,
+                from: local,
+                deltas: .unknown,
+                unlessOver: nil,
+                countingIn: &figures
+            )
             return
         }
-        let (first, deltas) = try await choose(run, local, &figures)
+        let (first, deltas) = try await chooseTransfer(
+            for: run,
+            reusing: local,
+            countingIn: &figures
+        )
         var choice = first
         work.report(.chose(choice))
         if choice.way == .objects {
             do throws(StageError) {
                 let limit = choice.archive
-                try await takeObjects(run, from: local, deltas, unlessOver: limit, &figures)
+                try await takeObjects(
+                    run,
+                    from: local,
+                    deltas: deltas,
+                    unlessOver: limit,
+                    countingIn: &figures
+                )
                 return
             } catch .transfer(.unacceptable(_, .ranges)) {
                 // Whole bundles are larger than the archive. Frames that have arrived stay in the area.
@@ -130,12 +152,18 @@ struct IndexSource: Sendable {
                 work.report(.chose(choice))
             }
         }
-        let left = try await takeArchive(archive, in: run, local, &figures)
+        let left = try await takeArchive(archive, in: run, reusing: local, countingIn: &figures)
         if !left.missing.isEmpty {
             choice.archive = nil
             work.report(.chose(choice))
         }
-        try await takeObjects(run, from: left, deltas, unlessOver: nil, &figures)
+        try await takeObjects(
+            run,
+            from: left,
+            deltas: deltas,
+            unlessOver: nil,
+            countingIn: &figures
+        )
     }
 
     /// Completes the files of a tree from objects: takes content from the staged generation while the network
@@ -146,9 +174,9 @@ struct IndexSource: Sendable {
     private func takeObjects(
         _ run: Run,
         from local: ReusableContent,
-        _ deltas: Deltas,
+        deltas: Deltas,
         unlessOver limit: ByteCount?,
-        _ figures: inout StagingFigures
+        countingIn figures: inout StagingFigures
     ) async throws(StageError) {
         let (tree, missing) = (run.tree, local.missing)
         let (lost, fetched) = try await withBoth {
@@ -177,7 +205,13 @@ struct IndexSource: Sendable {
         if !left.isEmpty {
             var done = local.expected.done
             for file in lost.files { done[file] = false }
-            let fetch = FrameDownloader(source: self, tree: tree, done: done, deltas: nil, limit: limit)
+            let fetch = FrameDownloader(
+                source: self,
+                tree: tree,
+                done: done,
+                deltas: nil,
+                limit: limit
+            )
             figures.add(try await fetch.run(Array(left)))
             let unmade = tree.index.storedLength(of: left.subtracting(missing))
             figures.reused = max(.zero, figures.reused - unmade)
@@ -204,7 +238,11 @@ extension StagingFigures {
 
 extension FrameDownloader.Outcome {
     /// The outcome of a fetch without requests.
-    fileprivate static let nothing = FrameDownloader.Outcome(received: .zero, source: nil, unmade: [])
+    fileprivate static let nothing = FrameDownloader.Outcome(
+        received: .zero,
+        source: nil,
+        unmade: []
+    )
 }
 
 /// The result of one of two operations.

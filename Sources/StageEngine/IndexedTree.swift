@@ -85,7 +85,7 @@ struct IndexedTree: Sendable {
             _ = try place.directory.makeDirectory(place.name, exactly: .directory)
         }
         for (position, file) in index.files where file.size == 0 {
-            try makeFile(index.entries.path(at: position), file, &cursor)
+            try makeFile(at: index.entries.path(at: position), for: file, using: &cursor)
         }
     }
 
@@ -93,7 +93,7 @@ struct IndexedTree: Sendable {
     func makeEmptyFile(_ position: Int) throws(FileError) {
         var cursor = DirectoryCursor(content)
         if let file = index.entries.file(at: position), file.size == 0 {
-            try makeFile(index.entries.path(at: position), file, &cursor)
+            try makeFile(at: index.entries.path(at: position), for: file, using: &cursor)
         }
     }
 
@@ -117,17 +117,21 @@ struct IndexedTree: Sendable {
 
     /// Writes a frame to all its destinations except the files in `done`, and returns the number of bytes
     /// written.
-    func write(
+    func writeFrame(
         _ frame: Int,
-        _ bytes: [UInt8],
+        content bytes: [UInt8],
         except done: [Bool],
-        _ cursor: inout DirectoryCursor
+        using cursor: inout DirectoryCursor
     ) throws(FileError) -> Int64 {
         var written: Int64 = 0
         for place in places(of: frame) where !done[Int(place.entry)] {
             let position = Int(place.entry)
             guard let file = index.entries.file(at: position) else { continue }
-            let target = try makeFile(index.entries.path(at: position), file, &cursor)
+            let target = try makeFile(
+                at: index.entries.path(at: position),
+                for: file,
+                using: &cursor
+            )
             let start = Int(place.start)
             let part = bytes.span.extracting(start..<start + Int(place.count))
             try target.write(part, at: place.offset)
@@ -149,9 +153,9 @@ struct IndexedTree: Sendable {
     /// Opens the file of an entry for writing; creates it if necessary.
     @discardableResult
     private func makeFile(
-        _ path: ContentPath,
-        _ file: ContentIndex.File,
-        _ cursor: inout DirectoryCursor
+        at path: ContentPath,
+        for file: ContentIndex.File,
+        using cursor: inout DirectoryCursor
     ) throws(FileError) -> File {
         let (directory, name) = try cursor.existingPlace(of: path.text)
         if case .frames(let list) = file.content, list.count > 1,
@@ -236,11 +240,11 @@ extension IndexedTree {
     /// Replaces a partial file of an earlier run.
     ///
     /// Returns `false` if the file at `path` does not have the content of the entry.
-    func take(
-        _ position: Int,
+    func reuseFile(
+        for position: Int,
         from path: String,
-        _ generation: inout DirectoryCursor,
-        _ cursor: inout DirectoryCursor,
+        of generation: inout DirectoryCursor,
+        into cursor: inout DirectoryCursor,
         using buffer: inout [UInt8]
     ) throws(FileError) -> Bool {
         guard let file = index.entries.file(at: position),
@@ -258,7 +262,13 @@ extension IndexedTree {
                 throw error
             } catch  where error.errno == .fileExists {
                 try directory.removeFile(name)
-                return try take(position, from: path, &generation, &cursor, using: &buffer)
+                return try reuseFile(
+                    for: position,
+                    from: path,
+                    of: &generation,
+                    into: &cursor,
+                    using: &buffer
+                )
             } catch {
                 // Copies if the file system does not support hard links or has reached its limit.
             }

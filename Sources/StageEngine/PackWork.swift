@@ -76,7 +76,7 @@ struct PackWork: Sendable {
             figures = try await publish(source, in: area, through: publisher)
         } catch {
             if !source.keepsArea(after: error) {
-                await attempt("could not remove a staging area") { () throws(StageError) in
+                await attempt(orLog: "could not remove a staging area") { () throws(StageError) in
                     try StageError.wrapping { () throws(ContainerError) in try area.discard() }
                 }
             }
@@ -84,7 +84,7 @@ struct PackWork: Sendable {
         }
         let kept = stager.options.keptGenerations
         // A later sweep removes what cannot be removed now.
-        await attempt("could not remove what is superfluous") { () throws(StageError) in
+        await attempt(orLog: "could not remove what is superfluous") { () throws(StageError) in
             if endSharing() { try source.removeDownload() }
             try StageError.wrapping { () throws(ContainerError) in
                 _ = try container.removeObsoleteGenerations(lock, keeping: kept)
@@ -118,7 +118,7 @@ struct PackWork: Sendable {
 
     /// Runs `body` on a thread that may block; logs an error and ignores it.
     private func attempt(
-        _ message: Logger.Message,
+        orLog message: Logger.Message,
         _ body: @escaping @Sendable () throws(StageError) -> Void
     ) async {
         do throws(StageError) {

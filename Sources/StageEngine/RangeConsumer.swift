@@ -40,8 +40,8 @@ final class RangeConsumer: Sendable {
     init(
         fetch: FrameDownloader,
         request: RangePlan.Request,
-        _ deltas: DeltaSource?,
-        _ progress: FetchProgress
+        deltas: DeltaSource?,
+        progress: FetchProgress
     ) {
         self.fetch = fetch
         self.request = request
@@ -52,7 +52,7 @@ final class RangeConsumer: Sendable {
 
     /// Enqueues the next piece, without waiting for it to be written.
     func take(_ piece: BodyPiece) {
-        queue.async { [self] in state.withLock { consume(piece, &$0) } }
+        queue.async { [self] in state.withLock { consume(piece, updating: &$0) } }
     }
 
     /// Waits until all enqueued pieces are processed, and returns the frames that were not written, by their
@@ -87,7 +87,7 @@ final class RangeConsumer: Sendable {
         deltas?.set.frames[number].position ?? number
     }
 
-    private func consume(_ piece: BodyPiece, _ state: inout State) {
+    private func consume(_ piece: BodyPiece, updating state: inout State) {
         switch piece {
         case .began:
             state.bytes = []
@@ -124,8 +124,8 @@ final class RangeConsumer: Sendable {
             guard end <= state.bytes.count else { break }
             if !state.isWritten[state.next] {
                 let stored = Array(state.bytes[begin..<end])
-                if let content = try content(of: number, stored, &state) {
-                    try write(content, position(of: number), &state.cursor)
+                if let content = try content(of: number, decoding: stored, updating: &state) {
+                    try write(content, of: position(of: number), using: &state.cursor)
                     state.isWritten[state.next] = true
                 }
             }
@@ -139,18 +139,18 @@ final class RangeConsumer: Sendable {
     /// Verifies and decodes a frame; returns `nil` if a delta frame does not produce the frame of the index.
     private func content(
         of number: Int,
-        _ stored: [UInt8],
-        _ state: inout State
+        decoding stored: [UInt8],
+        updating state: inout State
     ) throws(StageError) -> [UInt8]? {
         let index = fetch.tree.index
         if let deltas {
             return try StageError.wrapping { () throws(FileError) in
                 try deltas.content(
                     of: number,
-                    stored,
+                    decoding: stored,
                     in: index,
-                    &state.decompressor,
-                    &state.window
+                    using: &state.decompressor,
+                    window: &state.window
                 )
             }
         }
@@ -170,11 +170,16 @@ final class RangeConsumer: Sendable {
 
     private func write(
         _ content: [UInt8],
-        _ position: Int,
-        _ cursor: inout DirectoryCursor
+        of position: Int,
+        using cursor: inout DirectoryCursor
     ) throws(StageError) {
         let written = try StageError.wrapping { () throws(FileError) in
-            try fetch.tree.write(position, content, except: fetch.done, &cursor)
+            try fetch.tree.writeFrame(
+                position,
+                content: content,
+                except: fetch.done,
+                using: &cursor
+            )
         }
         if deltas != nil { progress.make(fetch.tree.index.frames[position]) }
         progress.write(written)

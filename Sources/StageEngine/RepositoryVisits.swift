@@ -147,7 +147,7 @@ private final class RepositoryVisit {
             }
         }
         guard let target else { preconditionFailure("a search ends with a target or an error") }
-        let accepted = try await manifest(target, before)
+        let accepted = try await manifest(for: target, previous: before)
         trust.name(accepted.manifest.application)
         try accepted.check(
             source,
@@ -308,11 +308,11 @@ extension RepositoryVisit {
     /// Returns the manifest that signed metadata describes: the previous one if it matches, otherwise that of
     /// the repository.
     private func manifest(
-        _ target: Target,
-        _ before: AcceptedManifest?
+        for target: Target,
+        previous: AcceptedManifest?
     ) async throws(StageError) -> AcceptedManifest {
-        if let before, (try? target.check(Array(before.record.text.utf8))) != nil {
-            return before
+        if let previous, (try? target.check(Array(previous.record.text.utf8))) != nil {
+            return previous
         }
         let limit = min(target.length, ByteCount(ManifestLimits.byteCount))
         let location = address.url(ofTarget: target.location)

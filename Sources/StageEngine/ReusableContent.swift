@@ -30,12 +30,12 @@ struct ReusableContent: Sendable {
         self.begun = begun
         self.base = base
         var expected = begun
-        if let content = base?.contentMap {
+        if let map = base?.contentMap {
             for (position, file) in tree.index.files where !begun.done[position] {
-                expected.done[position] = content.path(of: file) != nil
+                expected.done[position] = map.path(of: file) != nil
             }
             for frame in tree.frames(except: expected.done)
-            where content.place(of: tree.index.frames[frame]) != nil {
+            where map.place(of: tree.index.frames[frame]) != nil {
                 expected.frames.insert(frame)
             }
         }
@@ -64,14 +64,30 @@ struct ReusableContent: Sendable {
         where expected.done[position] && !begun.done[position] {
             if isStopped() { return nil }
             let path = base.contentMap.path(of: file) ?? ""
-            let isTaken = try tree.take(position, from: path, &old, &cursor, using: &buffer)
+            let isTaken = try tree.reuseFile(
+                for: position,
+                from: path,
+                of: &old,
+                into: &cursor,
+                using: &buffer
+            )
             if !isTaken { lost.files.append(position) }
         }
         var source = Source()
         for position in expected.frames.subtracting(begun.frames).sorted() {
             if isStopped() { return nil }
-            if let bytes = try source.content(of: position, in: tree, base.contentMap, &old) {
-                _ = try tree.write(position, bytes, except: expected.done, &cursor)
+            if let bytes = try source.content(
+                of: position,
+                in: tree,
+                locatedBy: base.contentMap,
+                using: &old
+            ) {
+                _ = try tree.writeFrame(
+                    position,
+                    content: bytes,
+                    except: expected.done,
+                    using: &cursor
+                )
             } else {
                 lost.frames.insert(position)
             }
@@ -99,11 +115,11 @@ struct ReusableContent: Sendable {
         mutating func content(
             of position: Int,
             in tree: IndexedTree,
-            _ content: BaseContentMap,
-            _ old: inout DirectoryCursor
+            locatedBy map: BaseContentMap,
+            using old: inout DirectoryCursor
         ) throws(FileError) -> [UInt8]? {
             let frame = tree.index.frames[position]
-            guard let place = content.place(of: frame) else { return nil }
+            guard let place = map.place(of: frame) else { return nil }
             if path != place.path {
                 path = place.path
                 let there = try old.place(of: place.path)

@@ -50,7 +50,7 @@ extension Stager {
                     )
                     let fetch = IndexFetch(fetching: fetching, reference: reference)
                     // If the fetch fails, the entry of the plan stays as it was.
-                    let found = try? await fetch.estimate(choice, in: reader, freeSpace)
+                    let found = try? await fetch.estimate(choice, in: reader, freeSpace: freeSpace)
                     return found.flatMap { $0 }.map { (place, $0.choice, $0.byteCount) }
                 }
             }
@@ -66,7 +66,7 @@ extension IndexFetch {
     fileprivate func estimate(
         _ choice: TransferChoice,
         in reader: ContainerReader?,
-        _ freeSpace: ByteCount?
+        freeSpace: ByteCount?
     ) async throws(StageError) -> (choice: TransferChoice, byteCount: ByteCount)? {
         let pack = fetching.pack
         let base = try await StageError.blocking {

@@ -87,10 +87,10 @@ extension IndexSource {
         let isHere = try await StageError.blocking { () throws(FileError) in
             try directory.status(FilePath(ContainerLayout.index)) != nil
         }
-        if isHere { return try await index(for: directory, nil, &figures) }
+        if isHere { return try await index(for: directory, base: nil, countingIn: &figures) }
         let lock = try await lock(for: "index")
         defer { lock.end() }
-        return try await index(for: directory, nil, &figures)
+        return try await index(for: directory, base: nil, countingIn: &figures)
     }
 
     /// Acquires the lock for fetching a part of this version, named by `what`.
@@ -118,7 +118,7 @@ extension IndexSource {
         if try await StageError.blocking(isThere) { return false }
         let mark = Self.mark(of: path)
         let (tree, local) = try await withBlockingThread { () throws(StageError) in
-            try prepare(position, of: index, in: place, mark)
+            try prepare(position, of: index, in: place, mark: mark)
         }
         let missing = tree.frames(except: local.done).filter { !local.frames.contains($0) }
         _ = try await FrameDownloader(source: self, tree: tree, done: local.done, deltas: nil)
@@ -151,7 +151,7 @@ extension IndexSource {
         _ position: Int,
         of verified: VerifiedIndex,
         in place: Directory,
-        _ mark: FilePath.Component
+        mark: FilePath.Component
     ) throws(StageError) -> (IndexedTree, IndexedTree.Inventory) {
         let index = verified.content
         let path = FilePath(index.entries.path(at: position).text)

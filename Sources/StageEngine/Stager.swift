@@ -52,8 +52,8 @@ public struct StagerOptions: Sendable {
 
 /// Stages packs: downloads, verifies, unpacks and publishes them.
 ///
-/// Create one with ``withStager(_:logger:_:)``. Several stagers, also in different processes, may use one
-/// container: one of them stages a pack, and the others find it staged.
+/// Create one with ``withStager(_:logger:perform:)``. Several stagers, also in different processes, may use
+/// one container: one of them stages a pack, and the others find it staged.
 public struct Stager: Sendable {
     let engine: TransferEngine
     let unpacker: Unpacker
@@ -116,13 +116,13 @@ extension Stager {
     /// passwords, keyed by the URL of a server.
     package func withCredentials<Result: Sendable>(
         _ credentials: [String: BasicCredential],
-        _ body: (Stager) async -> Result
+        perform body: (Stager) async -> Result
     ) async -> Result {
         var options = options
         for (url, credential) in credentials {
             options.transfer.add(credential, forOriginOf: url)
         }
-        return await withStager(options, logger: logger, body)
+        return await withStager(options, logger: logger, perform: body)
     }
 }
 
@@ -130,7 +130,7 @@ extension Stager {
 public func withStager<Result: Sendable, Failure: Error>(
     _ options: StagerOptions,
     logger: Logger,
-    _ body: (Stager) async throws(Failure) -> Result
+    perform body: (Stager) async throws(Failure) -> Result
 ) async throws(Failure) -> Result {
     let unpacker: Unpacker =
         switch options.unpacking {

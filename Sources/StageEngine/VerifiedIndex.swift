@@ -9,8 +9,8 @@ import SystemPackage
 
 /// The index of a pack, with the digest, the file count and the size that the manifest declares.
 ///
-/// Only ``IndexFetch/index(in:_:_:)`` creates it, so code that fills an area from an unverified index does not
-/// compile.
+/// Only ``IndexFetch/index(in:base:countingIn:)`` creates it, so code that fills an area from an unverified
+/// index does not compile.
 struct VerifiedIndex: Sendable {
     let content: ContentIndex
 
@@ -54,8 +54,8 @@ struct IndexFetch: Sendable {
     /// - Throws: ``StageError`` if the index cannot be fetched or is not the one in the manifest.
     func index(
         in area: Directory?,
-        _ base: IndexSource.Base?,
-        _ figures: inout StagingFigures
+        base: IndexSource.Base?,
+        countingIn figures: inout StagingFigures
     ) async throws(StageError) -> VerifiedIndex {
         guard reference.contentSize.rawValue <= Int64(pack.indexBounds.byteCount) else {
             throw .index(
@@ -65,11 +65,20 @@ struct IndexFetch: Sendable {
         }
         if let area, let bytes = try await bytes(in: area) { return try await decode(bytes) }
         if let base, let digest = base.contentMap.indexDigest,
-            let bytes = try await updated(base.directory, digest, &figures)
+            let bytes = try await updated(
+                from: base.directory,
+                digest: digest,
+                countingIn: &figures
+            )
         {
             return try await keep(bytes, in: area)
         }
-        let stored = try await object(reference.url, reference.size, reference.digest, &figures)
+        let stored = try await object(
+            at: reference.url,
+            size: reference.size,
+            digest: reference.digest,
+            countingIn: &figures
+        )
         return try await keep(try decompress(stored), in: area)
     }
 
@@ -107,9 +116,9 @@ struct IndexFetch: Sendable {
     /// Returns the index of the staged generation if it has the expected digest, or applies the published
     /// delta to it; returns `nil` if there is no delta or it fails.
     private func updated(
-        _ base: Directory,
-        _ digest: Digest,
-        _ figures: inout StagingFigures
+        from base: Directory,
+        digest: Digest,
+        countingIn figures: inout StagingFigures
     ) async throws(StageError) -> IndexBytes? {
         if digest == reference.contentDigest { return try await bytes(in: base) }
         // A delta larger than the index is published for its delta set only.
@@ -118,7 +127,12 @@ struct IndexFetch: Sendable {
             let old = try await StageError.blocking({ () throws(FileError) in
                 try ContainerLayout.indexBytes(in: base)
             }),
-            let stored = try? await object(delta.url, delta.size, delta.digest, &figures)
+            let stored = try? await object(
+                at: delta.url,
+                size: delta.size,
+                digest: delta.digest,
+                countingIn: &figures
+            )
         else { return nil }
         return decompress(stored, after: old)
     }
@@ -154,10 +168,10 @@ struct IndexFetch: Sendable {
 
     /// Fetches a complete object of the manifest, and verifies its size and digest.
     private func object(
-        _ url: String,
-        _ size: ByteCount,
-        _ digest: Digest,
-        _ figures: inout StagingFigures
+        at url: String,
+        size: ByteCount,
+        digest: Digest,
+        countingIn figures: inout StagingFigures
     ) async throws(StageError) -> [UInt8] {
         let request = fetching.request(for: fetching.mirrors(of: url), limit: size)
         let document = try await fetching.fetch(request)
@@ -177,10 +191,10 @@ extension IndexSource {
     /// Returns the index: from the staging area, from the staged generation, or from the manifest's server.
     func index(
         for area: Directory,
-        _ base: Base?,
-        _ figures: inout StagingFigures
+        base: Base?,
+        countingIn figures: inout StagingFigures
     ) async throws(StageError) -> VerifiedIndex {
-        try await indexFetch.index(in: area, base, &figures)
+        try await indexFetch.index(in: area, base: base, countingIn: &figures)
     }
 
     /// Returns a request for an object of the pack, or a part of one.
