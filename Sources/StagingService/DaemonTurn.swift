@@ -97,7 +97,7 @@ struct DaemonTurn: Sendable {
                 return nil
             }
             var state = State(isDiscretionary: order.conditions != nil)
-            let outcome = await run(steps, &state) { stop in
+            let outcome = await run(steps, updating: &state) { stop in
                 group.addTask {
                     let staged = await TurnProgress.$current.withValue(progress) {
                         await stop.run(work)
@@ -165,7 +165,7 @@ struct DaemonTurn: Sendable {
     /// Handles the steps, starting and stopping the work; returns `nil` if this Swift task was cancelled.
     private func run(
         _ steps: AsyncStream<Step>,
-        _ state: inout State,
+        updating state: inout State,
         start: (StopSwitch) -> Void
     ) async -> Outcome? {
         for await step in steps {

@@ -76,10 +76,13 @@ struct ExtensionFiles: Sendable {
                 result.outcome = .left
             } else {
                 remaining -= 1
-                let failure = await fetch(file, spending: &budget, &result)
+                let failure = await fetch(file, spending: &budget, recordingIn: &result)
                 if let failure {
                     do throws(StagingFailure) {
-                        outcome.replacements += try await program.tellFailed(.url(file), failure)
+                        outcome.replacements += try await program.tellFailed(
+                            .url(file),
+                            with: failure
+                        )
                     } catch {
                         outcome.extensionProblem = outcome.extensionProblem ?? error
                     }
@@ -98,7 +101,7 @@ struct ExtensionFiles: Sendable {
     private func fetch(
         _ file: ExtensionURLDownload,
         spending budget: inout InitialBudget?,
-        _ result: inout FileResult
+        recordingIn result: inout FileResult
     ) async -> StagingFailure? {
         let size = ByteCount(file.fileSize)
         let refusal = budget?.refusal(

@@ -58,14 +58,14 @@ struct ExtensionRounds: Sendable {
             state.tried.formUnion(choice.identifiers)
             state.choices.merge(choice.packs) { first, _ in first }
             var identifiers: Set<String> = []
-            let wanted = await finish(choice, &state)
+            let wanted = await finish(choice, updating: &state)
                 .filter { identifiers.insert($0.identifier).inserted }
             var next = program.choice(of: wanted, in: manifest.manifest)
             next.remove(state.tried, limit: ExtensionRules.downloads - state.tried.count)
             guard !next.identifiers.isEmpty, !Task.isCancelled else { break }
             choice = next
             do throws(StagingFailure) {
-                try await stage(choice, &state)
+                try await stage(choice, updating: &state)
             } catch {
                 // The results of earlier rounds stay valid.
                 state.result.extensionProblem = state.result.extensionProblem ?? error
@@ -93,7 +93,7 @@ struct ExtensionRounds: Sendable {
     /// Stages the packs of a further round.
     private func stage(
         _ choice: ExtensionRun.Choice,
-        _ state: inout State
+        updating state: inout State
     ) async throws(StagingFailure) {
         guard !choice.packs.isEmpty else { return }
         do throws(StageError) {
@@ -105,18 +105,18 @@ struct ExtensionRounds: Sendable {
         // Packs of one run do not evict each other.
         state.planner.spared = Set(state.choices.keys)
         let plan = try service.plan(
-            &state.planner,
-            selection,
-            container,
-            container.root.path
+            with: &state.planner,
+            for: selection,
+            in: container,
+            at: container.root.path
         )
         state.result.replaceEntries(of: Set(choice.packs.keys), by: plan)
         let staged = try await service.stageInTurn(
             plan,
-            order,
-            selection,
-            &state.planner,
-            container
+            as: order,
+            of: selection,
+            by: &state.planner,
+            in: container
         ) { [self] plan in
             await stage(plan, for: choice)
         }
@@ -150,7 +150,7 @@ struct ExtensionRounds: Sendable {
     /// extension's replacements for failed downloads.
     private func finish(
         _ choice: ExtensionRun.Choice,
-        _ state: inout State
+        updating state: inout State
     ) async -> [ExtensionDownload] {
         var wanted: [ExtensionDownload] = []
         for (id, download) in choice.downloads.sorted(by: { $0.key < $1.key }) {
@@ -160,7 +160,7 @@ struct ExtensionRounds: Sendable {
                 state.planner.budget?.spend(pack.pack, isEssential: choice.packs[id] ?? false)
             }
             do throws(StagingFailure) {
-                wanted += try await tell(download, pack)
+                wanted += try await reportOutcome(of: download, pack: pack)
             } catch {
                 state.result.extensionProblem = state.result.extensionProblem ?? error
             }
@@ -172,9 +172,9 @@ struct ExtensionRounds: Sendable {
     }
 
     /// Reports the outcome of a pack to the extension; returns its replacements for a failed download.
-    private func tell(
-        _ download: ExtensionDownload,
-        _ pack: PackResult
+    private func reportOutcome(
+        of download: ExtensionDownload,
+        pack: PackResult
     ) async throws(StagingFailure) -> [ExtensionDownload] {
         switch pack.outcome {
         case .staged, .present:
@@ -185,7 +185,7 @@ struct ExtensionRounds: Sendable {
             return []
         case .failed:
             guard let failure = pack.failure, failure.kind != .interrupted else { return [] }
-            return try await program.tellFailed(download, failure)
+            return try await program.tellFailed(download, with: failure)
         default:
             return []
         }

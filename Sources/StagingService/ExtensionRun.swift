@@ -57,12 +57,12 @@ struct ExtensionRun: Sendable {
     /// In a dry run the extension gets an empty shared folder, so that it cannot change the applications'
     /// files.
     init?(
-        _ registration: Registration?,
-        _ manifest: AcceptedManifest,
-        _ planner: Planner,
-        _ event: ContentRequest,
-        _ container: Container?,
-        _ logger: Logger
+        of registration: Registration?,
+        manifest: AcceptedManifest,
+        planner: Planner,
+        event: ContentRequest,
+        container: Container?,
+        logger: Logger
     ) throws(StagingFailure) {
         guard let registration, let program = registration.downloaderExtension else { return nil }
         self.logger = logger
@@ -82,11 +82,13 @@ struct ExtensionRun: Sendable {
                     try place.makeDirectory(FilePath("shared")).path
                 }
             request = Self.request(
-                event,
-                registration,
-                manifest,
-                planner,
-                (folder.path.appending("manifest.json"), shared, folder.path.appending("scratch"))
+                for: event,
+                of: registration,
+                manifest: manifest,
+                planner: planner,
+                paths: (
+                    folder.path.appending("manifest.json"), shared, folder.path.appending("scratch")
+                )
             )
         } catch {
             folder.remove()
@@ -95,11 +97,11 @@ struct ExtensionRun: Sendable {
     }
 
     private static func request(
-        _ event: ContentRequest,
-        _ registration: Registration,
-        _ manifest: AcceptedManifest,
-        _ planner: Planner,
-        _ paths: (manifest: FilePath, shared: FilePath, scratch: FilePath)
+        for event: ContentRequest,
+        of registration: Registration,
+        manifest: AcceptedManifest,
+        planner: Planner,
+        paths: (manifest: FilePath, shared: FilePath, scratch: FilePath)
     ) -> ExtensionRequest {
         var request = ExtensionRequest(
             event,
@@ -182,7 +184,7 @@ struct ExtensionRun: Sendable {
     /// - Throws: ``StagingFailure`` that names the extension.
     func tellFailed(
         _ download: ExtensionDownload,
-        _ failure: StagingFailure
+        with failure: StagingFailure
     ) async throws(StagingFailure) -> [ExtensionDownload] {
         do throws(ExtensionError) {
             let failure = ExtensionFailure(
@@ -209,14 +211,14 @@ struct ExtensionRun: Sendable {
         at server: URLOrigin
     ) async -> BasicCredential? {
         if let known = credentials.withLock({ $0[server] }) { return known }
-        let credential = await askForCredential(download, server)
+        let credential = await askForCredential(for: download, at: server)
         credentials.withLock { $0[server] = .some(credential) }
         return credential
     }
 
     private func askForCredential(
-        _ download: ExtensionDownload,
-        _ server: URLOrigin
+        for download: ExtensionDownload,
+        at server: URLOrigin
     ) async -> BasicCredential? {
         let challenge = ExtensionChallenge(method: "basic", host: server.host)
         do throws(ExtensionError) {

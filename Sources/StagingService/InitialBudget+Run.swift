@@ -6,9 +6,9 @@ extension InitialBudget {
     /// Creates the budget of an application, less the amounts that its packs have used so far.
     init(
         _ restrictions: Registration.Restrictions,
-        _ manifest: AcceptedManifest,
-        _ planner: Planner,
-        _ spent: StagingHistory.Spending
+        manifest: AcceptedManifest,
+        planner: Planner,
+        spent: StagingHistory.Spending
     ) {
         var (essential, other) = (ByteCount.zero, ByteCount.zero)
         for pack in manifest.manifest.packs where planner.staged[pack.id] != nil {

@@ -53,8 +53,8 @@ struct RunRecorder {
     func record(_ failure: StagingFailure) {
         guard let application else { return }
         let planner = storedPlanner(application)
-        update(application) { history in
-            history.lastRun = run(StagingHistory.Problem(failure))
+        updateHistory(of: application) { history in
+            history.lastRun = run(problem: StagingHistory.Problem(failure))
             guard case .event(let request, _) = wanted else { return }
             let event = request ?? history.pending ?? planner?.request ?? .install
             history.lastRun?.request = event
@@ -84,21 +84,21 @@ struct RunRecorder {
         by planner: Planner,
         after before: HistoryRecord?
     ) {
-        let pending = pending(after: selection, planner, result)
+        let pending = pending(after: selection, planner: planner, result: result)
         // Done before taking the lock, which other processes wait for.
         let hasLaunched =
             before?.history?.firstLoadedAt == nil
             && (try? container.reader.hasLoadedPack(of: planner.manifest)) ?? false
-        update(result.application, after: before) { history in
+        updateHistory(of: result.application, after: before) { history in
             let problem = (result.manifestProblem ?? result.extensionProblem)
                 .map(StagingHistory.Problem.init)
-            history.lastRun = run(problem, selection)
+            history.lastRun = run(problem: problem, selection: selection)
             if case .event = selection { history.pending = pending }
             if history.firstLoadedAt == nil {
                 history.spent.add(result, by: planner)
                 if hasLaunched { history.firstLoadedAt = now }
             }
-            history.add(result, selection, at: now)
+            history.add(result, of: selection, at: now)
             if problem == nil, !result.hasFailures {
                 history.lastSuccessAt = history.lastRun?.endedAt
             }
@@ -108,8 +108,8 @@ struct RunRecorder {
     private var now: Int64 { Int64(Date().timeIntervalSince1970) }
 
     private func run(
-        _ problem: StagingHistory.Problem?,
-        _ selection: PackSelection? = nil
+        problem: StagingHistory.Problem?,
+        selection: PackSelection? = nil
     ) -> StagingHistory.Run {
         var run = StagingHistory.Run(
             endedAt: now,
@@ -128,8 +128,8 @@ struct RunRecorder {
     /// Returns the installation or update of which packs are still missing, or `nil`.
     private func pending(
         after selection: PackSelection,
-        _ before: Planner,
-        _ result: StagingResult
+        planner before: Planner,
+        result: StagingResult
     ) -> ContentRequest? {
         guard case .event(let request, _) = selection else { return before.pending }
         let event = request == .periodic ? before.pending : request
@@ -153,8 +153,8 @@ struct RunRecorder {
         return isMissing || isFileMissing ? event : nil
     }
 
-    private func update(
-        _ application: ApplicationID,
+    private func updateHistory(
+        of application: ApplicationID,
         after record: HistoryRecord? = nil,
         _ change: (inout StagingHistory) -> Void
     ) {
@@ -219,7 +219,7 @@ extension StagingHistory {
     /// Records the result for the packs that the run was for; each other pack keeps its last decision.
     fileprivate mutating func add(
         _ result: StagingResult,
-        _ selection: PackSelection,
+        of selection: PackSelection,
         at now: Int64
     ) {
         let before = Dictionary(packs.map { ($0.id, $0) }) { first, _ in first }

@@ -17,7 +17,11 @@ extension StagingService {
             (stager) async throws(StagingFailure) in
             var revisions: [Int?] = []
             for source in sources {
-                let (manifest, problem) = try await self.manifest(source, reader, stager)
+                let (manifest, problem) = try await self.manifest(
+                    from: source,
+                    in: reader,
+                    by: stager
+                )
                 // The stored manifest does not replace the server's, since the server is to be checked.
                 if let problem { throw problem }
                 revisions.append(manifest.revision)

@@ -14,22 +14,22 @@ extension StagingService {
     /// the daemon, or to the next run where no daemon answers.
     func stageInTurn(
         _ plan: Plan,
-        _ order: StagingOrder,
-        _ selection: PackSelection,
-        _ planner: inout Planner,
-        _ container: Container,
-        _ work: @escaping @Sendable (Plan) async -> StagedPacks
+        as order: StagingOrder,
+        of selection: PackSelection,
+        by planner: inout Planner,
+        in container: Container,
+        perform work: @escaping @Sendable (Plan) async -> StagedPacks
     ) async throws(StagingFailure) -> StagedPacks {
         let packs = plan.packsToStage
         guard !packs.isEmpty else { return await work(plan) }
         let isEssential = packs.map { planner.isEssential($0) }
         guard selection.isPeriodic, request.waitsForConditions, isEssential.contains(false) else {
-            return await take(order, plan, work)
+            return await takeTurn(for: order, staging: plan, perform: work)
         }
         var patient = order
         // Sends conditions that are always met, too: they override those of the daemon's configuration.
         patient.conditions = updateConditions
-        let staged = await take(patient, plan, work)
+        let staged = await takeTurn(for: patient, staging: plan, perform: work)
         guard !staged.waiting.isEmpty, isEssential.contains(true) else { return staged }
         var urgent = order
         urgent.isEssentialOnly = true
@@ -43,15 +43,15 @@ extension StagingService {
             throw StagingFailure(error)
         }
         var both = staged
-        both.add(await take(urgent, essential, work))
+        both.add(await takeTurn(for: urgent, staging: essential, perform: work))
         both.waiting = staged.waiting.filter { both.outcomes[$0.key] == nil }
         return both
     }
 
-    private func take(
-        _ order: StagingOrder,
-        _ plan: Plan,
-        _ work: @escaping @Sendable (Plan) async -> StagedPacks
+    private func takeTurn(
+        for order: StagingOrder,
+        staging plan: Plan,
+        perform work: @escaping @Sendable (Plan) async -> StagedPacks
     ) async -> StagedPacks {
         let packs = plan.packsToStage.map(\.id)
         let turn = turn(for: order, packs: packs)

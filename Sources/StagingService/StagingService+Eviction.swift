@@ -22,10 +22,10 @@ extension StagingService {
 
     /// Plans for the current state of the container, with evictions if space is short.
     func plan(
-        _ planner: inout Planner,
-        _ selection: PackSelection,
-        _ container: Container?,
-        _ path: FilePath
+        with planner: inout Planner,
+        for selection: PackSelection,
+        in container: Container?,
+        at path: FilePath
     ) throws(StagingFailure) -> Plan {
         do throws(StageError) {
             let reader =
@@ -41,7 +41,7 @@ extension StagingService {
     func makeRoom(_ evictions: [Eviction], in container: Container) async -> [Eviction] {
         guard !evictions.isEmpty else { return [] }
         do throws(StageError) {
-            let gone = try await container.evictAndRemember(evictions, logger)
+            let gone = try await container.evictAndRemember(evictions, logger: logger)
             for eviction in gone {
                 logger.info("evicted \(eviction.generation.id): \(eviction.reason)")
             }
@@ -56,15 +56,15 @@ extension StagingService {
     /// Removes packs that are not needed once the packs are staged, and enforces the quota.
     func tidy(
         _ container: Container,
-        _ planner: Planner,
-        _ selection: PackSelection,
-        _ result: inout StagingResult
+        by planner: Planner,
+        after selection: PackSelection,
+        addingTo result: inout StagingResult
     ) async throws(StagingFailure) {
         if case .event(.periodic, essentialOnly: false) = selection {
             result.removed = try removeObsoletePacks(container)
         }
         removeRemains(of: planner.manifest, in: container)
-        result.add(await keepQuota(planner, selection, in: container))
+        result.add(await keepQuota(of: planner, sparing: selection, in: container))
     }
 
     /// Removes packs that no manifest offers any more, and returns their identifiers.
@@ -87,8 +87,8 @@ extension StagingService {
 
     /// Evicts packs until the container is within its quota.
     func keepQuota(
-        _ planner: Planner,
-        _ selection: PackSelection,
+        of planner: Planner,
+        sparing selection: PackSelection,
         in container: Container
     ) async -> [Eviction] {
         guard let quota = planner.quota else { return [] }
@@ -110,8 +110,8 @@ extension StagingService {
     func estimated(
         _ plan: Plan,
         of manifest: AcceptedManifest,
-        _ planner: Planner,
-        _ stager: Stager,
+        with planner: Planner,
+        by stager: Stager,
         at path: FilePath
     ) async -> Plan {
         guard request.isDryRun, !request.isOffline else { return plan }
@@ -125,8 +125,8 @@ extension StagingService {
     /// that no manifest offers, and every run enforces the quota.
     func addUpkeep(
         after plan: Plan,
-        _ planner: Planner,
-        _ selection: PackSelection,
+        by planner: Planner,
+        for selection: PackSelection,
         at path: FilePath,
         to result: inout StagingResult
     ) throws(StagingFailure) {
@@ -172,7 +172,7 @@ extension Container {
     /// Carries out evictions, and records them in the history for `why`.
     package func evictAndRemember(
         _ evictions: [Eviction],
-        _ logger: Logger
+        logger: Logger
     ) async throws(StageError) -> [Eviction] {
         let gone = try await withBlockingThread { () throws(StageError) in try self.evict(evictions)
         }

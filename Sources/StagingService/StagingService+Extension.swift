@@ -6,15 +6,22 @@ extension StagingService {
     /// Creates the run of the application's extension; returns `nil` if it has none, or if the packs were
     /// selected by name.
     func extensionRun(
-        _ selection: PackSelection,
-        _ manifest: AcceptedManifest,
-        _ planner: Planner,
-        _ container: Container?
+        for selection: PackSelection,
+        of manifest: AcceptedManifest,
+        by planner: Planner,
+        in container: Container?
     ) throws(StagingFailure) -> ExtensionRun? {
         guard case .event(let request, _) = selection else { return nil }
         // A periodic run asks the extension about the last event until that event is complete.
         let event = request == .periodic ? planner.pending ?? request : request
-        return try ExtensionRun(target.registration, manifest, planner, event, container, logger)
+        return try ExtensionRun(
+            of: target.registration,
+            manifest: manifest,
+            planner: planner,
+            event: event,
+            container: container,
+            logger: logger
+        )
     }
 
     /// Asks the extension for its downloads; returns `nil` if there is no extension.
@@ -22,7 +29,7 @@ extension StagingService {
     /// - Throws: ``StagingFailure`` only if the run was interrupted.
     func ask(
         _ program: ExtensionRun?,
-        _ manifest: Manifest
+        about manifest: Manifest
     ) async throws(StagingFailure) -> Result<ExtensionRun.Choice, StagingFailure>? {
         guard let program else { return nil }
         do throws(StagingFailure) {

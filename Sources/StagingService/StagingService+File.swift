@@ -19,7 +19,11 @@ extension StagingService {
             (stager) async throws(StagingFailure) in
             var results: [StagingResult] = []
             for source in sources {
-                let (offered, problem) = try await self.manifest(source, reader, stager)
+                let (offered, problem) = try await self.manifest(
+                    from: source,
+                    in: reader,
+                    by: stager
+                )
                 let path = try target.container(for: offered.manifest)
                 let (_, manifest) = try openContainer(path, storing: offered, from: source)
                 var result = StagingResult(
@@ -56,7 +60,7 @@ extension StagingService {
         return try await withStager(request.options, logger: logger) {
             (stager) async throws(StagingFailure) in
             for source in sources {
-                let (offered, _) = try await self.manifest(source, reader, stager)
+                let (offered, _) = try await self.manifest(from: source, in: reader, by: stager)
                 guard offered.manifest[id] != nil else { continue }
                 guard !request.isOffline else { throw .offline("file '\(path)' is not here") }
                 let (container, manifest) = try openContainer(

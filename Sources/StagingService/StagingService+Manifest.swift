@@ -12,9 +12,9 @@ extension StagingService {
     /// - Returns: The manifest, and the failure that led to the use of the stored one.
     /// - Throws: ``StagingFailure`` if no manifest is available, or if it is not accepted.
     func manifest(
-        _ source: ManifestSource,
-        _ reader: ContainerReader?,
-        _ stager: Stager
+        from source: ManifestSource,
+        in reader: ContainerReader?,
+        by stager: Stager
     ) async throws(StagingFailure) -> (AcceptedManifest, StagingFailure?) {
         let stored =
             try reader.map { reader throws(StagingFailure) in

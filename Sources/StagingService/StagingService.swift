@@ -55,7 +55,8 @@ public struct StagingService: Sendable {
             options.allowedDomains = Self.domains(list, allowedBy: options.allowedDomains)
         }
         let sources = try target.sources(reader)
-        let results = try await stage(sources, reader, options, restrictions)
+        let results =
+            try await stage(from: sources, in: reader, with: options, under: restrictions)
         try checkNames(results)
         return results
     }
@@ -69,16 +70,23 @@ public struct StagingService: Sendable {
     }
 
     private func stage(
-        _ sources: [ManifestSource],
-        _ reader: ContainerReader?,
-        _ options: StagerOptions,
-        _ restrictions: Registration.Restrictions?
+        from sources: [ManifestSource],
+        in reader: ContainerReader?,
+        with options: StagerOptions,
+        under restrictions: Registration.Restrictions?
     ) async throws(StagingFailure) -> [StagingResult] {
         try await withStager(options, logger: logger) {
             (stager) async throws(StagingFailure) in
             var results: [StagingResult] = []
             for source in sources {
-                results.append(try await stage(source, reader, stager, restrictions))
+                results.append(
+                    try await stage(
+                        from: source,
+                        in: reader,
+                        by: stager,
+                        under: restrictions
+                    )
+                )
             }
             return results
         }
@@ -115,34 +123,33 @@ public struct StagingService: Sendable {
     }
 
     private func stage(
-        _ source: ManifestSource,
-        _ reader: ContainerReader?,
-        _ stager: Stager,
-        _ restrictions: Registration.Restrictions?
+        from source: ManifestSource,
+        in reader: ContainerReader?,
+        by stager: Stager,
+        under restrictions: Registration.Restrictions?
     ) async throws(StagingFailure) -> StagingResult {
-        let (offered, problem) = try await recordedManifest(source, reader, stager)
+        let (offered, problem) = try await recordedManifest(from: source, in: reader, by: stager)
         let path = try target.container(for: offered.manifest)
         let opened =
             request.isDryRun ? nil : try openContainer(path, storing: offered, from: source)
         let (container, manifest) = (opened?.container, opened?.manifest ?? offered)
-        var (planner, history) = try planner(manifest, container, path, restrictions)
+        var (planner, history) =
+            try planner(for: manifest, in: container, at: path, under: restrictions)
         if request.isDryRun { planner.assume(request.assumptions) }
         let selection = selection(planner)
-        let program = try extensionRun(selection, manifest, planner, container)
+        let program = try extensionRun(for: selection, of: manifest, by: planner, in: container)
         defer { program?.end() }
-        let answer = try await ask(program, manifest.manifest)
+        let answer = try await ask(program, about: manifest.manifest)
         let choice = try? answer?.get()
         if let choice { planner.choices = choice.packs }
-        let made = try plan(&planner, selection, container, path)
-        let plan = await estimated(made, of: manifest, planner, stager, at: path)
+        let made = try plan(with: &planner, for: selection, in: container, at: path)
+        let plan = await estimated(made, of: manifest, with: planner, by: stager, at: path)
         var result = StagingResult(container: path, manifest: manifest, plan: plan)
         result.manifestProblem = problem
         result.manifestVerifiedAt = source.trust?.stored.record?.verifiedAt
-        if case .failure(let failure) = answer {
-            result.extensionProblem = failure
-        }
+        if case .failure(let failure) = answer { result.extensionProblem = failure }
         guard let container else {
-            try addUpkeep(after: plan, planner, selection, at: path, to: &result)
+            try addUpkeep(after: plan, by: planner, for: selection, at: path, to: &result)
             return result
         }
         if request.isOffline {
@@ -160,16 +167,17 @@ public struct StagingService: Sendable {
                     order: order
                 )
             }
-            let packs = try await stageInTurn(plan, order, selection, &planner, container) { plan in
-                if let rounds, let choice { return await rounds.stage(plan, for: choice) }
-                return await stage(plan, of: manifest, in: container, by: stager)
-            }
+            let packs =
+                try await stageInTurn(plan, as: order, of: selection, by: &planner, in: container) {
+                    if let rounds, let choice { return await rounds.stage($0, for: choice) }
+                    return await stage($0, of: manifest, in: container, by: stager)
+                }
             result.add(packs)
             if let rounds, let choice {
                 await rounds.run(choice, staged: packs, planner: &planner, result: &result)
             }
         }
-        try await tidy(container, planner, selection, &result)
+        try await tidy(container, by: planner, after: selection, addingTo: &result)
         if isLate { result.nameDeadline() }
         RunRecorder(self, in: container).record(result, of: selection, by: planner, after: history)
         return result
@@ -177,12 +185,12 @@ public struct StagingService: Sendable {
 
     /// Returns the manifest, and records the failure in the history if there is none.
     private func recordedManifest(
-        _ source: ManifestSource,
-        _ reader: ContainerReader?,
-        _ stager: Stager
+        from source: ManifestSource,
+        in reader: ContainerReader?,
+        by stager: Stager
     ) async throws(StagingFailure) -> (AcceptedManifest, StagingFailure?) {
         do throws(StagingFailure) {
-            return try await manifest(source, reader, stager)
+            return try await manifest(from: source, in: reader, by: stager)
         } catch {
             let failure =
                 isLate && error.kind == .interrupted
@@ -255,10 +263,10 @@ public struct StagingService: Sendable {
     ///
     /// Without a container, as in a dry run, creates no files.
     private func planner(
-        _ manifest: AcceptedManifest,
-        _ container: Container?,
-        _ path: FilePath,
-        _ restrictions: Registration.Restrictions?
+        for manifest: AcceptedManifest,
+        in container: Container?,
+        at path: FilePath,
+        under restrictions: Registration.Restrictions?
     ) throws(StagingFailure) -> (Planner, HistoryRecord?) {
         do throws(StageError) {
             var planner =
@@ -274,9 +282,15 @@ public struct StagingService: Sendable {
             planner.elsewhere = copiesElsewhere(of: manifest.manifest, than: path)
             planner.quota = target.quota(of: path)
             planner.applicationVersion = target.installedVersion
-            planner.pending = history?.pending ?? neverRecorded(history, planner)
+            planner.pending =
+                history?.pending ?? unrecordedInstallation(after: history, by: planner)
             planner.budget = restrictions.map { restrictions in
-                InitialBudget(restrictions, manifest, planner, history?.spent ?? .init())
+                InitialBudget(
+                    restrictions,
+                    manifest: manifest,
+                    planner: planner,
+                    spent: history?.spent ?? .init()
+                )
             }
             return (planner, record)
         } catch {
@@ -287,9 +301,9 @@ public struct StagingService: Sendable {
     /// Returns the installation that a periodic run must complete although it is not in the history.
     ///
     /// The run that began the installation was killed, or the disk was full, before the history was written.
-    private func neverRecorded(
-        _ history: StagingHistory?,
-        _ planner: Planner
+    private func unrecordedInstallation(
+        after history: StagingHistory?,
+        by planner: Planner
     ) -> ContentRequest? {
         guard history == nil, !(request.isDryRun && request.assumptions.isInstalled),
             case .event(.periodic, _) = request.packs,
@@ -337,49 +351,6 @@ extension PackSelection {
     /// True if the run is for essential content only.
     var isEssentialOnly: Bool {
         if case .event(_, essentialOnly: true) = self { true } else { false }
-    }
-}
-
-extension ContainerReader {
-    /// Opens the container for reading; returns `nil` if there is none.
-    static func reading(_ path: FilePath) throws(StageError) -> ContainerReader? {
-        do throws(ContainerError) {
-            return try open(path)
-        } catch {
-            throw .container(error)
-        }
-    }
-
-    /// Returns the history of an application, as it is before a run.
-    func historyRecord(
-        rememberedOf application: ApplicationID
-    ) throws(StageError) -> HistoryRecord {
-        do throws(ContainerError) {
-            return try historyRecord(of: application)
-        } catch {
-            throw .container(error)
-        }
-    }
-
-    /// Returns whether the application has loaded a pack of its manifest.
-    func hasLaunched(_ application: ApplicationID) throws(ContainerError) -> Bool {
-        if let history = try history(of: application), history.firstLoadedAt != nil { return true }
-        guard let record = try storedManifest(for: application),
-            // An error here is reported when the manifest is next downloaded.
-            let manifest = try? record.manifest()
-        else { return false }
-        return try hasLoadedPack(of: manifest)
-    }
-
-    /// Returns whether a pack of a manifest has been loaded.
-    ///
-    /// For a manifest without packs, such as one in the application's own format, checks the packs that were
-    /// staged for its application before.
-    func hasLoadedPack(of manifest: Manifest) throws(ContainerError) -> Bool {
-        let ids = Set(manifest.packs.map(\.id))
-        for id in try ids.isEmpty ? stagedPacks(of: manifest.application) : ids
-        where try hasBeenLoaded(id) { return true }
-        return false
     }
 }
 

@@ -147,7 +147,7 @@ extension StagingTarget {
     ) throws(ContainerError) -> ManifestRefusal? {
         for other in try reader.applications() where other != manifest.application {
             // A manifest that cannot be read names no packs.
-            guard try needsRoot(other, in: path, reader),
+            guard try needsRoot(other, in: path, reader: reader),
                 let record = try reader.storedManifest(for: other),
                 let signed = try? record.manifest()
             else { continue }
@@ -165,7 +165,7 @@ extension StagingTarget {
     private func needsRoot(
         _ application: ApplicationID,
         in path: FilePath,
-        _ reader: ContainerReader
+        reader: ContainerReader
     ) throws(ContainerError) -> Bool {
         // If the registration cannot be used, the container's record of signed manifests decides.
         let root = (try? registeredRoot(of: application, for: path)) ?? nil

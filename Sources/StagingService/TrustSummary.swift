@@ -43,9 +43,9 @@ extension TrustSummary {
     private static let shownDigits = 8
 
     init(
-        _ application: ApplicationID,
-        _ trust: TrustLedger,
-        _ manifest: StoredManifest?,
+        of application: ApplicationID,
+        ledger trust: TrustLedger,
+        manifest: StoredManifest?,
         from urls: [String],
         now: Int64
     ) {
@@ -55,15 +55,39 @@ extension TrustSummary {
         do throws(TrustError) {
             let root = try trust.trustedRoot()
             rootVersion = root.version
-            add(.root, (root.version, root.expiry), root, stored.record, now)
+            add(
+                .root,
+                metadata: (root.version, root.expiry),
+                root: root,
+                record: stored.record,
+                now: now
+            )
             // Before the first refresh, only the root exists.
             guard !stored.files.isEmpty else { return }
             let metadata = try trust.verified()
             let (timestamp, snapshot) = (metadata.timestamp, metadata.snapshot)
             let targets = metadata.targets
-            add(.timestamp, (timestamp.version, timestamp.expiry), root, stored.record, now)
-            add(.snapshot, (snapshot.version, snapshot.expiry), root, stored.record, now)
-            add(.targets, (targets.version, targets.expiry), root, stored.record, now)
+            add(
+                .timestamp,
+                metadata: (timestamp.version, timestamp.expiry),
+                root: root,
+                record: stored.record,
+                now: now
+            )
+            add(
+                .snapshot,
+                metadata: (snapshot.version, snapshot.expiry),
+                root: root,
+                record: stored.record,
+                now: now
+            )
+            add(
+                .targets,
+                metadata: (targets.version, targets.expiry),
+                root: root,
+                record: stored.record,
+                now: now
+            )
         } catch {
             problem = error.description
         }
@@ -80,10 +104,10 @@ extension TrustSummary {
 
     private mutating func add(
         _ role: RoleName,
-        _ metadata: (version: Int, expiry: MetadataTime),
-        _ root: RootMetadata,
-        _ record: TrustRecord?,
-        _ now: Int64
+        metadata: (version: Int, expiry: MetadataTime),
+        root: RootMetadata,
+        record: TrustRecord?,
+        now: Int64
     ) {
         let keys = root.keys(of: role)
         let expiry = metadata.expiry.secondsSince1970
@@ -117,9 +141,9 @@ extension StagingTarget {
             if let trust = try registration.ledger(reader) {
                 summaries.append(
                     TrustSummary(
-                        registration.application,
-                        trust,
-                        try stored(reader).first,
+                        of: registration.application,
+                        ledger: trust,
+                        manifest: try stored(reader).first,
                         from: registration.manifestURLs,
                         now: now
                     )
@@ -131,7 +155,13 @@ extension StagingTarget {
             let source = try source(of: record, reader)
             guard let trust = source.trust, let application = source.application else { continue }
             summaries.append(
-                TrustSummary(application, trust, record, from: source.urls, now: now)
+                TrustSummary(
+                    of: application,
+                    ledger: trust,
+                    manifest: record,
+                    from: source.urls,
+                    now: now
+                )
             )
         }
         return summaries

@@ -100,7 +100,9 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
         let container = try scope.session.existingContainer(for: .makingRoom)
         let path = container.root.path
         let quota = quota ?? scope.session.target.quota(of: path)
-        var part = try await dryRun ? plan(container, quota) : collect(container, quota)
+        var part =
+            try await dryRun
+            ? plan(for: container, quota: quota) : collect(in: container, quota: quota)
         part.container = path.string
         part.location = scope.location(of: path)
         return part
@@ -108,8 +110,8 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
 
     /// Returns the report of a dry run.
     private func plan(
-        _ container: Container,
-        _ quota: ByteCount?
+        for container: Container,
+        quota: ByteCount?
     ) throws(CommandFailure) -> GarbageReport.Part {
         do throws(StageError) {
             var policy = try EvictionPolicy(container.reader)
@@ -127,8 +129,8 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
     }
 
     private func collect(
-        _ container: Container,
-        _ quota: ByteCount?
+        in container: Container,
+        quota: ByteCount?
     ) async throws(CommandFailure) -> GarbageReport.Part {
         var report = GarbageReport.Part()
         do throws(ContainerError) {
@@ -150,7 +152,7 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
         do throws(StageError) {
             var policy = try EvictionPolicy(container.reader)
             let evictions = policy.evict(policy.size - quota)
-            let gone = try await container.evictAndRemember(evictions, Log.logger)
+            let gone = try await container.evictAndRemember(evictions, logger: Log.logger)
             report.add(gone)
             report.generations += gone.count { !$0.isOfPack }
             report.compare(try EvictionPolicy(container.reader).size, with: quota)
