@@ -48,7 +48,7 @@ public struct EngineFetcher: PackFetcher {
         report: @escaping @Sendable (FetchProgress) -> Void
     ) async throws {
         let progress = Mutex<StagingProgress?>(nil)
-        let service = service(.named([id]), path) { update in
+        let service = service(for: .named([id]), in: path) { update in
             let pack = progress.withLock { progress in
                 if case .began(let plan) = update { progress = StagingProgress(plan) }
                 if case .pack(let id, let event) = update { progress?.apply(event, to: id) }
@@ -79,7 +79,7 @@ public struct EngineFetcher: PackFetcher {
         of id: PackID,
         into path: FilePath
     ) async throws {
-        let service = service(.named([id]), path)
+        let service = service(for: .named([id]), in: path)
         do {
             _ = try await service.fetchFile(file, of: id)
         } catch .engine(.noSuchFile(_, .isMissing), _) {
@@ -93,7 +93,7 @@ public struct EngineFetcher: PackFetcher {
     ///
     /// - Throws: ``FetchFailure`` with the reason; `CancellationError`.
     public func fetchManifest(into path: FilePath) async throws {
-        let service = service(.named([]), path)
+        let service = service(for: .named([]), in: path)
         let results = try await Self.telling { () async throws(StagingFailure) in
             try await service.fetchManifests()
         }
@@ -103,8 +103,8 @@ public struct EngineFetcher: PackFetcher {
     }
 
     private func service(
-        _ packs: StagingRequest.Packs,
-        _ container: FilePath,
+        for packs: StagingRequest.Packs,
+        in container: FilePath,
         report: @escaping @Sendable (StagingUpdate) -> Void = { _ in }
     ) -> StagingService {
         var target = target

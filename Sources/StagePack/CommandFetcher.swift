@@ -51,7 +51,9 @@ public struct CommandFetcher: PackFetcher {
         report: @escaping @Sendable (FetchProgress) -> Void
     ) async throws {
         let words = ["fetch", id.text]
-        guard let ending = try await runCommand(words, container, report) else { return }
+        guard let ending = try await runCommand(words, in: container, report: report) else {
+            return
+        }
         // The pack may be staged although the command failed, for example because the server did not respond
         // and the stored manifest was used.
         let pack = ending.reports.lazy.compactMap(\.packs).joined().first { $0.id == id }
@@ -72,7 +74,9 @@ public struct CommandFetcher: PackFetcher {
     ) async throws {
         // One argument, since a path may look like an option.
         let words = ["load", id.text, "--file=\(path)"]
-        guard let ending = try await runCommand(words, container, { _ in }) else { return }
+        guard let ending = try await runCommand(words, in: container, report: { _ in }) else {
+            return
+        }
         if ending.exitStatus == Self.unknownFile {
             throw PackStoreError.fileNotFound(path.text)
         }
@@ -87,15 +91,17 @@ public struct CommandFetcher: PackFetcher {
     /// - Throws: ``FetchFailure`` with the error of the command; `CancellationError`.
     public func fetchManifest(into container: FilePath) async throws {
         let words = ["fetch", "--manifest-only"]
-        guard let ending = try await runCommand(words, container, { _ in }) else { return }
+        guard let ending = try await runCommand(words, in: container, report: { _ in }) else {
+            return
+        }
         throw ending.failure(ending.reports.lazy.compactMap(\.manifestProblem).first)
     }
 
     /// Runs the command; returns `nil` if it succeeds, and otherwise its exit status and output.
     private func runCommand(
         _ words: [String],
-        _ container: FilePath,
-        _ report: @escaping @Sendable (FetchProgress) -> Void
+        in container: FilePath,
+        report: @escaping @Sendable (FetchProgress) -> Void
     ) async throws -> CommandEnding? {
         // Arguments are strings: a path that is not UTF-8 would be repaired and name another directory.
         guard FilePath(container.string) == container else {
@@ -111,7 +117,7 @@ public struct CommandFetcher: PackFetcher {
         ]
         let result = try await run(
             command.map { .path($0) } ?? Self.installed,
-            arguments: Arguments(commandLine(words, container)),
+            arguments: Arguments(commandLine(words, container: container)),
             platformOptions: options,
             input: .none,
             output: .string(limit: 1 << 20),
@@ -143,7 +149,7 @@ public struct CommandFetcher: PackFetcher {
         return .path(paths.first(where: FileStatus.isExecutable) ?? "/usr/bin/stagepack")
     }
 
-    private func commandLine(_ words: [String], _ container: FilePath) -> [String] {
+    private func commandLine(_ words: [String], container: FilePath) -> [String] {
         let origin =
             switch source {
             case .manifest(let url): ["--manifest", url]

@@ -96,7 +96,7 @@ public final class PackStore: Sendable {
     public func localURL(for id: PackID) throws(PackStoreError) -> URL? {
         do throws(ContainerError) {
             return try state.withLock { state throws(ContainerError) in
-                try find(id, &state)?.url
+                try find(id, updating: &state)?.url
             }
         } catch {
             throw .container(error)
@@ -167,7 +167,8 @@ public final class PackStore: Sendable {
         return named + found.subtracting(named).sorted()
     }
 
-    private func find(_ id: PackID, _ state: inout State) throws(ContainerError) -> HeldPack? {
+    private func find(_ id: PackID, updating state: inout State) throws(ContainerError) -> HeldPack?
+    {
         let view = try openView(&state)
         for copy in try view.copies(of: id) {
             let known = state.held[id]?.first {
@@ -208,7 +209,7 @@ public final class PackStore: Sendable {
     static func fetching(
         _ id: PackID,
         within deadline: Duration?,
-        _ body: @escaping @Sendable () async throws -> Void
+        perform body: @escaping @Sendable () async throws -> Void
     ) async throws(PackStoreError) {
         do {
             try await withThrowingTaskGroup(of: Bool.self) { group in
