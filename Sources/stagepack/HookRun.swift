@@ -19,7 +19,7 @@ struct HookRun: Sendable {
     let output: OutputOptions
 
     /// Returns the deadline from the option or the environment, or else 60 seconds.
-    static func deadline(_ option: Double?, _ environment: [String: String]) -> Duration {
+    static func deadline(option: Double?, environment: [String: String]) -> Duration {
         let variable = environment["STAGEPACK_HOOK_DEADLINE"].flatMap(Double.init)
         let seconds = [option, variable].compactMap(\.self).first { $0 >= 0 && $0 <= 1e9 }
         return .seconds(seconds ?? 60)
@@ -58,7 +58,7 @@ struct HookRun: Sendable {
     ) async -> Ending {
         switch session {
         case .success(let session): await run(session, within: rest)
-        case .failure(let error): (Self.line("registrations", error.message), error.status)
+        case .failure(let error): (Self.line(for: "registrations", error.message), error.status)
         }
     }
 
@@ -68,7 +68,7 @@ struct HookRun: Sendable {
         quiet.quiet = true
         quiet.progress = .none
         let run = Result.catching { [quiet] () throws(CommandFailure) in
-            try StagingRun(.event(event, essentialOnly: true), session, quiet)
+            try StagingRun(.event(event, essentialOnly: true), session: session, output: quiet)
         }
         let (result, interruption) = await withInterruption(after: rest) {
             () async -> Result<[StagingReport], CommandFailure> in
@@ -83,16 +83,17 @@ struct HookRun: Sendable {
             let isLate = interruption == .deadline
             let message = isLate ? "the deadline passed before the manifest came" : failure.message
             return (
-                Self.line(name, "nothing staged: \(message)"), isLate ? .unfinished : failure.status
+                Self.line(for: name, "nothing staged: \(message)"),
+                isLate ? .unfinished : failure.status
             )
         case .success(let reports):
-            return Self.ending(name, reports, isLate: interruption == .deadline)
+            return Self.ending(of: name, reports: reports, isLate: interruption == .deadline)
         }
     }
 
     private static func ending(
-        _ name: String,
-        _ reports: [StagingReport],
+        of name: String,
+        reports: [StagingReport],
         isLate: Bool
     ) -> Ending {
         let packs = reports.flatMap(\.packs)
@@ -105,19 +106,19 @@ struct HookRun: Sendable {
         guard let failure = failures.first else {
             let what =
                 staged.isEmpty ? "essential packs are here" : "\(staged.count) staged\(transferred)"
-            return (line(name, what, isFinished: true), .success)
+            return (line(for: name, what, isFinished: true), .success)
         }
         let count = packs.count { $0.outcome == .failed }
         let missing = count == 0 ? "" : ", \(count) missing"
         let message = isLate ? "the deadline passed" : failure.message
         let status = isLate ? ExitStatus.unfinished : ExitStatus(rawValue: failure.status)
         return (
-            line(name, "\(here) here\(transferred)\(missing): \(message)"),
+            line(for: name, "\(here) here\(transferred)\(missing): \(message)"),
             status ?? .unfinished
         )
     }
 
-    private static func line(_ name: String, _ text: String, isFinished: Bool = false) -> String {
+    private static func line(for name: String, _ text: String, isFinished: Bool = false) -> String {
         let rest = isFinished ? "" : "; the next periodic run goes on"
         return "stagepack: \(name): \(text)\(rest)"
     }

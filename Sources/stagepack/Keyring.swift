@@ -64,13 +64,13 @@ final class Keyring {
         guard loaded[reference] == nil, !Self.isElsewhere(reference),
             !FileStatus.exists(FilePath(reference))
         else { return try load(reference) }
-        return try generate(reference, options)
+        return try generateKey(in: reference, options: options)
     }
 
     /// Generates a key in a new file, which must not be in a published directory.
-    func generate(
-        _ file: String,
-        _ options: NewKeyOptions
+    func generateKey(
+        in file: String,
+        options: NewKeyOptions
     ) throws(CommandFailure) -> RepositoryKey {
         let path = FilePath(file)
         guard !FileStatus.exists(path) else {

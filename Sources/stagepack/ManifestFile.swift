@@ -53,14 +53,14 @@ struct ManifestFile {
         _ = try read()
         let (directory, component) = try place()
         let lock = try await lock(component, in: directory, patience: patience)
-        return try replace(component, in: directory, holding: lock, edit)
+        return try replace(component, in: directory, holding: lock, edit: edit)
     }
 
     private func replace(
         _ component: FilePath.Component,
         in directory: Directory,
         holding lock: borrowing LockFile,
-        _ edit: (inout ManifestDocument) throws(ManifestEditError) -> Bool
+        edit: (inout ManifestDocument) throws(ManifestEditError) -> Bool
     ) throws(CommandFailure) -> (document: ManifestDocument, isChanged: Bool) {
         var document = try read()
         do throws(ManifestEditError) {
@@ -152,7 +152,7 @@ struct ManifestEditReport: Encodable, CustomStringConvertible {
     var policy: String
     var isChanged: Bool
 
-    init(_ file: String, _ document: ManifestDocument, _ pack: PackID, isChanged: Bool) {
+    init(file: String, document: ManifestDocument, pack: PackID, isChanged: Bool) {
         manifest = file
         revision = document.manifest.revision
         self.pack = pack

@@ -16,7 +16,7 @@ struct Session {
     private let problem: CommandFailure?
 
     /// Creates a session from options, and reads the registration if they name one.
-    init(_ source: SourceOptions, _ network: NetworkOptions? = nil) throws(CommandFailure) {
+    init(_ source: SourceOptions, network: NetworkOptions? = nil) throws(CommandFailure) {
         var registration: RegistrationFolders.Found?
         if let app = source.app {
             let folders = RegistrationFolders(environment: ProcessEnvironment.current)
@@ -24,14 +24,14 @@ struct Session {
                 try folders.registration(named: app)
             }
         }
-        self.init(registration, source, network)
+        self.init(registration: registration, source: source, network: network)
     }
 
     /// Creates a session with a registration that was read before.
     init(
-        _ registration: RegistrationFolders.Found?,
-        _ source: SourceOptions,
-        _ network: NetworkOptions?
+        registration: RegistrationFolders.Found?,
+        source: SourceOptions,
+        network: NetworkOptions?
     ) {
         var target: StagingTarget
         do throws(CommandFailure) {
@@ -51,15 +51,15 @@ struct Session {
 
     /// Creates a session for an application, and reads its registration.
     init(
-        _ application: ApplicationID,
-        _ source: SourceOptions,
-        _ network: NetworkOptions?
+        application: ApplicationID,
+        source: SourceOptions,
+        network: NetworkOptions?
     ) throws(CommandFailure) {
         let folders = RegistrationFolders(environment: ProcessEnvironment.current)
         let registration = try CommandFailure.wrapping { () throws(StagingFailure) in
             try folders.registration(of: application)
         }
-        self.init(registration, source, network)
+        self.init(registration: registration, source: source, network: network)
     }
 
     /// Creates a session for a target, with network options.

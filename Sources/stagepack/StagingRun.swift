@@ -12,8 +12,8 @@ struct StagingRun: Sendable {
     /// Creates a run for packs from the session's source.
     init(
         _ packs: StagingRequest.Packs,
-        _ session: Session,
-        _ output: OutputOptions
+        session: Session,
+        output: OutputOptions
     ) throws(CommandFailure) {
         request = try session.request(packs)
         self.output = output

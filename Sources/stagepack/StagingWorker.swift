@@ -106,7 +106,7 @@ struct StagingWorker: Sendable {
         target.container = order.container.map { FilePath($0) }
         target.applicationVersion = order.applicationVersion
         do throws(CommandFailure) {
-            let network = try parsed(NetworkOptions.self, [])
+            let network = try parsed(NetworkOptions.self, from: [])
             var request = try Session(target, network: network).request(try packs(order))
             request.usesDaemon = false
             request.waitsForConditions = false
@@ -141,7 +141,7 @@ struct StagingWorker: Sendable {
 
     private static func parsed<Options: ParsableArguments>(
         _ type: Options.Type,
-        _ arguments: [String]
+        from arguments: [String]
     ) throws(CommandFailure) -> Options {
         do {
             return try type.parse(arguments)

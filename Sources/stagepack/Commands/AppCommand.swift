@@ -36,7 +36,7 @@ struct AppListCommand: ReportingSubcommand {
             do throws(StagingFailure) {
                 return RegistrationReport(try folders.registration(of: id))
             } catch {
-                return RegistrationReport(id, CommandFailure(error))
+                return RegistrationReport(id, failure: CommandFailure(error))
             }
         }
         Console.print(RegistrationListing(applications: rows), asJSON: json)
@@ -195,7 +195,7 @@ struct RegistrationReport: Codable, CustomStringConvertible {
         overridden = found.overridden.map(\.string)
     }
 
-    init(_ id: ApplicationID, _ failure: CommandFailure) {
+    init(_ id: ApplicationID, failure: CommandFailure) {
         self.id = id
         problem = FailureReport(failure)
     }

@@ -26,7 +26,9 @@ struct AppUnregisterCommand: ReportingSubcommand {
             throw .usage("no folder for registrations: set HOME or XDG_CONFIG_HOME")
         }
         let path = folder.appending("\(application).json")
-        guard FileStatus.exists(path) else { throw Self.notThere(application, path, folders) }
+        guard FileStatus.exists(path) else {
+            throw Self.notRegistered(application, at: path, in: folders)
+        }
         do throws(FileError) {
             let directory = try Directory.open(folder)
             try directory.remove(FilePath.Component(stringLiteral: "\(application).json"))
@@ -58,10 +60,10 @@ struct AppUnregisterCommand: ReportingSubcommand {
     }
 
     /// Returns the failure that names the file of the registration if it is at another path.
-    private static func notThere(
+    private static func notRegistered(
         _ application: ApplicationID,
-        _ path: FilePath,
-        _ folders: RegistrationFolders
+        at path: FilePath,
+        in folders: RegistrationFolders
     ) -> CommandFailure {
         guard let found = try? folders.registration(of: application) else {
             return .usage("application '\(application)' is not registered")

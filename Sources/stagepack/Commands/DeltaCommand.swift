@@ -88,9 +88,9 @@ struct DeltaCommand: ReportingSubcommand {
                 document throws(ManifestEditError) in try document.nameDeltas(of: present)
             }
             report.manifest = ManifestEditReport(
-                target.file.name,
-                document,
-                target.pack,
+                file: target.file.name,
+                document: document,
+                pack: target.pack,
                 isChanged: isChanged
             )
         }

@@ -40,7 +40,7 @@ struct DoctorCommand: SourcedSubcommand, ReportingSubcommand {
         let isOfContainer = source.container != nil || !source.manifest.isEmpty
         let folders = RegistrationFolders(environment: environment)
         if !isOfContainer {
-            await report.checkUnits(environment, folders)
+            await report.checkUnits(environment: environment, folders: folders)
             let applications = try applications(folders)
             if applications.isEmpty { report.addNoApplication() }
             for id in applications { report.checkRegistration(of: id, in: folders) }
@@ -51,7 +51,7 @@ struct DoctorCommand: SourcedSubcommand, ReportingSubcommand {
                     report.check(scope, registrations: folders)
                 }
             }
-            if online { await report.checkServers(scopes, source, network) }
+            if online { await report.checkServers(of: scopes, source: source, network: network) }
         }
         Console.print(report, asJSON: json)
         return report.hasProblems ? .findings : .success

@@ -39,12 +39,13 @@ struct FetchCommand: SourcedSubcommand {
     }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let session = try Session(source, network)
-        let run = try StagingRun(.named(Set(packs)), session, output)
+        let session = try Session(source, network: network)
+        let run = try StagingRun(.named(Set(packs)), session: session, output: output)
         let body = { @Sendable [manifestOnly] () async throws(CommandFailure) in
             manifestOnly ? try await run.fetchManifests() : try await run.run()
         }
-        return try await stage(output, within: deadline?.duration, body) { reports in
+        return try await stage(output: output, within: deadline?.duration, perform: body) {
+            reports in
             if output.json || !output.quiet {
                 Console.print(Listing(elements: reports, name: "runs"), asJSON: output.json)
             }

@@ -108,7 +108,7 @@ struct KeysGenerateCommand: ReportingSubcommand {
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let key = try Keyring(passphrase.source).generate(file, new)
+        let key = try Keyring(passphrase.source).generateKey(in: file, options: new)
         Console.print(KeyReport(key, roles: []), asJSON: json)
         return .success
     }

@@ -40,10 +40,10 @@ struct LoadCommand: SourcedSubcommand {
     var messages: MessageOptions? { output.messages }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let session = try Session(source, network)
+        let session = try Session(source, network: network)
         try session.checkNetworkFiles()
         if let path = try session.stagedPath(of: pack) {
-            if let file { return try printStaged(file, below: path, session) }
+            if let file { return try printStaged(file, below: path, in: session) }
             Console.print(session.report(of: path, in: pack), asJSON: output.json)
             return .success
         }
@@ -54,13 +54,13 @@ struct LoadCommand: SourcedSubcommand {
             Console.print(session.report(of: path, in: pack), asJSON: output.json)
             return .success
         }
-        if let file { return try await fetch(file, session) }
+        if let file { return try await fetch(file, in: session) }
         let id = pack
-        let run = try StagingRun(.named([id]), session, output)
+        let run = try StagingRun(.named([id]), session: session, output: output)
         let body = { @Sendable () async throws(CommandFailure) in try await run.run() }
         var container: String?
         var failure: FailureReport?
-        let status = try await stage(output, within: deadline?.duration, body) {
+        let status = try await stage(output: output, within: deadline?.duration, perform: body) {
             reports in
             container = reports.first { $0.packs.contains { $0.id == id } }?.container
             failure = reports.flatMap(\.failures).first
@@ -78,7 +78,7 @@ struct LoadCommand: SourcedSubcommand {
     private func printStaged(
         _ file: ContentPath,
         below path: String,
-        _ session: Session
+        in session: Session
     ) throws(CommandFailure) -> ExitStatus {
         let place = FilePath(path).pushing(FilePath(file.text))
         guard FileStatus.exists(place) else {
@@ -90,9 +90,9 @@ struct LoadCommand: SourcedSubcommand {
 
     private func fetch(
         _ file: ContentPath,
-        _ session: Session
+        in session: Session
     ) async throws(CommandFailure) -> ExitStatus {
-        let run = try StagingRun(.named([pack]), session, output)
+        let run = try StagingRun(.named([pack]), session: session, output: output)
         let id = pack
         let (result, interruption) = await withInterruption(after: deadline?.duration) {
             () async -> Result<FilePath, CommandFailure> in

@@ -147,7 +147,12 @@ struct ManifestAddCommand: ReportingSubcommand {
         let (document, isChanged) = try await file.change { document throws(ManifestEditError) in
             try document.add(pack, priority: priority, replacesContent: replace)
         }
-        let report = ManifestEditReport(manifest, document, pack.id, isChanged: isChanged)
+        let report = ManifestEditReport(
+            file: manifest,
+            document: document,
+            pack: pack.id,
+            isChanged: isChanged
+        )
         Console.print(report, asJSON: json)
         try await file.signAfterChange(with: keyring)
         return .success
@@ -209,7 +214,12 @@ struct ManifestSetPolicyCommand: ReportingSubcommand {
             document throws(ManifestEditError) in try document.setPolicy(policy, of: pack)
         }
         Console.print(
-            ManifestEditReport(manifest, document, pack, isChanged: isChanged),
+            ManifestEditReport(
+                file: manifest,
+                document: document,
+                pack: pack,
+                isChanged: isChanged
+            ),
             asJSON: json
         )
         try await file.signAfterChange(with: keyring)

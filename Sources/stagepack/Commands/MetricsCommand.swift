@@ -45,7 +45,7 @@ struct MetricsCommand: StagePackSubcommand {
             try folders.applications()
         }
         var metrics = MetricsText()
-        metrics.add("stagepack_build_info", ["version": Version.text], 1)
+        metrics.add("stagepack_build_info", labels: ["version": Version.text], value: 1)
         for application in applications { ApplicationMetrics(application).add(to: &metrics) }
         guard let output else {
             Console.write(metrics.text, to: 1)
@@ -97,14 +97,14 @@ private struct ApplicationMetrics {
 
     func add(to metrics: inout MetricsText) {
         let labels = ["application": application.text]
-        metrics.add("stagepack_application_readable", labels, report == nil ? 0 : 1)
+        metrics.add("stagepack_application_readable", labels: labels, value: report == nil ? 0 : 1)
         guard let report else { return }
         addPacks(report.packs, to: &metrics)
         for manifest in report.manifests where manifest.application == application {
             metrics.add(
                 "stagepack_manifest_received_timestamp_seconds",
-                labels,
-                manifest.receivedAt.timeIntervalSince1970
+                labels: labels,
+                value: manifest.receivedAt.timeIntervalSince1970
             )
         }
         addRuns(to: &metrics)
@@ -119,20 +119,24 @@ private struct ApplicationMetrics {
             $0.key < $1.key
         }) {
             let names = labels.merging(["policy": kind.policy, "state": kind.state]) { $1 }
-            metrics.add("stagepack_packs", names, Double(packs.count))
+            metrics.add("stagepack_packs", labels: names, value: Double(packs.count))
         }
         let staged = packs.filter { $0.state != .missing }
         let missing = packs.count { $0.state == .missing && $0.policy == "essential" }
-        metrics.add("stagepack_missing_essential_packs", labels, Double(missing))
+        metrics.add("stagepack_missing_essential_packs", labels: labels, value: Double(missing))
         let size = staged.reduce(ByteCount.zero) { $0 + ($1.installedSize ?? .zero) }
-        metrics.add("stagepack_staged_bytes", labels, Double(size.rawValue))
+        metrics.add("stagepack_staged_bytes", labels: labels, value: Double(size.rawValue))
         let downloaded = packs.reduce(ByteCount.zero) { $0 + ($1.downloaded ?? .zero) }
-        metrics.add("stagepack_downloaded_bytes", labels, Double(downloaded.rawValue))
+        metrics.add(
+            "stagepack_downloaded_bytes",
+            labels: labels,
+            value: Double(downloaded.rawValue)
+        )
         for pack in staged {
             guard let date = pack.stagedAt else { continue }
             let names = labels.merging(["pack": pack.id.text]) { $1 }
             let name = "stagepack_pack_staged_timestamp_seconds"
-            metrics.add(name, names, date.timeIntervalSince1970)
+            metrics.add(name, labels: names, value: date.timeIntervalSince1970)
         }
     }
 
@@ -141,16 +145,28 @@ private struct ApplicationMetrics {
         guard let history else { return }
         if let run = history.lastRun {
             let hasFailed = history.lastSuccessAt != run.endedAt
-            metrics.add("stagepack_last_run_timestamp_seconds", labels, Double(run.endedAt))
-            metrics.add("stagepack_last_run_failed", labels, hasFailed ? 1 : 0)
+            metrics.add(
+                "stagepack_last_run_timestamp_seconds",
+                labels: labels,
+                value: Double(run.endedAt)
+            )
+            metrics.add("stagepack_last_run_failed", labels: labels, value: hasFailed ? 1 : 0)
         }
         if let time = history.lastSuccessAt {
-            metrics.add("stagepack_last_success_timestamp_seconds", labels, Double(time))
+            metrics.add(
+                "stagepack_last_success_timestamp_seconds",
+                labels: labels,
+                value: Double(time)
+            )
         }
-        metrics.add("stagepack_pending_event", labels, history.pending == nil ? 0 : 1)
+        metrics.add(
+            "stagepack_pending_event",
+            labels: labels,
+            value: history.pending == nil ? 0 : 1
+        )
         for pack in history.packs where pack.failures > 0 {
             let names = labels.merging(["pack": pack.id.text]) { $1 }
-            metrics.add("stagepack_pack_failures", names, Double(pack.failures))
+            metrics.add("stagepack_pack_failures", labels: names, value: Double(pack.failures))
         }
     }
 

@@ -45,7 +45,7 @@ struct PinCommand: SourcedSubcommand, ReportingSubcommand {
         do throws(ContainerError) {
             guard let pack else {
                 let pins = try container.reader.pins().sorted { $0.key < $1.key }
-                let report = PinReport(pins: pins.map { PinStatus($0.key, $0.value) })
+                let report = PinReport(pins: pins.map { PinStatus(of: $0.key, pin: $0.value) })
                 Console.print(report, asJSON: json)
                 return .success
             }
@@ -57,7 +57,7 @@ struct PinCommand: SourcedSubcommand, ReportingSubcommand {
             } else {
                 let now = Int64(Date().timeIntervalSince1970)
                 let pin = try container.pin(lock, version: version, now: now)
-                Console.print(PinReport(pins: [PinStatus(pack, pin)]), asJSON: json)
+                Console.print(PinReport(pins: [PinStatus(of: pack, pin: pin)]), asJSON: json)
             }
             return .success
         } catch {
@@ -108,7 +108,7 @@ struct PinStatus: Codable, CustomStringConvertible {
     /// The version that a rollback has replaced; `nil` if a person pinned the pack.
     var rolledBackFrom: Int?
 
-    init(_ pack: PackID, _ pin: Pin) {
+    init(of pack: PackID, pin: Pin) {
         self.pack = pack
         version = pin.version
         since = Date(timeIntervalSince1970: Double(pin.pinnedAt))

@@ -26,11 +26,11 @@ struct PlanCommand: SourcedSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let packs = StagingRequest.Packs.event(event?.request, essentialOnly: essential)
-        let session = try Session(source, network)
-        var run = try StagingRun(packs, session, output)
+        let session = try Session(source, network: network)
+        var run = try StagingRun(packs, session: session, output: output)
         run.request.isDryRun = true
         let body = { @Sendable [run] () async throws(CommandFailure) in try await run.run() }
-        return try await stage(output, within: nil, body) { reports in
+        return try await stage(output: output, within: nil, perform: body) { reports in
             let plans = reports.map { $0.located(by: session.target) }
             Console.print(PlanReport(plans: plans), asJSON: output.json)
         }

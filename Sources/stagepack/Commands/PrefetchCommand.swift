@@ -68,7 +68,7 @@ struct PrefetchCommand: SourcedSubcommand {
             let run = HookRun(
                 sessions: try sessions(),
                 event: event?.request,
-                deadline: HookRun.deadline(deadline?.value, environment),
+                deadline: HookRun.deadline(option: deadline?.value, environment: environment),
                 output: output
             )
             let status = await run.run()
@@ -78,9 +78,10 @@ struct PrefetchCommand: SourcedSubcommand {
         let sessions = try sessions()
         let output = output
         let body = { @Sendable () async throws(CommandFailure) in
-            try await ApplicationRuns.run(sessions, wanted, output)
+            try await ApplicationRuns.run(sessions, packs: wanted, output: output)
         }
-        return try await stage(output, within: deadline?.duration, body) { reports in
+        return try await stage(output: output, within: deadline?.duration, perform: body) {
+            reports in
             if output.json || !output.quiet {
                 Console.print(Listing(elements: reports, name: "runs"), asJSON: output.json)
             }
@@ -90,14 +91,19 @@ struct PrefetchCommand: SourcedSubcommand {
     /// Returns the session of the application that the options name, or the sessions of all.
     private func sessions() throws(CommandFailure) -> [Result<Session, CommandFailure>] {
         guard all else {
-            return [Result.catching { () throws(CommandFailure) in try Session(source, network) }]
+            return [
+                Result.catching { () throws(CommandFailure) in try Session(source, network: network)
+                }
+            ]
         }
         let folders = RegistrationFolders(environment: ProcessEnvironment.current)
         let applications = try CommandFailure.wrapping { () throws(StagingFailure) in
             try folders.applications()
         }
         return applications.map { id in
-            Result.catching { () throws(CommandFailure) in try Session(id, source, network) }
+            Result.catching { () throws(CommandFailure) in
+                try Session(application: id, source: source, network: network)
+            }
         }
     }
 }
@@ -110,8 +116,8 @@ enum ApplicationRuns {
     ///   failures of the others before it.
     static func run(
         _ sessions: [Result<Session, CommandFailure>],
-        _ packs: StagingRequest.Packs,
-        _ output: OutputOptions
+        packs: StagingRequest.Packs,
+        output: OutputOptions
     ) async throws(CommandFailure) -> [StagingReport] {
         var reports: [StagingReport] = []
         var failures: [CommandFailure] = []
@@ -119,7 +125,7 @@ enum ApplicationRuns {
             do throws(CommandFailure) {
                 let session = try session.get()
                 reports += try await session.hints.apply { () throws(CommandFailure) in
-                    try await StagingRun(packs, session, output).run()
+                    try await StagingRun(packs, session: session, output: output).run()
                 }
                 if Task.isCancelled { break }
             } catch {

@@ -25,7 +25,7 @@ struct RepairCommand: SourcedSubcommand {
     var messages: MessageOptions? { output.messages }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let session = try Session(source, network)
+        let session = try Session(source, network: network)
         try session.checkNetworkFiles()
         let reports = try await VerifyReport.make(of: packs, in: try session.existingContainer())
         let damaged = Set(reports.filter { !$0.differences.isEmpty }.map(\.pack))
@@ -33,9 +33,9 @@ struct RepairCommand: SourcedSubcommand {
             print(RepairReport(packs: reports, runs: []))
             return .success
         }
-        let run = try StagingRun(.damaged(damaged), session, output)
+        let run = try StagingRun(.damaged(damaged), session: session, output: output)
         let body = { @Sendable () async throws(CommandFailure) in try await run.run() }
-        return try await stage(output, within: nil, body) { runs in
+        return try await stage(output: output, within: nil, perform: body) { runs in
             print(RepairReport(packs: reports, runs: runs))
         }
     }

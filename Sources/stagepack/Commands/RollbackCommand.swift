@@ -33,7 +33,9 @@ struct RollbackCommand: SourcedSubcommand, ReportingSubcommand {
             do throws(ContainerError) {
                 guard let lock = try container.attemptLock(id) else { throw .busy(id) }
                 let now = Int64(Date().timeIntervalSince1970)
-                reports.append(RollbackReport(id, try container.rollBack(lock, now: now)))
+                reports.append(
+                    RollbackReport(of: id, rollback: try container.rollBack(lock, now: now))
+                )
             } catch {
                 failure = CommandFailure(error)
                 break
@@ -58,7 +60,7 @@ struct RollbackReport: Codable, CustomStringConvertible {
     /// Set if the pack is now pinned to that version; not set if the command undid a rollback.
     var isPinned: Bool
 
-    init(_ pack: PackID, _ rollback: Rollback) {
+    init(of pack: PackID, rollback: Rollback) {
         self.pack = pack
         from = rollback.from.content?.version
         version = rollback.to.content?.version

@@ -67,22 +67,22 @@ struct SimulateCommand: StagePackSubcommand {
         defer { folder.remove() }
         var network = network
         if fault == .noNetwork { network.isOffline = true }
-        let session = try session(folder.path, network)
+        let session = try session(for: folder.path, network: network)
         if fault == .metered {
             Console.note(
                 "a metered link changes nothing: packs are fetched over it like over others"
             )
         }
-        let run = run(session, folder.path)
+        let run = run(session, in: folder.path)
         let body = { @Sendable () async throws(CommandFailure) in try await run() }
-        return try await stage(output, within: nil, body) { reports in
+        return try await stage(output: output, within: nil, perform: body) { reports in
             Console.print(PlanReport(plans: reports), asJSON: output.json)
         }
     }
 
     private func session(
-        _ path: FilePath,
-        _ network: NetworkOptions
+        for path: FilePath,
+        network: NetworkOptions
     ) throws(CommandFailure) -> Session {
         var source = SourceOptions()
         source.manifest = []
@@ -90,24 +90,24 @@ struct SimulateCommand: StagePackSubcommand {
         source.app = app
         source.container = path.appending("container")
         source.applicationVersion = nil
-        guard let registration else { return try Session(source, network) }
+        guard let registration else { return try Session(source, network: network) }
         let read = try CommandFailure.wrapping { () throws(StagingFailure) in
             try RegistrationFolders.read(FilePath(registration))
         }
-        return Session(read, source, network)
+        return Session(registration: read, source: source, network: network)
     }
 
     /// Returns the run: one dry run for a plan; otherwise a real run, after an installation if the event is
     /// an update.
     private func run(
         _ session: Session,
-        _ path: FilePath
+        in path: FilePath
     ) -> @Sendable () async throws(CommandFailure) -> [StagingReport] {
         let (request, essential, output, stage) = (event.request, essential, output, stage)
         let isOutOfSpace = fault == .noSpace
         return { () async throws(CommandFailure) -> [StagingReport] in
             let packs = StagingRequest.Packs.event(request, essentialOnly: essential)
-            var run = try StagingRun(packs, session, output)
+            var run = try StagingRun(packs, session: session, output: output)
             run.request.usesDaemon = false
             guard stage else {
                 run.request.isDryRun = true

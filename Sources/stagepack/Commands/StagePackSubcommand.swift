@@ -89,9 +89,9 @@ extension StagePackSubcommand {
     /// Runs `body` until the deadline or a signal, prints the reports and their failures, and returns the
     /// status of the first failure.
     func stage(
-        _ output: OutputOptions,
+        output: OutputOptions,
         within deadline: Duration?,
-        _ body: @escaping @Sendable () async throws(CommandFailure) -> [StagingReport],
+        perform body: @escaping @Sendable () async throws(CommandFailure) -> [StagingReport],
         print: ([StagingReport]) -> Void
     ) async throws(CommandFailure) -> ExitStatus {
         let (result, interruption) = await withInterruption(after: deadline) {

@@ -35,7 +35,7 @@ struct VerifyCommand: ScopedSubcommand, ReportingSubcommand {
         var reports: [VerifyReport] = []
         for scope in scopes.scopes {
             let view = try scopes.view(of: scope)
-            reports += try await VerifyReport.make(of: packs, scope, view)
+            reports += try await VerifyReport.make(of: packs, in: scope, view: view)
         }
         for id in packs where !reports.contains(where: { $0.pack == id }) { throw .notStaged(id) }
         Console.print(Listing(elements: reports, name: "packs"), asJSON: json)
@@ -70,8 +70,8 @@ struct VerifyReport: Codable, CustomStringConvertible {
     /// staged.
     static func make(
         of packs: [PackID],
-        _ scope: ContainerScope,
-        _ view: ContainerView
+        in scope: ContainerScope,
+        view: ContainerView
     ) async throws(CommandFailure) -> [VerifyReport] {
         var reports: [VerifyReport] = []
         for (id, position) in try places(of: packs, view) {

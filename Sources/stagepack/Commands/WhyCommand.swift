@@ -36,7 +36,12 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
         for scope in scopes.scopes {
             let only = scope.session.target.registration?.application
             for path in scope.containers {
-                reports += try Self.reports(at: path, only, pack, scope.session)
+                reports += try Self.reports(
+                    at: path,
+                    application: only,
+                    pack: pack,
+                    session: scope.session
+                )
             }
         }
         let transfers = await waitingTransfers()
@@ -100,9 +105,9 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
 
     private static func reports(
         at path: FilePath,
-        _ only: ApplicationID?,
-        _ pack: PackID?,
-        _ session: Session
+        application only: ApplicationID?,
+        pack: PackID?,
+        session: Session
     ) throws(CommandFailure) -> [HistoryReport] {
         let trust = try trust(at: path, session)
         do throws(ContainerError) {
@@ -115,12 +120,14 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
                     // A failure before the manifest was available is the reason for each of its packs.
                     if history.packs.isEmpty, history.lastRun?.problem == nil { continue }
                 }
-                var report = HistoryReport(path, id, history)
+                var report = HistoryReport(in: path, of: id, history: history)
                 report.trust = trust.first { $0.application == id }
                 report.location = session.location(of: path)
                 for index in report.packs.indices {
                     let id = report.packs[index].id
-                    report.packs[index].pin = try reader.pin(of: id).map { PinStatus(id, $0) }
+                    report.packs[index].pin = try reader.pin(of: id).map {
+                        PinStatus(of: id, pin: $0)
+                    }
                 }
                 reports.append(report)
             }

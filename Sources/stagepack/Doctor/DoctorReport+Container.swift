@@ -14,9 +14,9 @@ extension DoctorReport {
             let view = try scope.view()
             guard !view.isEmpty else { return addNothingStaged(scope) }
             let packs = try PackCheck(scope, in: view, registrations: folders)
-            checkContainers(scope, view, needing: packs.neededSpace)
+            checkContainers(of: scope, view: view, needing: packs.neededSpace)
             check(packs)
-            checkTrust(try scope.trust(view, packs.records))
+            checkTrust(try scope.trust(in: view, for: packs.records))
         } catch {
             add(error, subject: "container")
         }
@@ -34,8 +34,8 @@ extension DoctorReport {
     }
 
     private mutating func checkContainers(
-        _ scope: ContainerScope,
-        _ view: ContainerView,
+        of scope: ContainerScope,
+        view: ContainerView,
         needing space: ByteCount
     ) {
         for position in view.positions {

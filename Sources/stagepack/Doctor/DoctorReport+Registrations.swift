@@ -52,21 +52,22 @@ extension DoctorReport {
 
     /// Requests the manifests of the command's applications from their servers.
     mutating func checkServers(
-        _ scopes: ContainerScopes,
-        _ source: SourceOptions,
-        _ network: NetworkOptions
+        of scopes: ContainerScopes,
+        source: SourceOptions,
+        network: NetworkOptions
     ) async {
         for scope in scopes.scopes {
             guard !scope.applications.isEmpty else {
-                await checkServer(of: "the manifests", scope.hints) { () throws(CommandFailure) in
-                    try Session(source, network)
+                await checkServer(of: "the manifests", hints: scope.hints) {
+                    () throws(CommandFailure) in
+                    try Session(source, network: network)
                 }
                 continue
             }
             for id in scope.applications {
                 let hints = scope.hints.ofApplication(id)
-                await checkServer(of: id.text, hints) { () throws(CommandFailure) in
-                    try Session(id, source, network)
+                await checkServer(of: id.text, hints: hints) { () throws(CommandFailure) in
+                    try Session(application: id, source: source, network: network)
                 }
             }
         }
@@ -74,8 +75,8 @@ extension DoctorReport {
 
     private mutating func checkServer(
         of name: String,
-        _ hints: HintSource,
-        _ session: () throws(CommandFailure) -> Session
+        hints: HintSource,
+        session: () throws(CommandFailure) -> Session
     ) async {
         let subject = "server of \(name)"
         do throws(CommandFailure) {

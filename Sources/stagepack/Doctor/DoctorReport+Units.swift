@@ -11,8 +11,8 @@ extension DoctorReport {
 
     /// Checks that systemd starts periodic runs and the daemon.
     mutating func checkUnits(
-        _ environment: [String: String],
-        _ folders: RegistrationFolders
+        environment: [String: String],
+        folders: RegistrationFolders
     ) async {
         guard FileStatus.exists("/run/systemd/system") else {
             add(

@@ -98,7 +98,9 @@ extension DoctorReport {
     mutating func check(_ packs: PackCheck) {
         checkManifests(packs)
         checkEssentialPacks(packs)
-        for (path, id, history) in packs.histories { check(history, of: id, in: path, packs) }
+        for (path, id, history) in packs.histories {
+            check(history, of: id, in: path, packs: packs)
+        }
         checkClock(packs.latestRecord)
     }
 
@@ -152,7 +154,7 @@ extension DoctorReport {
         _ history: StagingHistory,
         of id: ApplicationID,
         in path: FilePath,
-        _ packs: PackCheck
+        packs: PackCheck
     ) {
         let isOwn = path == packs.scope.own
         let source =

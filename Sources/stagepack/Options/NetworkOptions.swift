@@ -88,7 +88,9 @@ struct NetworkOptions: ParsableArguments {
         configuration.userAgent = "stagepack/\(Version.text)"
         configuration.proxies = ProxySettings(environment: environment)
         configuration.certificateAuthorities = try authorities(environment)
-        if let netrcFile { configuration.netrc = try Self.readable(netrcFile, "--netrc-file") }
+        if let netrcFile {
+            configuration.netrc = try Self.readable(netrcFile, option: "--netrc-file")
+        }
         configuration.retry.maximumAttempts = attempts ?? Self.defaultAttempts
         configuration.retry.longestPause = Self.longestPause
         if let connectTimeout { configuration.connectTimeout = .seconds(connectTimeout) }
@@ -103,7 +105,7 @@ struct NetworkOptions: ParsableArguments {
     private func authorities(
         _ environment: [String: String]
     ) throws(CommandFailure) -> FilePath? {
-        if let cacert { return try Self.readable(cacert, "--cacert") }
+        if let cacert { return try Self.readable(cacert, option: "--cacert") }
         // A variable also applies to other commands, which may need no network, so its file is not checked
         // here.
         return (environment["CURL_CA_BUNDLE"] ?? environment["SSL_CERT_FILE"]).map { FilePath($0) }
@@ -115,7 +117,7 @@ struct NetworkOptions: ParsableArguments {
     /// later.
     private static func readable(
         _ path: FilePath,
-        _ option: String
+        option: String
     ) throws(CommandFailure) -> FilePath {
         do throws(FileError) {
             _ = try File.open(readingRegular: path)

@@ -51,22 +51,24 @@ struct HistoryReport: Encodable {
 
     /// Creates the report; its hints name the application, or the container if the application is not
     /// registered.
-    init(_ path: FilePath, _ id: ApplicationID, _ history: StagingHistory) {
-        let source = Self.source(id, path, history.isRegistered)
-        self = HintSource.$current.withValue(source) { HistoryReport(inSource: path, id, history) }
+    init(in path: FilePath, of id: ApplicationID, history: StagingHistory) {
+        let source = Self.source(for: id, in: path, isRegistered: history.isRegistered)
+        self = HintSource.$current.withValue(source) {
+            HistoryReport(inSource: path, of: id, history: history)
+        }
     }
 
     private static func source(
-        _ id: ApplicationID,
-        _ container: FilePath,
-        _ isRegistered: Bool
+        for id: ApplicationID,
+        in container: FilePath,
+        isRegistered: Bool
     ) -> HintSource {
         isRegistered
             ? HintSource.current.ofApplication(id)
             : HintSource(application: nil, container: container)
     }
 
-    private init(inSource path: FilePath, _ id: ApplicationID, _ history: StagingHistory) {
+    private init(inSource path: FilePath, of id: ApplicationID, history: StagingHistory) {
         container = path.string
         application = id
         isRegistered = history.isRegistered
@@ -101,7 +103,11 @@ struct HistoryReport: Encodable {
 extension HistoryReport: CustomStringConvertible {
     /// A paragraph for the application, then one for each pack.
     var description: String {
-        let source = Self.source(application, FilePath(container), isRegistered)
+        let source = Self.source(
+            for: application,
+            in: FilePath(container),
+            isRegistered: isRegistered
+        )
         return HintSource.$current.withValue(source) {
             ([head] + packs.map(\.description)).joined(separator: "\n")
         }

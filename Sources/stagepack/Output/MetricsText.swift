@@ -20,7 +20,7 @@ struct MetricsText {
     ]
 
     /// Adds a sample of one of the metrics.
-    mutating func add(_ name: String, _ labels: [String: String], _ value: Double) {
+    mutating func add(_ name: String, labels: [String: String], value: Double) {
         precondition(Self.metrics.contains { $0.name == name }, "a metric has a meaning")
         let names = labels.sorted { $0.key < $1.key }
             .map { "\($0.key)=\"\(Self.escaped($0.value))\"" }.joined(separator: ",")

@@ -119,14 +119,14 @@ struct EvaluationReport: Encodable, CustomStringConvertible {
 
     var description: String {
         let width = max("\(installedSize.rawValue)".count, 1)
-        func line(_ size: String, _ text: String) -> String {
+        func line(size: String, _ text: String) -> String {
             String(repeating: " ", count: max(width - size.count, 0)) + size + "  " + text
         }
         let lines = entries.map { entry in
-            line(entry.size.map { "\($0.rawValue)" } ?? "", entry.name)
+            line(size: entry.size.map { "\($0.rawValue)" } ?? "", entry.name)
         }
         let total = "total: \(fileCount.quantity(of: "file")), \(installedSize)"
-        return (lines + [line("\(installedSize.rawValue)", total)]).joined(separator: "\n")
+        return (lines + [line(size: "\(installedSize.rawValue)", total)]).joined(separator: "\n")
     }
 }
 

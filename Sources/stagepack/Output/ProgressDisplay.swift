@@ -42,11 +42,11 @@ final class StagingDisplay: Sendable {
         case .manifest(let event):
             activity.withLock { $0.applyToManifest(event, at: Self.now) }
             draw()
-            ManifestProgress.tell(event, options)
+            ManifestProgress.tell(event, options: options)
         case .began(let plan):
             activity.withLock { $0.begin(plan) }
             draw()
-        case .pack(let id, let event): take(id, event)
+        case .pack(let id, let event): record(event, of: id)
         case .ended: end()
         case .held(let reasons):
             guard !options.quiet, options.progress != .none else { return }
@@ -83,7 +83,7 @@ final class StagingDisplay: Sendable {
     }
 
     /// Records an event of a pack, and prints its line if the style has one.
-    private func take(_ id: PackID, _ event: StagingEvent) {
+    private func record(_ event: StagingEvent, of id: PackID) {
         let now = Self.now
         let (line, pack) = activity.withLock { activity in
             activity.apply(event, to: id, at: now)
@@ -100,7 +100,9 @@ final class StagingDisplay: Sendable {
         case .lines:
             if let line = Self.line(for: event, id) { Console.note(line) }
         case .json:
-            if let pack, let line = jsonLine(pack, event, at: now) { Console.note(line) }
+            if let pack, let line = jsonLine(for: pack, event: event, at: now) {
+                Console.note(line)
+            }
         case .auto, .none: break
         }
     }
@@ -128,8 +130,8 @@ final class StagingDisplay: Sendable {
     /// Returns a line of JSON; at most ten a second for received and unpacked bytes, but one for each other
     /// event.
     private func jsonLine(
-        _ pack: PackProgress,
-        _ event: StagingEvent,
+        for pack: PackProgress,
+        event: StagingEvent,
         at now: Double
     ) -> String? {
         var progress = FetchProgress(
@@ -161,7 +163,7 @@ final class StagingDisplay: Sendable {
 
 /// Prints delays while the manifest is downloaded, for people.
 enum ManifestProgress {
-    static func tell(_ event: StagingEvent, _ options: OutputOptions) {
+    static func tell(_ event: StagingEvent, options: OutputOptions) {
         guard !options.quiet, options.progress != .none, options.progress != .json else { return }
         switch event {
         case .waiting(let reason, let seconds) where seconds >= 1:

@@ -52,13 +52,13 @@ struct SigningStateReport: Encodable, CustomStringConvertible {
     }
 
     private static func state(of draft: SigningReport.Draft) -> String {
-        let signed = "signed by \(list(draft.signed, "no key"))"
+        let signed = "signed by \(list(draft.signed, ifEmpty: "no key"))"
         guard draft.needed > 0 else { return "\(signed), waits for other roles" }
         let count = draft.needed.quantity(of: "more signature")
-        return "\(signed), needs \(count), by \(list(draft.missing, "no key"))"
+        return "\(signed), needs \(count), by \(list(draft.missing, ifEmpty: "no key"))"
     }
 
-    private static func list(_ ids: [String], _ none: String) -> String {
+    private static func list(_ ids: [String], ifEmpty none: String) -> String {
         ids.isEmpty ? none : ids.map { String($0.prefix(8)) }.joined(separator: ", ")
     }
 

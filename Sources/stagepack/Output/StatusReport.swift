@@ -109,9 +109,9 @@ extension StatusReport.Part {
         }
         guard !view.isEmpty else { return }
         let manifests = try scope.manifests(view)
-        trust = try scope.trust(view, manifests)
+        trust = try scope.trust(in: view, for: manifests)
         do throws(ContainerError) {
-            try add(manifests, view, scope)
+            try add(manifests, from: view, in: scope)
         } catch {
             throw CommandFailure(error)
         }
@@ -119,8 +119,8 @@ extension StatusReport.Part {
 
     private mutating func add(
         _ records: [AcceptedRecord],
-        _ view: ContainerView,
-        _ scope: ContainerScope
+        from view: ContainerView,
+        in scope: ContainerScope
     ) throws(ContainerError) {
         let downloaded = try scope.downloadedSizes()
         var others = try view.stagedPacks()
@@ -142,24 +142,24 @@ extension StatusReport.Part {
                 }
                 var status = StatusReport.PackStatus(
                     pack,
-                    present,
-                    pack.downloads.lazy.compactMap { downloaded[$0] }.first
+                    staged: present,
+                    downloaded: pack.downloads.lazy.compactMap { downloaded[$0] }.first
                 )
-                try status.add(copies, view, scope)
+                try status.add(copies, from: view, in: scope)
                 packs.append(status)
                 others.remove(pack.id)
             }
         }
         // To find what other manifests offer takes reading all of them.
         guard !others.isEmpty else { return }
-        try add(packs: others.subtracting(try view.offeredPacks()), view, scope)
+        try add(packs: others.subtracting(try view.offeredPacks()), from: view, in: scope)
     }
 
     /// Adds staged packs that no manifest names.
     private mutating func add(
         packs others: Set<PackID>,
-        _ view: ContainerView,
-        _ scope: ContainerScope
+        from view: ContainerView,
+        in scope: ContainerScope
     ) throws(ContainerError) {
         var kept: Set<PackID> = []
         for case let reader? in view.readers { kept.formUnion(try reader.keptPacks()) }
@@ -168,8 +168,11 @@ extension StatusReport.Part {
             guard let copy = copies.first,
                 let record = try view.readers[copy.container]?.record(of: id)
             else { continue }
-            var status = StatusReport.PackStatus(record, kept.contains(id) ? .kept : .obsolete)
-            try status.add(copies, view, scope)
+            var status = StatusReport.PackStatus(
+                record,
+                state: kept.contains(id) ? .kept : .obsolete
+            )
+            try status.add(copies, from: view, in: scope)
             packs.append(status)
         }
     }
@@ -183,7 +186,7 @@ struct AcceptedRecord {
     /// The manifest, decoded once; the error if it cannot be read.
     let manifest: Result<Manifest, ManifestError>
 
-    init(_ application: ApplicationID, _ copy: ContainerView.StoredCopy) {
+    init(of application: ApplicationID, copy: ContainerView.StoredCopy) {
         self.application = application
         container = copy.container
         record = copy.record
@@ -206,15 +209,15 @@ extension ContainerScope {
             if let only { return id == only }
             return urls.isEmpty || urls.contains(copy.record.url)
         }
-        .map(AcceptedRecord.init)
+        .map { AcceptedRecord(of: $0.key, copy: $0.value) }
         .sorted { $0.application < $1.application }
     }
 
     /// Returns the signed metadata of the applications that are registered with a root, from the container
     /// with the manifest in effect.
     func trust(
-        _ view: ContainerView,
-        _ manifests: [AcceptedRecord]
+        in view: ContainerView,
+        for manifests: [AcceptedRecord]
     ) throws(CommandFailure) -> [TrustSummary] {
         let places = Dictionary(
             manifests.map { ($0.application, $0.container) },
@@ -254,7 +257,7 @@ extension ContainerView {
 }
 
 extension StatusReport.PackStatus {
-    init(_ pack: Pack, _ present: StagedPack?, _ downloaded: ByteCount?) {
+    init(_ pack: Pack, staged present: StagedPack?, downloaded: ByteCount?) {
         id = pack.id
         offeredVersion = pack.version
         policy = pack.policy.name
@@ -268,7 +271,7 @@ extension StatusReport.PackStatus {
     }
 
     /// Creates the status of a staged pack that no manifest names.
-    init(_ record: StagedPack, _ state: State) {
+    init(_ record: StagedPack, state: State) {
         id = record.id
         self.state = state
         version = record.version
@@ -280,15 +283,15 @@ extension StatusReport.PackStatus {
     /// Adds the container of the pack, its pin, its previous version, and its unused copies.
     fileprivate mutating func add(
         _ copies: [ContainerView.Copy],
-        _ view: ContainerView,
-        _ scope: ContainerScope
+        from view: ContainerView,
+        in scope: ContainerScope
     ) throws(ContainerError) {
         guard state != .missing, let copy = copies.first, let reader = view.readers[copy.container]
         else { return }
         let path = view.containers[copy.container]
         container = path.string
         location = scope.location(of: path)
-        pin = copy.pin.map { PinStatus(id, $0) }
+        pin = copy.pin.map { PinStatus(of: id, pin: $0) }
         previousVersion = try reader.previousGeneration(of: id)?.content?.version
         guard copies.count > 1 else { return }
         unusedCopies = copies.dropFirst().map { copy in

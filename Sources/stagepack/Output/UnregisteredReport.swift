@@ -23,14 +23,14 @@ struct UnregisteredReport: Codable, CustomStringConvertible {
         }
         var report = UnregisteredReport()
         for path in try containers(session) {
-            try await report.collect(path, registered)
+            try await report.collect(in: path, except: registered)
         }
         return report
     }
 
     private mutating func collect(
-        _ path: FilePath,
-        _ registered: Set<ApplicationID>
+        in path: FilePath,
+        except registered: Set<ApplicationID>
     ) async throws(CommandFailure) {
         guard let container = try Self.open(path) else { return }
         let (forgotten, removed) = try await container.forgetUnregistered(registered)
