@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Compares the JSON Schemas with the samples of Manifests/: every valid one is accepted, and every
 invalid one is refused unless expected.json says that no schema can tell. Files that are named are compared with the
-schema of what commands print.
+schema of what commands print. The description of the control protocol is compared with the schema of OpenAPI.
 
-Needs the package jsonschema: pip install jsonschema
+Needs packages: pip install jsonschema openapi-spec-validator
 """
 
 import json
@@ -11,8 +11,11 @@ import pathlib
 import sys
 
 from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
 
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "Manifests"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "Manifests"
+CONTROL = ROOT / "docs/reference/control.openapi.json"
 
 
 def validators():
@@ -56,6 +59,11 @@ def main():
     for path in map(pathlib.Path, sys.argv[1:]):
         # What a command has printed with --json.
         outcomes.append((path.name, is_accepted(documents, path)))
+    control = json.loads(CONTROL.read_text("utf-8"))
+    faults = list(OpenAPIV31SpecValidator(control).iter_errors())
+    for fault in faults:
+        print(f"{CONTROL.name}: {fault.message}")
+    outcomes.append((CONTROL.name, not faults))
     failed = [name for name, is_good in outcomes if not is_good]
     for name in failed:
         print(f"failed: {name}")
