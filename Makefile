@@ -18,11 +18,12 @@ RELEASE := .build/release
 export STAGEPACK_COMMIT ?= $(shell git rev-parse --verify --quiet HEAD 2>/dev/null)
 PROGRAMS := stagepack stagepackd
 STRIP ?= strip
+DOCUMENTATION := $(SHARE)/doc/stagepack
 LIB := $(DESTDIR)$(PREFIX)/lib
 PACKAGES := .build/deploy
 
-.PHONY: help demo test build bench bench-daemon bench-instructions bench-updates bench-signatures bench-scale format check install \
-    install-service uninstall dependencies deb sample-deb test-deploy test-release load torture fuzz
+.PHONY: help demo test build bench bench-daemon bench-instructions bench-updates bench-signatures bench-scale format check docs install \
+    install-documentation install-service uninstall dependencies deb sample-deb test-deploy test-release load torture fuzz
 
 help: ## Show what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -95,6 +96,13 @@ install: ## Install the programs, their completions and manuals (PREFIX, DESTDIR
 	    complete $$program fish $(SHARE)/fish/vendor_completions.d/$$program.fish || exit; \
 	done
 
+# Pages, and the files that they link to: schemas, samples, configurations of web servers.
+install-documentation: ## Install the documentation (PREFIX, DESTDIR).
+	find *.md LICENSE Manifests docs deploy \( -path Manifests/invalid -o -path deploy/man -o -path 'deploy/test/[!R]*' -o -name __pycache__ \) -prune -o \
+	    \( -name '*.md' -o -path 'Manifests/*' -o -path 'docs/*' -o -path 'deploy/grafana/*' -o -path 'deploy/server/nginx/*' -o -name LICENSE \) \
+	    -type f -exec install -D -m 0644 {} $(DOCUMENTATION)/{} \;
+	Scripts/links $(DOCUMENTATION)
+
 install-service: ## Install units and what package managers run (PREFIX must be /usr, DESTDIR).
 	@test '$(PREFIX)' = /usr || { echo "make install-service: pass PREFIX=/usr" >&2; exit 1; }
 	install -D -m 0755 deploy/hook/package-hook $(DESTDIR)$(PREFIX)/libexec/stagepack/package-hook
@@ -103,8 +111,10 @@ install-service: ## Install units and what package managers run (PREFIX must be 
 	install -D -m 0644 -t $(LIB)/systemd/user deploy/systemd/user/*
 	install -d $(SHARE)/stagepack/apps.d $(DESTDIR)/etc/stagepack/apps.d $(DESTDIR)/var/lib/stagepack
 
-uninstall: ## Remove what 'make install' installed.
-	rm -f $(SHARE)/man/man1/stagepack.1 $(SHARE)/man/man5/stagepack-{manifest,recipe,registration}.5 $(SHARE)/man/man8/stagepackd.8
+uninstall: ## Remove what 'make install' and 'make install-documentation' installed.
+	rm -f $(SHARE)/man/man1/stagepack.1 $(SHARE)/man/man5/stagepack-{manifest,recipe,registration}.5 \
+	    $(SHARE)/man/man5/stagepackd.json.5 $(SHARE)/man/man8/stagepackd.8
+	rm -rf $(DOCUMENTATION)
 	for program in $(PROGRAMS); do \
 	    rm -f $(BIN)/$$program $(SHARE)/bash-completion/completions/$$program \
 	        $(SHARE)/zsh/site-functions/_$$program $(SHARE)/fish/vendor_completions.d/$$program.fish; \
