@@ -12,21 +12,34 @@ let strict: [SwiftSetting] = [
     .strictMemorySafety(),
 ]
 
-let system = Target.Dependency.product(name: "SystemPackage", package: "swift-system")
-let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
-let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
-let httpServer = Target.Dependency.product(name: "HummingbirdCore", package: "hummingbird")
-let database = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
-let nio = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
-let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
-let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collections")
-let signals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
-let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
-let subprocess = Target.Dependency.product(name: "Subprocess", package: "swift-subprocess")
-let arguments = Target.Dependency.product(
-    name: "ArgumentParser",
-    package: "swift-argument-parser"
-)
+/// The trait of the programs, which a package that depends on the libraries alone leaves out (`traits: []`).
+///
+/// Without it SwiftPM downloads no package that the programs alone need.
+let tools = "Tools"
+
+/// A library of another package that the client products need.
+func external(_ name: String, _ package: String) -> Target.Dependency {
+    .product(name: name, package: package)
+}
+
+/// A library of another package that the programs alone need.
+func tool(_ name: String, _ package: String) -> Target.Dependency {
+    .product(name: name, package: package, condition: .when(traits: [tools]))
+}
+
+let logging = external("Logging", "swift-log")
+let subprocess = external("Subprocess", "swift-subprocess")
+let system = external("SystemPackage", "swift-system")
+
+let arguments = tool("ArgumentParser", "swift-argument-parser")
+let database = tool("GRDB", "GRDB.swift")
+let deque = tool("DequeModule", "swift-collections")
+let heap = tool("HeapModule", "swift-collections")
+let httpServer = tool("HummingbirdCore", "hummingbird")
+let hummingbird = tool("Hummingbird", "hummingbird")
+let nio = tool("NIOPosix", "swift-nio")
+let nioCore = tool("NIOCore", "swift-nio")
+let signals = tool("UnixSignals", "swift-service-lifecycle")
 
 /// A library of the house, which may import only what is named here.
 func library(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
@@ -60,31 +73,51 @@ func tests(
     )
 }
 
+// A product has every module whose types its public declarations use, so that a client may import it.
+let values = ["StageModel", "StageSystem"]
+let packs = values + ["StageContainer", "StagePack"]
+let engine =
+    values + [
+        "StageArchive", "StageContainer", "StageDigest", "StageEngine", "StageTransfer",
+        "StageTrust",
+    ]
+let service = engine + ["StageControl", "StageExtension", "StagePack", "StagingService"]
+
 let package = Package(
     name: "StagePack",
     products: [
-        .library(name: "BackgroundAssets", targets: ["BackgroundAssets", "ExtensionFoundation"]),
-        .library(name: "BackgroundTransfer", targets: ["BackgroundTransfer"]),
-        .library(name: "StoreKit", targets: ["StoreKit"]),
-        .library(name: "StagePack", targets: ["StagePack"]),
-        .library(name: "StageEngine", targets: ["StageEngine"]),
-        .library(name: "StageExtension", targets: ["StageExtension"]),
-        .library(name: "StageModel", targets: ["StageModel"]),
-        .library(name: "StageOnDemand", targets: ["StageOnDemand"]),
         .library(
-            name: "StagingService",
-            targets: ["StageContainer", "StageControl", "StageTransfer", "StagingService"]
+            name: "BackgroundAssets",
+            targets: packs + ["BackgroundAssets", "ExtensionFoundation"]
         ),
+        .library(
+            name: "BackgroundTransfer",
+            targets: values + ["BackgroundTransfer", "StageControl", "StageURLSession"]
+        ),
+        .library(
+            name: "StoreKit",
+            targets: packs + ["BackgroundAssets", "ExtensionFoundation", "StoreKit"]
+        ),
+        .library(name: "StagePack", targets: packs),
+        .library(name: "StageEngine", targets: engine),
+        .library(name: "StageExtension", targets: values + ["StageExtension"]),
+        .library(name: "StageModel", targets: ["StageModel"]),
+        .library(name: "StageOnDemand", targets: service + ["StageOnDemand"]),
+        .library(name: "StagingService", targets: service),
         .library(
             name: "StageWebSocketClient",
-            targets: ["StageTransfer", "StageWebSocket", "StageWebSocketClient"]
+            targets: values + ["StageTransfer", "StageWebSocket", "StageWebSocketClient"]
         ),
-        .library(name: "WallpaperStore", targets: ["WallpaperStore"]),
+        .library(name: "WallpaperStore", targets: packs + ["WallpaperStore"]),
         .executable(
             name: "sample-downloader-extension",
             targets: ["sample-downloader-extension"]
         ),
         .executable(name: "stagepack", targets: ["stagepack"]),
+    ],
+    traits: [
+        .trait(name: tools, description: "The programs 'stagepack' and 'stagepackd'."),
+        .default(enabledTraits: [tools]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),

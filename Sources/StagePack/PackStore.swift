@@ -8,7 +8,10 @@ public import SystemPackage
 /// others are fetched on demand.
 ///
 /// ```swift
-/// let store = PackStore(containers: ["/var/lib/stagepack/groups/net.example.wallpaper"])
+/// import StageModel
+/// import StagePack
+///
+/// let store = PackStore(containerPaths: ["/var/lib/stagepack/groups/net.example.wallpaper"])
 /// let folder = try await store.loadPack("aurora")
 /// let level = try await store.contents(at: "maps/1.map", inPack: PackID("levels"))
 /// ```
@@ -74,6 +77,24 @@ public final class PackStore: Sendable {
         self.precedence = precedence
         self.fetcher = fetcher
         state = Mutex(State(readers: containers.map { _ in nil }))
+    }
+
+    /// Creates a store that reads the containers at paths, in a program that does not import `SystemPackage`.
+    ///
+    /// - Parameters:
+    ///   - containerPaths: The directories: the user's first, then the system's. They need not exist yet.
+    ///   - precedence: The order of packs in searches without an ID: these first, then the others by ID.
+    ///   - fetcher: Fetches packs that are not staged; `nil` to fetch nothing.
+    public convenience init(
+        containerPaths: [String],
+        precedence: [PackID] = [],
+        fetcher: (any PackFetcher)? = nil
+    ) {
+        self.init(
+            containers: containerPaths.map { FilePath($0) },
+            precedence: precedence,
+            fetcher: fetcher
+        )
     }
 
     /// The updates, from now on, of packs that this store fetches.
