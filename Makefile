@@ -77,6 +77,9 @@ check: ## Check the formatting, the order of the house, the links of the documen
 	Scripts/links
 	Scripts/plain-words --check
 
+docs: ## Build the site of the documentation in .build/documentation/site.
+	Scripts/documentation-site
+
 install: ## Install the programs, their completions and manuals (PREFIX, DESTDIR); 'make build' first.
 	@test -x $(RELEASE)/stagepack || \
 	    { echo "make install: run 'make build' first" >&2; exit 1; }

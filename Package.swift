@@ -504,3 +504,10 @@ let package = Package(
         ),
     ]
 )
+
+// 'make docs' builds the site of the documentation with this plugin; clients do not resolve it.
+if Context.environment["STAGEPACK_DOCS"] != nil {
+    package.dependencies.append(
+        .package(url: "https://github.com/swiftlang/swift-docc-plugin", from: "1.5.0")
+    )
+}

@@ -111,7 +111,7 @@ public final class BADownloadManager: Sendable {
     /// Schedules a download, which starts at a time that the system chooses.
     ///
     /// Two processes that schedule the same identifier at the same moment may both succeed: use
-    /// ``withExclusiveControl(_:)`` to prevent that.
+    /// `withExclusiveControl(_:)` to prevent that.
     ///
     /// - Throws: ``BAError`` if the download is invalid or already scheduled, or the daemon does not respond;
     ///   in an extension, unless it handles a failure.

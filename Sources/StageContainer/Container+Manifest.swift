@@ -40,7 +40,7 @@ public struct StoredManifest: Hashable, Sendable, Codable {
     /// returned without packs and with revision 0, which does not compare with other revisions. Packs staged
     /// earlier for the application do not become obsolete by that: see ``ContainerReader/keptPacks()``.
     ///
-    /// - Throws: ``ManifestError`` if the text should be in StagePack's format and is not valid.
+    /// - Throws: `ManifestError` if the text should be in StagePack's format and is not valid.
     public func manifest() throws(ManifestError) -> Manifest {
         if let ownFormatOf {
             return Manifest(application: ownFormatOf, revision: 0, packs: [])

@@ -10,7 +10,7 @@ import SystemPackage
 public struct Pin: Hashable, Sendable, Codable {
     /// The pinned version.
     public var version: Int
-    /// The ``StageModel/Pack/contentDigest`` of the version.
+    /// The `Pack.contentDigest` of the version.
     public var contentDigest: Digest
     /// The time of pinning, in seconds since 1970.
     public var pinnedAt: Int64

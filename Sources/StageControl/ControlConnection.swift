@@ -44,7 +44,7 @@ public final class ControlConnection: Sendable {
 
     /// Closes the connection.
     ///
-    /// A blocked method returns at once with ``ControlError/lost(_:)``.
+    /// A blocked method returns at once with ``ControlError/lost(_:after:)``.
     public func close() { socket.shutDown() }
 
     /// Sends a request, and returns the response.

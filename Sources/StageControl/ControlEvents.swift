@@ -37,7 +37,7 @@ public final class ControlEvents: AsyncSequence, Sendable {
 
     /// Waits for the next event, blocking the thread; returns `nil` after the daemon has ended the stream.
     ///
-    /// - Throws: ``ControlError/lost(_:)`` if the connection broke, or three heartbeats were missed.
+    /// - Throws: ``ControlError/lost(_:after:)`` if the connection broke, or three heartbeats were missed.
     public func nextEvent() throws(ControlError) -> SessionEvent? {
         try state.withLock { state throws(ControlError) in
             while state.lines.isEmpty {

@@ -100,7 +100,7 @@ extension StoredTrust {
 
     /// Searches stored metadata for a target, without a repository.
     ///
-    /// - Throws: ``TrustError`` if metadata that the search needs is missing or invalid, or if none names the
+    /// - Throws: `TrustError` if metadata that the search needs is missing or invalid, or if none names the
     ///   target.
     func target(_ path: TargetPath, in metadata: TrustedMetadata) throws(TrustError) -> Target {
         var search = TargetSearch(for: path, in: metadata)
@@ -127,7 +127,7 @@ extension TrustLedger {
     ///
     /// - Parameter time: The time at which the metadata must be unexpired; `nil` ignores expiry.
     /// - Returns: The metadata of all top-level roles.
-    /// - Throws: ``TrustError`` for the first file that is missing or invalid.
+    /// - Throws: `TrustError` for the first file that is missing or invalid.
     public func verified(at time: MetadataTime? = nil) throws(TrustError) -> TrustedMetadata {
         let stored = stored
         let root = try stored.chain(from: shipped).bytes

@@ -6,7 +6,7 @@ extension ExtensionAnswer {
     /// Ignores unknown members; optional members may be `null`. ``ExtensionRules`` decide whether the extension may
     /// have the downloads it requests.
     ///
-    /// - Throws: ``StageModel/ManifestError`` that names the first invalid member.
+    /// - Throws: `ManifestError` that names the first invalid member.
     public init(json: [UInt8], to message: ExtensionMessage) throws(ManifestError) {
         switch message.kind {
         case .downloads, .failed:

@@ -6,7 +6,7 @@ extension ExtensionMessage {
     ///
     /// Ignores unknown members; optional members may be `null`.
     ///
-    /// - Throws: ``StageModel/ManifestError`` that names the first invalid member.
+    /// - Throws: `ManifestError` that names the first invalid member.
     public init(json: [UInt8]) throws(ManifestError) {
         self = try ManifestError.decode(
             MessageDocument.self,

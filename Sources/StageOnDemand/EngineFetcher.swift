@@ -10,9 +10,9 @@ public import SystemPackage
 /// Fetches packs inside the application, for one that cannot rely on the `stagepack` command.
 ///
 /// Links libcurl and libarchive. Archives are decoded on a thread that can write to the staging area
-/// only, but in the application's own process, which is refused to root; ``CommandFetcher`` decodes them
+/// only, but in the application's own process, which is refused to root; `CommandFetcher` decodes them
 /// in another one and outlives the application. Quota, history and the daemon's turn are the command's, since
-/// both have ``StagingService`` do the work: where a daemon answers, it goes on with what was cancelled, or what
+/// both have `StagingService` do the work: where a daemon answers, it goes on with what was cancelled, or what
 /// the application has left when it ended.
 public struct EngineFetcher: PackFetcher {
     private let target: StagingTarget
@@ -23,7 +23,7 @@ public struct EngineFetcher: PackFetcher {
     /// Creates a fetcher of the packs of an application or a manifest.
     ///
     /// - Parameters:
-    ///   - target: Where the manifest is asked for; its container is the one that the ``PackStore`` names.
+    ///   - target: Where the manifest is asked for; its container is the one that the `PackStore` names.
     ///   - options: How packs are staged.
     ///   - logger: Told what could not be tidied up.
     ///   - usesDaemon: Whether the daemon, where one answers, goes on with what is cancelled or left.
@@ -41,7 +41,7 @@ public struct EngineFetcher: PackFetcher {
 
     /// Stages the pack, with the stored manifest where the server of the manifest does not answer.
     ///
-    /// - Throws: ``FetchFailure`` with the reason; `CancellationError`.
+    /// - Throws: `FetchFailure` with the reason; `CancellationError`.
     public func fetch(
         _ id: PackID,
         into path: FilePath,
@@ -72,7 +72,7 @@ public struct EngineFetcher: PackFetcher {
 
     /// Fetches one file, with the stored manifest where the server of the manifest does not answer.
     ///
-    /// - Throws: ``PackStoreError/fileNotFound(_:)``; ``FetchFailure`` with the reason;
+    /// - Throws: `PackStoreError.fileNotFound(_:)`; `FetchFailure` with the reason;
     ///   `CancellationError`.
     public func fetchFile(
         _ file: ContentPath,
@@ -91,7 +91,7 @@ public struct EngineFetcher: PackFetcher {
 
     /// Asks for the manifest and keeps it.
     ///
-    /// - Throws: ``FetchFailure`` with the reason; `CancellationError`.
+    /// - Throws: `FetchFailure` with the reason; `CancellationError`.
     public func fetchManifest(into path: FilePath) async throws {
         let service = service(for: .named([]), in: path)
         let results = try await Self.telling { () async throws(StagingFailure) in

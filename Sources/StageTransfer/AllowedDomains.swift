@@ -31,7 +31,7 @@ struct RedirectRules {
 
     /// Hosts that redirects may lead to; `nil` for all.
     var allowed: AllowedDomains?
-    /// `true` if every URL must be trustworthy by its transport alone (``ManifestTrust``).
+    /// `true` if every URL must be trustworthy by its transport alone (`ManifestTrust`).
     var needsTrust = false
     /// `true` if redirects may lead from https to http.
     var allowsPlain = false

@@ -148,7 +148,7 @@ public enum TransferEvent: Equatable, Sendable {
     case received(ByteCount)
     /// This many bytes of the current generation survive a power loss, and another process can resume there.
     ///
-    /// Reported on another thread than the engine's, at any time between ``accepted`` of its generation and the next
+    /// Reported on another thread than the engine's, at any time between `accepted` of its generation and the next
     /// generation or the end of the attempt. Content that cannot be resumed, or is too small, has no checkpoints, and
     /// neither have the bytes that complete it.
     case checkpointed(ByteCount)

@@ -25,7 +25,7 @@ public struct FetchRequest: Sendable {
     /// Hosts that the document may come from, redirects included; `nil` for all.
     public var allowedDomains: AllowedDomains?
     /// `true` if only the transport authenticates the document, so that each redirect must lead to a URL that
-    /// ``ManifestTrust/isAcceptable(_:)`` accepts.
+    /// `ManifestTrust.isAcceptable(_:)` accepts.
     public var needsTrust = false
     /// `true` if redirects may lead from https to http, because a digest or a signature authenticates the content.
     public var allowsPlainRedirects = false

@@ -26,7 +26,7 @@ extension TransferEngine {
         return await delete(resource.url, fields: [version], of: request, timeout: timeout)
     }
 
-    /// Asks the server to abort a multipart upload and delete its parts, by ``UploadParts/abortURL``.
+    /// Asks the server to abort a multipart upload and delete its parts, by `UploadParts.abortURL`.
     ///
     /// Best effort as ``delete(_:of:timeout:)``, and for the origin of `request` only.
     ///

@@ -13,7 +13,7 @@ extension TransferEngine {
     /// server processes a body twice. Cancelling the task ends the upload at once.
     ///
     /// - Returns: The server's response, with any status.
-    /// - Throws: ``TransferError``: ``TransferError/unreachable(url:detail:)`` if no response came,
+    /// - Throws: ``TransferError``: ``TransferError/unreachable(url:_:detail:)`` if no response came,
     ///   ``TransferError/wrongSize(url:expected:actual:)`` for a file that became shorter.
     public func upload(
         _ request: UploadRequest,

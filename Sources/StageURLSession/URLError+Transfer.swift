@@ -10,7 +10,7 @@ public let NSURLSessionDownloadTaskResumeData = "NSURLSessionDownloadTaskResumeD
 public let NSURLSessionTransferSizeUnknown: Int64 = -1
 
 // swift-format-ignore: AlwaysUseLowerCamelCase
-/// Key of ``Foundation/URLError/networkUnavailableReason`` in the `userInfo` of an error.
+/// Key of `URLError.networkUnavailableReason` in the `userInfo` of an error.
 public let NSURLErrorNetworkUnavailableReasonKey = "NSURLErrorNetworkUnavailableReasonKey"
 
 extension URLError {

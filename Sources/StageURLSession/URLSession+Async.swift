@@ -75,7 +75,7 @@ extension URLSession {
     ///   - url: The URL.
     ///   - delegate: The delegate of this transfer, instead of the session's.
     /// - Returns: The file and the head of the response.
-    /// - Throws: `URLError`, with ``Foundation/URLError/downloadTaskResumeData`` if the download can be resumed.
+    /// - Throws: `URLError`, with `URLError.downloadTaskResumeData` if the download can be resumed.
     public func download(
         from url: URL,
         delegate: (any URLSessionTaskDelegate)? = nil
@@ -89,7 +89,7 @@ extension URLSession {
     ///   - request: The request.
     ///   - delegate: The delegate of this transfer, instead of the session's.
     /// - Returns: The file and the head of the response.
-    /// - Throws: `URLError`, with ``Foundation/URLError/downloadTaskResumeData`` if the download can be resumed.
+    /// - Throws: `URLError`, with `URLError.downloadTaskResumeData` if the download can be resumed.
     public func download(
         for request: URLRequest,
         delegate: (any URLSessionTaskDelegate)? = nil
@@ -105,7 +105,7 @@ extension URLSession {
     ///   - data: The resume data of the earlier download.
     ///   - delegate: The delegate of this transfer, instead of the session's.
     /// - Returns: The file and the head of the response.
-    /// - Throws: `URLError`, with ``Foundation/URLError/downloadTaskResumeData`` if the download can be resumed.
+    /// - Throws: `URLError`, with `URLError.downloadTaskResumeData` if the download can be resumed.
     public func download(
         resumeFrom data: Data,
         delegate: (any URLSessionTaskDelegate)? = nil

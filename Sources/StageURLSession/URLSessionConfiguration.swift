@@ -104,7 +104,7 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
     ///
     /// Not part of Apple's class.
     public var group: String?
-    /// Path of the daemon's socket; by default the environment determines it, see ``ControlSocket``.
+    /// Path of the daemon's socket; by default the environment determines it, see `ControlSocket`.
     ///
     /// Not part of Apple's class.
     public var serviceSocketPath: String?

@@ -123,7 +123,7 @@ public struct ReconnectingWebSocketWriter: Sendable {
     ///   - message: The message.
     ///   - limit: Longest time to wait for a connection; by default none.
     /// - Throws: ``WebSocketClientError/notConnected`` if there is no connection within `limit`, the error that ended
-    ///   the sequence of events if there will be none, and the errors of ``WebSocketWriter/send(_:)``.
+    ///   the sequence of events if there will be none, and the errors of `WebSocketWriter`.
     public func send(
         _ message: WebSocketMessage,
         waitingForConnection limit: Duration = .zero

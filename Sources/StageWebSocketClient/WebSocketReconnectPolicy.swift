@@ -26,7 +26,7 @@ public struct WebSocketReconnectPolicy: Sendable {
     public var longestPause = Duration.seconds(3600)
     /// Codes of a server's close frame after which no new connection is opened.
     ///
-    /// ``CloseCode/normalClosure`` ends the sequence of events, the others make it throw
+    /// `CloseCode.normalClosure` ends the sequence of events, the others make it throw
     /// ``WebSocketClientError/closed(_:)``. By default these are 1000, 1002, 1003, 1007, 1008, 1009 and 1010, after
     /// which the same conversation would end the same way. After 1001, 1011 to 1014, the codes of applications (3000
     /// to 4999) and a close frame without a code a new connection is opened.

@@ -22,7 +22,7 @@ public enum WallpaperStore {
     ///
     /// Costs one readlink(2) per container and, the first time, a lock; does not use the network.
     ///
-    /// - Throws: ``PackStoreError``; `notConfigured` if ``configure(_:)`` was not called before.
+    /// - Throws: `PackStoreError`; `notConfigured` if ``configure(_:)`` was not called before.
     public static func localURL(for id: String) throws(PackStoreError) -> URL? {
         try current().localURL(for: id)
     }
@@ -33,7 +33,7 @@ public enum WallpaperStore {
     /// The files stay unchanged for the lifetime of the process, even if an update is published, unless
     /// another store is configured.
     ///
-    /// - Throws: ``PackStoreError``; see ``PackStoreError/retryAdvice``.
+    /// - Throws: `PackStoreError`; see `PackStoreError.retryAdvice`.
     public static func loadPack(
         _ id: String,
         options: PackStore.LoadOptions = PackStore.LoadOptions()
