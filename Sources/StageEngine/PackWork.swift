@@ -59,7 +59,7 @@ struct PackWork: Sendable {
     private func source() async throws(StageError) -> ContentSource {
         if let index = pack.index { return .index(IndexSource(work: self, reference: index)) }
         if let archive = pack.archive { return .archive(try await .fetch(archive, for: self)) }
-        preconditionFailure("a pack is fetched from somewhere")
+        preconditionFailure("a pack has an index or an archive")
     }
 
     private func stage(

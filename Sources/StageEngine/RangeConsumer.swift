@@ -163,7 +163,9 @@ final class RangeConsumer: Sendable {
             try state.decompressor.decompress(stored.span, to: frame.length)
         }
         guard Digest(of: content) == frame.digest else {
-            throw .index(reason: "a frame decompresses to something else than it names")
+            throw .index(
+                reason: "a frame decompresses to content with another digest than the index names"
+            )
         }
         return content
     }

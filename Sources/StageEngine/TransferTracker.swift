@@ -58,7 +58,7 @@ extension StagingEvent {
         switch reason {
         case .connection: "all connections are in use"
         case .backoff: "every mirror failed; trying again"
-        case .server: "the server asked to be left alone"
+        case .server: "the server asked for a delay"
         }
     }
 

@@ -272,7 +272,7 @@ struct DaemonStagingTests {
                 try await client.task(task.id).holds.map(\.kind) == [.portal]
             }
             let why = try await world.installed.run("why", "aurora")
-            #expect(why.output.contains("the network wants somebody to log in first"), "\(why)")
+            #expect(why.output.contains("a login page of the network intercepts downloads"), "\(why)")
             var change = TransferChange()
             change.promotes = true
             try await client.change(task.id, by: change)
@@ -346,7 +346,7 @@ struct PatientStagingTests {
             case .metered: "the network costs money by the byte"
             case .battery: "the machine runs on its battery"
             case .offline: "there is no network"
-            case .portal: "the network wants somebody to log in first"
+            case .portal: "a login page of the network intercepts downloads"
             }
         }
     }

@@ -6,7 +6,7 @@ import StagingService
 struct FetchCommand: SourcedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "fetch",
-        abstract: "Stage the newest version of some packs, whatever their policy."
+        abstract: "Stage the newest version of some packs, regardless of their policies."
     )
 
     @Argument(

@@ -56,7 +56,7 @@ struct ManifestAddCommand: ReportingSubcommand {
             The archive, or the index, which 'stagepack package' or another program has made, is read from its first \
             byte to its last; the recipe says whose archive it is, its policy and 'userInfo'. A pack \
             that is there already is replaced by a higher version, and the manifest's revision goes up. \
-            Other content under a version that is there is refused. Whatever else the manifest has stays.
+            Other content under a version that is there is refused. All else in the manifest stays.
             """
     )
 

@@ -4,7 +4,7 @@ import StageControl
 struct PauseCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "pause",
-        abstract: "Pause transfers of the daemon, whatever their applications want.",
+        abstract: "Pause transfers of the daemon, also those that their applications resume.",
         discussion: "'stagepack tasks' has their numbers. What was received is kept."
     )
 

@@ -12,7 +12,7 @@ struct PrefetchCommand: SourcedSubcommand {
         discussion: """
             In the hook of a package manager ('--hook', or when dpkg runs the maintainer script that \
             calls it) only essential packs are staged, within a deadline of 60 seconds, one line is \
-            printed at the start and one for each application, and the status is 0 whatever happens. The next \
+            printed at the start and one for each application, and the status is always 0. The next \
             'stagepack prefetch --all --event periodic' stages packs that are still missing.
             """
     )

@@ -102,7 +102,7 @@ extension CommandFailure {
         case .contentOfVersionChanged:
             (status, hint) = (
                 .manifestRefused,
-                "raise --pack-version, or pass --replace if nobody has fetched that version"
+                "raise --pack-version, or pass --replace if no client has fetched that version"
             )
         case .versionWentBack:
             (status, hint) = (.manifestRefused, "raise --pack-version: a version never goes back")
