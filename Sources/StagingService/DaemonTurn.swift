@@ -291,7 +291,7 @@ struct DaemonTurn: Sendable {
         let name = order.application ?? order.manifests?.first ?? ""
         var request = TransferRequest(token: "staging", kind: .staging, url: name)
         request.staging = order
-        request.description = String(packs.map(\.text).joined(separator: " ").prefix(2000))
+        request.setDescription(listing: packs)
         return request
     }
 
@@ -333,7 +333,7 @@ extension StagingEnd {
             default: (.unreachable, .backoff)
             }
         self.init(
-            TransferFailure(kind, reason: String(failure.description.prefix(2000))),
+            TransferFailure(kind, reason: String(failure.description.unicodeScalars.prefix(2000))),
             // Other processes may free space, without any change to this task.
             hold: failure.retry == .never && hold != .disk ? nil : hold
         )

@@ -64,18 +64,24 @@ extension Session {
 }
 
 extension Session {
-    /// Returns the pack of the container, or of its manifests, with the most similar identifier; `nil` if a
-    /// pack with this identifier exists, or if none is similar.
-    func pack(similarTo id: PackID) -> PackID? {
+    /// The packs that the containers have staged, or that their manifests offer.
+    var knownPacks: Set<PackID> {
         var known: Set<PackID> = []
         for path in target.containersForReading {
-            // The hint is optional, so a container that cannot be read is skipped.
+            // The packs serve hints and filters, so a container that cannot be read is skipped.
             guard let reader = try? ContainerReader.open(path) else { continue }
             known.formUnion((try? reader.stagedPacks()) ?? [])
             for record in (try? target.stored(reader)) ?? [] {
                 known.formUnion((try? record.manifest())?.packs.map(\.id) ?? [])
             }
         }
+        return known
+    }
+
+    /// Returns the pack of the container, or of its manifests, with the most similar identifier; `nil` if a
+    /// pack with this identifier exists, or if none is similar.
+    func pack(similarTo id: PackID) -> PackID? {
+        let known = knownPacks
         let name = id.text.mostSimilar(in: known.map(\.text).sorted())
         return name.flatMap { name in known.first { $0.text == name } }
     }

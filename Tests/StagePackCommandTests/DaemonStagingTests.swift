@@ -272,7 +272,10 @@ struct DaemonStagingTests {
                 try await client.task(task.id).holds.map(\.kind) == [.portal]
             }
             let why = try await world.installed.run("why", "aurora")
-            #expect(why.output.contains("a login page of the network intercepts downloads"), "\(why)")
+            #expect(
+                why.output.contains("a login page of the network intercepts downloads"),
+                "\(why)"
+            )
             var change = TransferChange()
             change.promotes = true
             try await client.change(task.id, by: change)
@@ -403,6 +406,30 @@ struct PatientStagingTests {
             #expect(ending.status == 0, "\(ending)")
         }
         #expect(try world.installed.staged() == ["aurora": 1])
+    }
+
+    /// The daemon has the identifiers of some packs only, since a description has a limit.
+    @Test func whyKnowsThatAPackBeyondTheLimitOfADescriptionWaits() async throws {
+        var installed = try await Installed()
+        installed.allowDaemon()
+        let ids = try (10..<40)
+            .map { try PackID("\($0)" + String(repeating: "x", count: 100)) }
+        let policy = DownloadPolicy.prefetch([.firstInstallation, .subsequentUpdate])
+        try installed.world.publish(try ids.map { try SamplePack.small($0, policy: policy) })
+        try set(.metered, true)
+        try await withDaemon(&installed, bus: bus.address) { installed, client in
+            let arguments = ["prefetch", "--all", "--event", "periodic", "--progress", "none"]
+            let ending = try await installed.world.program.run(arguments)
+            #expect(ending.status == 0, "\(ending)")
+            let description = try #require(try await client.tasks().first?.request.description)
+            #expect(description.hasSuffix(" \(ids[18]) …"), "\(description)")
+            for id in [ids[0], ids[18], ids[19], ids[29]] {
+                let why = try await installed.run("why", id.text)
+                #expect(why.output.contains("Transfers that wait:"), "\(why)")
+            }
+            let why = try await installed.run("why", "10")
+            #expect(why.status == 13, "\(why)")
+        }
     }
 
     @Test func aWorkerStopsWhenTheNetworkBecomesMetered() async throws {

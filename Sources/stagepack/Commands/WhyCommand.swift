@@ -44,7 +44,7 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
                 )
             }
         }
-        let transfers = await waitingTransfers()
+        let transfers = await waitingTransfers(in: scopes)
         if let pack, reports.isEmpty, transfers.isEmpty {
             throw CommandFailure(
                 status: .unknownPack,
@@ -74,15 +74,17 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
     }
 
     /// Returns the daemon's waiting transfers, of the pack or of all packs; empty if no daemon runs.
-    private func waitingTransfers() async -> [TaskReport] {
+    ///
+    /// Includes stagings that do not list all their packs, unless no manifest in the containers offers the
+    /// pack.
+    private func waitingTransfers(in scopes: ContainerScopes) async -> [TaskReport] {
         let environment = ProcessEnvironment.current
         do throws(ControlError) {
             let tasks = try await ControlClient.discover(environment: environment).tasks()
-            return tasks.filter { task in
-                !task.hasEnded && !task.holds.isEmpty
-                    && (pack.map(task.isFor) ?? true)
-            }
-            .map(TaskReport.init)
+            let waiting = tasks.filter { !$0.hasEnded && !$0.holds.isEmpty }
+            guard let pack else { return waiting.map(TaskReport.init) }
+            let isKnown = scopes.scopes.contains { $0.session.knownPacks.contains(pack) }
+            return waiting.filter { $0.request.isFor(pack) ?? isKnown }.map(TaskReport.init)
         } catch {
             return []
         }
@@ -135,16 +137,6 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
         } catch {
             throw CommandFailure(error)
         }
-    }
-}
-
-extension TransferTask {
-    /// Returns whether the task downloads a pack; the description of a staging lists its packs, up to 2,000
-    /// characters.
-    fileprivate func isFor(_ pack: PackID) -> Bool {
-        let names = request.description?.split(separator: " ") ?? []
-        return request.kind == .staging
-            ? names.contains { $0 == pack.text } : names == [pack.text[...]]
     }
 }
 
