@@ -62,7 +62,7 @@ struct TaskPreparation: Sendable {
         } else if let token = task.request.resumeToken {
             let resumeData: ResumeData?
             do throws(DaemonError) {
-                resumeData = try await journal.resumeData(token, of: client.user)
+                resumeData = try await journal.resumeData(token, of: user)
             } catch {
                 throw ControlRefusal(.storage, "\(error)")
             }

@@ -1,6 +1,7 @@
 import FoundationEssentials
 import Glibc
 import StageControl
+import StageModel
 import StageSystem
 import StageTesting
 import SystemPackage
@@ -142,6 +143,38 @@ struct UserTests {
         #expect(try await ask(stranger, "DELETE", named).status == 404)
         #expect(try await ask(sync, "DELETE", named).status == 204)
         #expect(try await ask(nobody, "GET", "/v1/sessions/s").status == 404)
+    }
+
+    /// The received bytes are kept for the owner of the session, whichever member cancels the task.
+    @Test func aMemberOfTheGroupResumesADownload() async throws {
+        let body = content(3 << 20)
+        let answer = Answer.content(body)
+        server.answer("/a", with: answer.slowed(to: 1 << 20).stalled(after: 2 << 20), answer)
+        _ = try await ask(nobody, "PUT", "/v1/sessions/s", #"{"group": "nogroup"}"#)
+        #expect(try await ask(nobody, "POST", "/v1/sessions/s/tasks", task()).status == 200)
+        try await poll("nothing is received") {
+            try await daemon.client.task(1).bytesReceived.rawValue > 300_000
+        }
+        let watched = try await daemon.client.watch(all: true)
+        let cancellation = #"{"state": "cancelled", "producesResumeToken": true}"#
+        #expect(try await ask(sync, "PATCH", "/v1/tasks/1", cancellation).status == 200)
+        var resumeToken: String?
+        for try await event in watched where event.kind == .cancelled {
+            resumeToken = event.resumeToken
+            break
+        }
+        let token = try #require(resumeToken)
+        let created = try await ask(
+            sync,
+            "POST",
+            "/v1/sessions/s/tasks?user=\(nobody.0)",
+            task("u", #", "resumeToken": "\#(token)""#)
+        )
+        #expect(created.body == "{\"ids\":[2]}\n")
+        try await wait(for: 2, of: nobody)
+        #expect(try await daemon.client.task(2).state == .completed)
+        let start = server.requests(for: "/a").last?.rangeStart
+        #expect(try #require(start) > 0)
     }
 
     @Test func onlyWhatItsUserMayReadIsUploaded() async throws {
