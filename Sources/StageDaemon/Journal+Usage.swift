@@ -162,8 +162,14 @@ extension Journal {
         return value
     }
 
+    /// Returns the user of a session.
+    ///
+    /// - Throws: ``ControlRefusal`` if the session was removed.
     static func user(of session: Int64, in database: Database) throws -> UInt32 {
         let statement = try database.cachedStatement(sql: "SELECT user FROM session WHERE id = ?")
-        return try UInt32.fetchOne(statement, arguments: [session]) ?? 0
+        guard let user = try UInt32.fetchOne(statement, arguments: [session]) else {
+            throw ControlRefusal.sessionEnds
+        }
+        return user
     }
 }
