@@ -86,29 +86,71 @@ public struct DaemonConfiguration: Equatable, Sendable {
         if let fault { throw .configuration(path, fault) }
     }
 
-    /// Description of the first member that is out of range; `nil` if all are valid.
-    private var fault: String? {
-        let positive = [
-            ("connections", Double(connections)),
-            ("connectionsPerHost", Double(connectionsPerHost)),
-            ("tasksPerUser", Double(tasksPerUser)),
-            ("launchLease", launchLease),
-            ("journalPerUser", Double(journalPerUser.rawValue)),
+    /// Description of the first number that is out of range, and the remedy; `nil` if all are valid.
+    private var fault: String? { numbers.lazy.compactMap(\.fault).first }
+
+    private var numbers: [BoundedNumber] {
+        [
+            BoundedNumber("connections", connections, limit: 256),
+            BoundedNumber("connectionsPerHost", connectionsPerHost),
+            BoundedNumber("tasksPerUser", tasksPerUser),
+            BoundedNumber("journalPerUser", journalPerUser),
+            BoundedNumber("bandwidth", bandwidth, remedy: "omit it for no limit"),
+            BoundedNumber("bytesPerUser", bytesPerUser, remedy: "omit it for the default"),
+            BoundedNumber("reserve", reserve, mayBeZero: true),
+            BoundedNumber("launchLease", launchLease),
+            BoundedNumber("discretionaryWindow", discretionaryWindow, mayBeZero: true),
+            BoundedNumber("relaunchDelay", relaunchDelay, mayBeZero: true),
+            BoundedNumber("retryBase", retryBase, mayBeZero: true),
+            BoundedNumber("settlingTime", settlingTime, mayBeZero: true),
         ]
-        if let (name, value) = positive.first(where: { $0.1 <= 0 }) {
-            return "'\(name)': expected a positive number, found \(value)"
+    }
+}
+
+/// A number of the configuration with its bounds.
+private struct BoundedNumber {
+    let name: String
+    /// The value; `nil` if the member is missing.
+    let value: Double?
+    var mayBeZero = false
+    let limit: Double
+    /// Alternative to a value of zero, if there is one.
+    var remedy: String?
+
+    /// Upper bound of counts and seconds.
+    private static let usualLimit = 1e9
+    /// Upper bound of bytes, larger than any disk, so that sums do not overflow.
+    private static let byteLimit = Double(1 << 50 as Int64)
+
+    /// Creates a number of things.
+    init(_ name: String, _ value: Int, limit: Double = usualLimit) {
+        (self.name, self.value, self.limit) = (name, Double(value), limit)
+    }
+
+    /// Creates a number of seconds.
+    init(_ name: String, _ value: Double, mayBeZero: Bool = false) {
+        (self.name, self.value, self.mayBeZero) = (name, value, mayBeZero)
+        limit = Self.usualLimit
+    }
+
+    /// Creates a number of bytes, or of bytes per second.
+    init(_ name: String, _ value: ByteCount?, mayBeZero: Bool = false, remedy: String? = nil) {
+        (self.name, self.mayBeZero, self.remedy) = (name, mayBeZero, remedy)
+        self.value = value.map { Double($0.rawValue) }
+        limit = Self.byteLimit
+    }
+
+    /// Description of a value that is out of range, and the remedy; `nil` if it is valid.
+    var fault: String? {
+        guard let value else { return nil }
+        let found = Int64(exactly: value).map { "\($0)" } ?? "\(value)"
+        if value < 0, mayBeZero { return "'\(name)': expected no negative number, found \(found)" }
+        if value <= 0, !mayBeZero {
+            let advice = remedy.map { ": \($0)" } ?? ""
+            return "'\(name)': expected a positive number, found \(found)\(advice)"
         }
-        let others = [
-            ("discretionaryWindow", discretionaryWindow), ("relaunchDelay", relaunchDelay),
-            ("retryBase", retryBase), ("settlingTime", settlingTime),
-        ]
-        if let (name, value) = others.first(where: { $0.1 < 0 }) {
-            return "'\(name)': expected no negative number, found \(value)"
-        }
-        if let (name, _) = (positive + others).first(where: { $0.1 > 1e9 }) {
-            return "'\(name)': expected at most 1000000000"
-        }
-        return connections <= 256 ? nil : "'connections': expected at most 256"
+        return value > limit
+            ? "'\(name)': expected at most \(Int64(limit)), found \(found)" : nil
     }
 }
 

@@ -333,8 +333,10 @@ struct DaemonConfigurationTests {
         var expected = DaemonConfiguration()
         expected.connections = 3
         expected.bandwidth = ByteCount(1000)
-        expected.retryBase = 0
-        let read = try read(#"{"connections": 3, "bandwidth": 1000, "retryBase": 0}"#)
+        (expected.retryBase, expected.reserve) = (0, .zero)
+        let read = try read(
+            #"{"connections": 3, "bandwidth": 1000, "retryBase": 0, "reserve": 0}"#
+        )
         #expect(read == expected)
     }
 
@@ -347,7 +349,29 @@ struct DaemonConfigurationTests {
         ),
         (#"{"connections": "3"}"#, "'connections': "),
         (#"{"connections": 0}"#, "'connections': expected a positive number, found 0"),
-        (#"{"connections": 257}"#, "'connections': expected at most 256"),
+        (#"{"connections": 257}"#, "'connections': expected at most 256, found 257"),
+        (
+            #"{"connectionsPerHost": 0}"#,
+            "'connectionsPerHost': expected a positive number, found 0"
+        ),
+        (#"{"tasksPerUser": -1}"#, "'tasksPerUser': expected a positive number, found -1"),
+        (#"{"journalPerUser": 0}"#, "'journalPerUser': expected a positive number, found 0"),
+        (
+            #"{"bandwidth": 0}"#,
+            "'bandwidth': expected a positive number, found 0: omit it for no limit"
+        ),
+        (
+            #"{"bytesPerUser": 0}"#,
+            "'bytesPerUser': expected a positive number, found 0: omit it for the default"
+        ),
+        (
+            #"{"reserve": 9000000000000000000}"#,
+            "'reserve': expected at most 1125899906842624, found 9000000000000000000"
+        ),
+        (
+            #"{"settlingTime": 1e10}"#,
+            "'settlingTime': expected at most 1000000000, found 10000000000"
+        ),
         (#"{"launchLease": 0}"#, "'launchLease': expected a positive number, found 0"),
         (#"{"retryBase": -1}"#, "'retryBase': expected no negative number, found -1"),
         (#"{"bandwidth": -1}"#, "'bandwidth': "),
