@@ -1,4 +1,5 @@
 public import FoundationEssentials
+import Glibc
 import StageContainer
 public import StageModel
 import StageSystem
@@ -23,7 +24,9 @@ extension PackStore {
         do {
             return try Data(contentsOf: url, options: .mappedIfSafe)
         } catch {
-            throw .unreadable(FilePath(url.path), .ioError)
+            let cause = (error as? CocoaError)?.underlying as? POSIXError
+            let errno = cause.map { Errno(rawValue: $0.code.rawValue) }
+            throw .unreadable(FilePath(url.path), errno ?? .ioError)
         }
     }
 

@@ -72,34 +72,39 @@ extension PackStore {
     /// the pack can continue; `stagepack gc` deletes their generations later.
     ///
     /// - Returns: `true` if the pack was staged or single files of it existed.
-    /// - Throws: ``PackStoreError/container(_:)`` if the pack is being staged, or if only containers have it
-    ///   that this user cannot change.
+    /// - Throws: ``PackStoreError/container(_:)`` if the pack is being staged in one of the containers, or if only
+    ///   containers have it that this user cannot change; then nothing was removed.
     @discardableResult
     public func remove(_ id: PackID) async throws(PackStoreError) -> Bool {
-        release(id)
-        let paths = containers
-        return try await onBlockingThread { () throws(ContainerError) in
-            var wasHere = false
-            var foreign: FilePath?
-            for path in paths {
-                guard let reader = try ContainerReader.open(path), try reader.hasAny(of: id),
-                    let container = try Container.open(path)
-                else { continue }
-                guard container.isWritable() else {
-                    foreign = path
-                    continue
-                }
-                guard let lock = try container.attemptLock(id) else {
-                    throw .busy(id)
-                }
-                _ = try container.remove(lock)
-                wasHere = true
-            }
-            if !wasHere, let foreign {
-                throw .file(FileError("change", path: foreign, errno: .permissionDenied))
-            }
-            return wasHere
+        try await onBlockingThread { [self] () throws(ContainerError) in
+            let copies = try lockCopies(of: id)
+            release(id)
+            for (container, lock) in copies { _ = try container.remove(lock) }
+            return !copies.isEmpty
         }
+    }
+
+    /// Locks the pack in every container that has it and that this user can change.
+    private func lockCopies(
+        of id: PackID
+    ) throws(ContainerError) -> [(container: Container, lock: PackLock)] {
+        var copies: [(Container, PackLock)] = []
+        var foreign: FilePath?
+        for path in containers {
+            guard let reader = try ContainerReader.open(path), try reader.hasAny(of: id),
+                let container = try Container.open(path)
+            else { continue }
+            guard container.isWritable() else {
+                foreign = path
+                continue
+            }
+            guard let lock = try container.attemptLock(id) else { throw .busy(id) }
+            copies.append((container, lock))
+        }
+        if copies.isEmpty, let foreign {
+            throw .file(FileError("change", path: foreign, errno: .permissionDenied))
+        }
+        return copies
     }
 
     /// Removes the packs that no manifest offers from the first container.

@@ -1,5 +1,6 @@
 public import StageContainer
 public import StageModel
+import StageSystem
 public import SystemPackage
 
 /// Errors of reading and fetching packs and their files.
@@ -51,11 +52,34 @@ extension PackStoreError {
     /// The time at which a retry makes sense.
     public var retryAdvice: RetryAdvice {
         switch self {
-        case .invalidID, .fileNotFound, .container, .notConfigured, .unreadable: .never
+        case .invalidID, .fileNotFound, .notConfigured: .never
+        case .unreadable(let path, let errno):
+            FileError("read", path: path, errno: errno).retryAdvice
+        case .container(let error): error.retryAdvice
         case .notStaged: .later
         case .fetchFailed(_, let failure), .manifestUnavailable(let failure): failure.retry
         case .deadlineExceeded, .cancelled: .now
         }
+    }
+}
+
+extension ContainerError {
+    /// The time at which a retry of an operation on the container makes sense.
+    fileprivate var retryAdvice: RetryAdvice {
+        switch self {
+        case .busy, .notStaged: .later
+        case .file(let error): error.retryAdvice
+        case .missing, .unknownFormat, .notAContainer, .damagedRecord, .noPrevious, .pinned,
+            .otherVersion:
+            .never
+        }
+    }
+}
+
+extension FileError {
+    /// The time at which a retry makes sense: later if a lock, a full disk or a limit is the obstacle.
+    fileprivate var retryAdvice: RetryAdvice {
+        isHeldByOthers || isOutOfSpace || isRefusedByLimit ? .later : .never
     }
 }
 
@@ -74,7 +98,7 @@ extension PackStoreError: CustomStringConvertible {
         case .manifestUnavailable(let failure):
             failure.reason
         case .deadlineExceeded(let id, let duration):
-            "pack '\(id)' was not there within \(duration)"
+            "pack '\(id)' did not arrive within \(duration.inWords)"
         case .fileNotFound(let path):
             "no pack that was looked in has a file at '\(path.forDisplay())'"
         case .unreadable(let path, let errno):

@@ -72,8 +72,23 @@ import Testing
             try await store.remove(.aurora)
         }
         #expect(error == .container(.busy(.aurora)))
-        #expect(error?.retryAdvice == .never)
+        #expect(error?.retryAdvice == .later)
         withExtendedLifetime(lock) {}
+    }
+
+    private static let advice: [(PackStoreError, RetryAdvice)] = [
+        (.container(.file(FileError("write", path: "x", errno: .noSpace))), .later),
+        (.container(.file(FileError("open", path: "x", errno: .tooManyOpenFiles))), .later),
+        (.container(.file(FileError(lockedByOthers: "x"))), .later),
+        (.container(.file(FileError("open", path: "x", errno: .permissionDenied))), .never),
+        (.container(.damagedRecord("x", detail: "no JSON")), .never),
+        (.unreadable("x", .tooManyOpenFilesInSystem), .later),
+        (.unreadable("x", .permissionDenied), .never),
+    ]
+
+    @Test(arguments: advice)
+    func theAdviceToRetryFollowsTheCause(error: PackStoreError, advice: RetryAdvice) {
+        #expect(error.retryAdvice == advice)
     }
 
     @Test(arguments: [([], "aurora"), (["levels"], "levels"), (["x", "levels"], "levels")])
@@ -109,8 +124,8 @@ import Testing
         try container.publish(.aurora, version: 1, ["sky": "blue"])
         let url = try #require(try store.localURL(for: "aurora"))
         _ = try Directory.open(FilePath(url.path)).makeDirectory("folder")
-        #expect(throws: PackStoreError.unreadable(FilePath(url.path).appending("folder"), .ioError))
-        {
+        let path = FilePath(url.path).appending("folder")
+        #expect(throws: PackStoreError.unreadable(path, .isDirectory)) {
             try store.contents(at: "folder")
         }
     }

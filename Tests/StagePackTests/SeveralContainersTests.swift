@@ -82,6 +82,27 @@ import Testing
         #expect(try store.record(of: .aurora)?.version == 2)
     }
 
+    @Test func aPackThatIsBeingStagedInOneContainerStaysInAll() async throws {
+        try user.publish(.aurora, version: 1, ["sky": "user 1"])
+        try system.publish(.aurora, version: 2, ["sky": "system 2"])
+        let url = try #require(try store.localURL(for: "aurora"))
+        do {
+            let lock = try #require(try Container.make(system.path).attemptLock(.aurora))
+            await #expect(throws: PackStoreError.container(.busy(.aurora))) {
+                try await store.remove(.aurora)
+            }
+            withExtendedLifetime(lock) {}
+        }
+        for container in [user, system] {
+            let own = PackStore(containers: [container.path])
+            #expect(try own.stagedPacks() == [.aurora])
+        }
+        // The store keeps its leases.
+        try system.publish(.aurora, version: 3, ["sky": "system 3"])
+        #expect(try system.removeObsoleteGenerations(of: .aurora) == 0)
+        #expect(try text("sky", in: url) == "system 2")
+    }
+
     @Test func theLocationTellsTheUsersFromTheSystems() throws {
         let environment = ["XDG_DATA_HOME": "/home/one/data"]
         func location(_ path: FilePath) -> ContainerLocation? {
