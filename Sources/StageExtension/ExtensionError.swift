@@ -76,7 +76,7 @@ extension ExtensionError: CustomStringConvertible {
         case .notStarted(let program, let error):
             "downloader extension '\(program)' did not start: \(error)"
         case .deadlineExceeded(let program, let deadline, let text):
-            "downloader extension '\(program)' did not end within \(deadline)\(Self.quote(text))"
+            "downloader extension '\(program)' did not end within \(deadline.inWords)\(Self.quote(text))"
         case .ended(let program, .exited(let status), let text):
             "downloader extension '\(program)' ended with status \(status)\(Self.quote(text))"
         case .ended(let program, .signalled(let signal), let text):

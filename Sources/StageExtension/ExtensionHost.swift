@@ -7,8 +7,8 @@ public import SystemPackage
 ///
 /// A call returns soon after the deadline even if the program hangs. By then all its processes have ended and its
 /// scratch folder is removed. A folder that takes longer than ``removalTime`` to remove is renamed within its parent
-/// instead. The program may write to the group's shared folder only, and has no network access. A host that runs as
-/// root refuses to start a program which the kernel cannot confine.
+/// instead; one that cannot be removed is left, and logged. The program may write to the group's shared folder only,
+/// and has no network access. A host that runs as root refuses to start a program which the kernel cannot confine.
 public struct ExtensionHost: Sendable {
     /// The extension's program.
     public let program: Registration.Program
@@ -142,37 +142,50 @@ public struct ExtensionHost: Sendable {
             outputLimit: ExtensionAnswer.byteLimit
         )
         let killSwitch = KillSwitch()
-        let result = await withTaskCancellationHandler {
+        let run = await withTaskCancellationHandler {
             await Self.run(sandboxed, input: message.json(), killSwitch: killSwitch)
         } onCancel: {
             killSwitch.pull()
         }
+        if let fault = run.leftover {
+            logger.warning(
+                "the scratch folder of the downloader extension is left",
+                metadata: [
+                    "extension.program": "\(program.path)", "extension.error": "\(fault)",
+                ]
+            )
+        }
         do throws(FileError) {
-            return try result.get()
+            return try run.outcome.get()
         } catch {
             throw .notStarted(program: program.path, error)
         }
     }
 
     /// Creates the scratch folder, runs the program, and removes the folder on every exit.
+    ///
+    /// Returns the outcome of the program, and the error of the removal if the folder is left.
     private static func run(
         _ program: SandboxedProgram,
         input: [UInt8],
         killSwitch: KillSwitch
-    ) async -> Result<SandboxedProgram.Outcome, FileError> {
-        do throws(FileError) {
-            return .success(
-                try await withBlockingThread { () throws(FileError) in
-                    let scratch = try Directory.make(program.directory, permissions: .ownerOnly)
-                    let result = Result { () throws(FileError) in
-                        try program.run(input: input, killSwitch: killSwitch)
-                    }
-                    try remove(scratch, killSwitch: killSwitch)
-                    return try result.get()
-                }
-            )
-        } catch {
-            return .failure(error)
+    ) async -> (outcome: Result<SandboxedProgram.Outcome, FileError>, leftover: FileError?) {
+        await withBlockingThread {
+            let scratch: Directory
+            do throws(FileError) {
+                scratch = try Directory.make(program.directory, permissions: .ownerOnly)
+            } catch {
+                return (.failure(error), nil)
+            }
+            let outcome = Result { () throws(FileError) in
+                try program.run(input: input, killSwitch: killSwitch)
+            }
+            do throws(FileError) {
+                try remove(scratch, killSwitch: killSwitch)
+                return (outcome, nil)
+            } catch {
+                return (outcome, error)
+            }
         }
     }
 

@@ -13,10 +13,10 @@ struct Bench {
     let scratch: FilePath
     var request: ExtensionRequest
 
-    init(_ kind: ContentRequest = .install) throws {
+    init(_ kind: ContentRequest = .install, scratch path: FilePath = "scratch") throws {
         root = try TemporaryDirectory.required()
         container = root.path.appending("shared")
-        scratch = root.path.appending("scratch")
+        scratch = root.path.pushing(path)
         _ = try root.makeDirectory("shared")
         let manifest = Manifest(
             application: Self.application,

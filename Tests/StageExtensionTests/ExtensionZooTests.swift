@@ -267,6 +267,33 @@ import Testing
         try bench.expectNothingLeft()
     }
 
+    /// The parent of the folder is renamed while the program runs, so the folder is not found at its path.
+    @Test(arguments: [0, 3]) func anOutcomeCountsIfItsFolderCannotBeRemoved(
+        status: Int32
+    ) async throws {
+        let bench = try Bench(scratch: "extension/scratch")
+        _ = try bench.root.makeDirectory("extension")
+        let text =
+            "touch ready; until [ -e go ]; do sleep 0.01; done; \(Self.empty); exit \(status)"
+        async let outcome = bench.outcome(Bench.shell(text))
+        try await poll("the program does not start") {
+            try bench.root.status("extension/scratch/ready") != nil
+        }
+        try bench.root.rename("extension", to: "moved", in: bench.root, replacing: false)
+        _ = try bench.root.file(creating: "moved/scratch/go")
+        switch await outcome {
+        case .success(let downloads): #expect(downloads.isEmpty && status == 0)
+        case .failure(let error):
+            let ending = ExtensionError.ended(
+                program: Self.sh,
+                .exited(Int(status)),
+                standardError: ""
+            )
+            #expect(error == ending)
+        }
+        #expect(try bench.root.status("moved/scratch") != nil)
+    }
+
     @Test func aHostMayHaveMoreFilesOpenThanAnExtension() async throws {
         let bench = try Bench()
         var open: [Directory] = []
