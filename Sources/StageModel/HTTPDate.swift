@@ -12,18 +12,25 @@ package struct HTTPDate: Hashable, Comparable, Sendable {
     /// for dates that do not exist.
     ///
     /// Does not check the weekday.
-    package init?(_ text: String) {
+    ///
+    /// - Parameters:
+    ///   - text: The value of a header field.
+    ///   - now: The current time. A year of two digits is the latest one that is at most 50 years in the future.
+    package init?(_ text: String, readAt now: @autoclosure () -> HTTPDate) {
         let words = text.split { $0 == " " || $0 == "," || $0 == "-" }
         guard let date = words.count == 5 ? Self.reordered(words) : words, date.count == 6,
             date[5] == "GMT", let day = Self.digits(date[1]),
             let month = Self.months.firstIndex(of: String(date[2])),
             let year = Self.digits(date[3]),
             let time = Self.time(date[4]),
-            let moment = CalendarTime(
-                date: (Self.fullYear(year, of: date[3]), month + 1, day),
-                time: time
-            )
+            var moment = CalendarTime(date: (year, month + 1, day), time: time)
         else { return nil }
+        if date[3].utf8.count == 2 {
+            var limit = CalendarTime(secondsSince1970: now().seconds)
+            limit.year += 50
+            moment.year += limit.year - limit.year % 100
+            if moment.secondsSince1970 > limit.secondsSince1970 { moment.year -= 100 }
+        }
         seconds = moment.secondsSince1970
     }
 
@@ -40,11 +47,6 @@ package struct HTTPDate: Hashable, Comparable, Sendable {
         guard parts.count == 3, let hour = parts[0], let minute = parts[1], let second = parts[2]
         else { return nil }
         return (hour, minute, second)
-    }
-
-    /// Returns the full year for the two digits of RFC 850.
-    private static func fullYear(_ year: Int, of digits: Substring) -> Int {
-        digits.utf8.count == 2 ? year + (year < 70 ? 2000 : 1900) : year
     }
 
     private static func digits(_ text: Substring) -> Int? {

@@ -1,3 +1,4 @@
+import FoundationEssentials
 import Hummingbird
 import Logging
 import StageModel
@@ -70,7 +71,8 @@ final class OriginResponder: Sendable {
             .eTag: validators.tag.description,
             .lastModified: validators.modified.description,
         ]
-        switch Preconditions(request.headers).outcome(for: validators) {
+        let now = HTTPDate(seconds: Int64(Date.now.timeIntervalSince1970))
+        switch Preconditions(request.headers).outcome(for: validators, at: now) {
         case .failed:
             return .text(.preconditionFailed)
         case .notModified:

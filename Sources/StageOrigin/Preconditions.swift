@@ -26,28 +26,32 @@ struct Preconditions: Equatable, Sendable {
         case failed
     }
 
-    /// Evaluates the conditions in the order of §13.2.2.
-    func outcome(for current: Validators) -> Outcome {
-        if !isExpected(current) { return .failed }
-        if isKnown(current) { return .notModified }
+    /// Evaluates the conditions in the order of §13.2.2; `now` is the current time.
+    func outcome(for current: Validators, at now: HTTPDate) -> Outcome {
+        if !isExpected(current, at: now) { return .failed }
+        if isKnown(current, at: now) { return .notModified }
         return .proceed(honoringRange: isSame(current))
     }
 
     /// Evaluates `If-Match`, or `If-Unmodified-Since` if that is missing.
-    private func isExpected(_ current: Validators) -> Bool {
+    private func isExpected(_ current: Validators, at now: HTTPDate) -> Bool {
         if let ifMatch {
             return EntityTagCondition(ifMatch).contains { $0.matchesStrongly(current.tag) }
         }
-        guard let limit = ifUnmodifiedSince.flatMap(HTTPDate.init) else { return true }
+        guard let ifUnmodifiedSince, let limit = HTTPDate(ifUnmodifiedSince, readAt: now) else {
+            return true
+        }
         return current.modified <= limit
     }
 
     /// Evaluates `If-None-Match`, or `If-Modified-Since` if that is missing.
-    private func isKnown(_ current: Validators) -> Bool {
+    private func isKnown(_ current: Validators, at now: HTTPDate) -> Bool {
         if let ifNoneMatch {
             return EntityTagCondition(ifNoneMatch).contains { $0.matchesWeakly(current.tag) }
         }
-        guard let limit = ifModifiedSince.flatMap(HTTPDate.init) else { return false }
+        guard let ifModifiedSince, let limit = HTTPDate(ifModifiedSince, readAt: now) else {
+            return false
+        }
         return current.modified <= limit
     }
 

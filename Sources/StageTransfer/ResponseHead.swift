@@ -1,3 +1,4 @@
+import FoundationEssentials
 import StageModel
 
 /// Status line and header fields of a response.
@@ -60,7 +61,7 @@ struct ResponseHead: Equatable, Sendable {
     /// Delay that the server asks for, 0 to 24 hours, from either form of `Retry-After`; a date counts from the
     /// response's own `Date`.
     var pause: Duration? {
-        retryAfter.flatMap { RetryAfter.delay(in: $0, answeredAt: date) }
+        retryAfter.flatMap { RetryAfter.delay(in: $0, answeredAt: date, readAt: .now) }
     }
 
     /// Parses a field line.
@@ -166,4 +167,9 @@ extension StringProtocol where SubSequence == Substring {
 extension Substring {
     /// `true` if the line is a status line, which begins a head.
     var beginsHead: Bool { utf8.starts(with: "HTTP/".utf8) }
+}
+
+extension HTTPDate {
+    /// The current time.
+    static var now: HTTPDate { HTTPDate(seconds: Int64(Date.now.timeIntervalSince1970)) }
 }

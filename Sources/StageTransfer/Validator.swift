@@ -57,9 +57,9 @@ extension ResponseHead {
     /// `true` if the content last changed before the second of the response; `nil` if a date is missing.
     fileprivate var isOlderThanAnswer: Bool? {
         guard let lastModified, let date else { return nil }
-        guard let changed = HTTPDate(lastModified), let answered = HTTPDate(date) else {
-            return false
-        }
+        guard let changed = HTTPDate(lastModified, readAt: .now),
+            let answered = HTTPDate(date, readAt: .now)
+        else { return false }
         return answered > changed
     }
 }

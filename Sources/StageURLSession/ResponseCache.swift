@@ -203,7 +203,8 @@ enum ResponseCache {
     }
 
     private static func date(_ name: String, of response: HTTPURLResponse) -> Date? {
-        response.value(forHTTPHeaderField: name).flatMap { HTTPDate($0) }
+        let now = HTTPDate(seconds: Int64(Date.now.timeIntervalSince1970))
+        return response.value(forHTTPHeaderField: name).flatMap { HTTPDate($0, readAt: now) }
             .map { Date(timeIntervalSince1970: TimeInterval($0.seconds)) }
     }
 

@@ -1,3 +1,4 @@
+import FoundationEssentials
 import StageModel
 import StageTransfer
 import StageWebSocket
@@ -266,6 +267,7 @@ extension HTTPHead {
     /// Time that the server asks to wait.
     fileprivate var pause: Duration? {
         guard let value = values(of: "Retry-After").first else { return nil }
-        return RetryAfter.delay(in: value, answeredAt: values(of: "Date").first)
+        let now = HTTPDate(seconds: Int64(Date.now.timeIntervalSince1970))
+        return RetryAfter.delay(in: value, answeredAt: values(of: "Date").first, readAt: now)
     }
 }

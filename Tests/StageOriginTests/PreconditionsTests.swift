@@ -51,7 +51,7 @@ struct PreconditionsTests {
         conditions: Preconditions,
         outcome: Preconditions.Outcome
     ) {
-        #expect(conditions.outcome(for: Self.current) == outcome)
+        #expect(conditions.outcome(for: Self.current, at: Self.current.modified) == outcome)
     }
 
     @Test(arguments: [

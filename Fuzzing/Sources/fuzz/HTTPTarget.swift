@@ -186,11 +186,14 @@ enum HTTPTarget: FuzzTarget {
         ] {
             var conditions = Preconditions()
             conditions[keyPath: keyPath] = value
-            _ = conditions.outcome(for: current)
+            _ = conditions.outcome(for: current, at: modified)
         }
-        guard let date = HTTPDate(value) else { return }
+        guard let date = HTTPDate(value, readAt: modified) else { return }
         let text = date.description
-        require(HTTPDate(text) == date, "the date '\(text)' is written as it was read")
+        require(
+            HTTPDate(text, readAt: modified) == date,
+            "the date '\(text)' is written as it was read"
+        )
     }
 
     private static func checkPath(_ text: String) {
