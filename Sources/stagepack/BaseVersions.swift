@@ -49,13 +49,17 @@ struct BaseVersions {
             let modified = try keepsFirst && list.isEmpty ? Int64.max : file.modified()
             list.append(Base(name: name, index: stored.index, digest: digest, modified: modified))
         }
-        let newest = list.map(\.modified).sorted(by: >).prefix(ManifestLimits.deltas)
-        guard let oldest = newest.last, newest.count < list.count else { return }
-        leftOut = list.filter { $0.modified < oldest }.map(\.name)
-        list.removeAll { $0.modified < oldest }
-        // If equally old versions exceed the limit, drops from the end of the command line.
-        leftOut += list.dropFirst(ManifestLimits.deltas).map(\.name)
-        list = Array(list.prefix(ManifestLimits.deltas))
+        omitOldest()
+    }
+
+    /// Omits the oldest versions above the limit; of equally old ones, those that the command line names last.
+    private mutating func omitOldest() {
+        let newestFirst = list.indices.sorted { left, right in
+            (list[right].modified, left) < (list[left].modified, right)
+        }
+        let omitted = Set(newestFirst.dropFirst(ManifestLimits.deltas))
+        leftOut = omitted.sorted().map { list[$0].name }
+        list = list.indices.filter { !omitted.contains($0) }.map { list[$0] }
     }
 
     /// The files as the command line names them, by the digests of their indexes.

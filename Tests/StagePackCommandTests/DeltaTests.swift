@@ -72,6 +72,30 @@ struct DeltaTests {
         try await world.succeed("verify", "levels")
     }
 
+    /// A manifest may name 16 bases.
+    ///
+    /// Of the 17 here the one that the command line names last is the newest.
+    @Test func theOldestBaseAboveTheLimitIsOmitted() async throws {
+        let world = try World()
+        let publisher = try IndexedPublisher(world)
+        var indexes: [String] = []
+        for version in 1...18 {
+            try publisher.write(["small": [UInt8(version)]])
+            indexes.append(try await publisher.package(version: version))
+        }
+        let newest = indexes.removeLast()
+        for (index, path) in indexes.enumerated() {
+            let date = Date(timeIntervalSince1970: index == 16 ? 2_000_000 : 1_000_000)
+            try FileManager.default.setAttributes([.modificationDate: date], ofItemAtPath: path)
+        }
+        let bases = indexes.flatMap { ["--from", $0] }
+        let ending = try await world.program.run(["delta", newest, "--json"] + bases)
+        let report = try JSONDecoder().decode(Report.self, from: Data(ending.output.utf8))
+        #expect(
+            report.updates.map(\.from) == indexes.indices.filter { $0 != 15 }.map { indexes[$0] }
+        )
+    }
+
     @Test func setsAreMadeLaterAndNamedInTheManifest() async throws {
         let world = try World()
         let published = try await publish(world, all: false)
