@@ -40,7 +40,7 @@ struct DiffCommand: ReportingSubcommand {
 
 /// Output of `diff`.
 private struct DiffReport: Encodable, CustomStringConvertible {
-    /// The bytes of a first installation without the index.
+    /// The bytes of a first installation, including the index.
     var downloadSize: ByteCount
     /// Number of requests of a first installation, including the one for the index.
     var requests: Int
@@ -53,7 +53,7 @@ private struct DiffReport: Encodable, CustomStringConvertible {
             objects: ByteCount(plan.byteCount),
             archive: version.archive?.size
         )
-        downloadSize = choice.byteCount
+        downloadSize = choice.byteCount + version.reference.size
         requests = 1 + (choice.way == .archive ? 1 : plan.requests.count)
         transfer = TransferReport(choice)
         self.updates = updates
