@@ -56,8 +56,11 @@ public enum ContainerLayout {
         packs, generations, staging, downloads, locks, manifest, history,
     ]
 
+    /// The directories that a container contains once they are used.
+    private static let optionalDirectories = [files, pins, trust, extensions, shared]
+
     /// The names that a container may contain.
-    static let known = Set(directories).union([record, files, pins, extensions, shared])
+    static let known = Set(directories + optionalDirectories + [record])
 
     /// Returns the target of the link that makes `generation` the current one of `id`.
     static func linkTarget(of id: PackID, to generation: GenerationName) -> String {

@@ -109,6 +109,27 @@ import Testing
         #expect(throws: expected) { try Container.make(path) }
     }
 
+    /// The record is written last, and restored if it is lost.
+    @Test(arguments: [
+        "packs", "generations", "staging", "files", "downloads", "locks", "manifest", "history",
+        "pins",
+        "trust", "extension", "shared", "lost+found",
+    ])
+    func aContainerWithoutItsRecordIsCompleted(directory: FilePath.Component) throws {
+        let path = ContainerTrait.path.appending("other")
+        _ = try Directory.make(path.appending(directory))
+        _ = try Container.make(path)
+        #expect(try ContainerReader.open(path) != nil)
+    }
+
+    @Test func aDirectoryWithOtherFilesIsRefused() throws {
+        let path = ContainerTrait.path.appending("other")
+        _ = try Directory.make(path.appending("photos"))
+        #expect(throws: ContainerError.notAContainer(path, found: "photos")) {
+            try Container.make(path)
+        }
+    }
+
     @Test func aDirectoryThatIsNoContainerReadsAsNone() throws {
         #expect(try ContainerReader.open(ContainerTrait.path.appending("none")) == nil)
         _ = try Directory.make(ContainerTrait.path.appending("empty"))
