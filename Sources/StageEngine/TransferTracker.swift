@@ -65,7 +65,8 @@ extension StagingEvent {
     private static func text(_ reason: TransferEvent.RestartReason) -> String {
         switch reason {
         case .contentChanged: "the server has another version"
-        case .unreliableRanges: "the server answers requests for ranges wrongly"
+        case .unreliableRanges(let detail):
+            "the server answers requests for ranges wrongly (\(detail))"
         case .wrongDigest: "what was received is not what the manifest names"
         }
     }

@@ -97,7 +97,7 @@ struct Download {
         switch outcome {
         case .complete, .local: break
         case .restart: request.report(.restarted(.contentChanged))
-        case .distrustRanges: request.report(.restarted(.unreliableRanges))
+        case .distrustRanges(let detail): request.report(.restarted(.unreliableRanges(detail)))
         case .transient(let error, _), .permanent(let error):
             request.report(.mirrorFailed(url: urls[machine.mirror].display, error))
         }

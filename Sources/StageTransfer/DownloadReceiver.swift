@@ -271,7 +271,7 @@ extension TransferStateMachine.Outcome {
         case .redirect: nil
         case .append, .compare, .begin, .beginRefusal, .complete, .notModified: .complete
         case .restart: .restart
-        case .distrustRanges: .distrustRanges
+        case .distrustRanges(let detail): .distrustRanges(detail)
         case .retry(let status, let pause):
             .transient(.refused(url: url, status: status, retryAfter: pause), pause: pause)
         case .portal: .permanent(.captivePortal(url: source, answeredBy: url))

@@ -173,8 +173,8 @@ public enum TransferEvent: Equatable, Sendable {
     public enum RestartReason: Equatable, Sendable {
         /// The server has another version.
         case contentChanged
-        /// The server's responses to range requests are unreliable.
-        case unreliableRanges
+        /// The server's responses to range requests are unreliable; the text describes the response.
+        case unreliableRanges(String)
         /// The content failed verification.
         case wrongDigest
     }

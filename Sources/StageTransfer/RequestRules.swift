@@ -54,7 +54,6 @@ enum RequestRules {
             guard !line.utf8.contains(where: { $0 < 0x20 && $0 != 0x09 || $0 == 0x7F }) else {
                 throw refusal(of: url, "a header field has a control character")
             }
-            // libcurl takes a semicolon for the end of a name without a value.
             guard isToken(name(of: line)) else {
                 throw refusal(of: url, "a header field has no name")
             }
@@ -66,7 +65,10 @@ enum RequestRules {
         .unacceptable(url: (try? TransferURL(url))?.display ?? url.withoutUser, .request(detail))
     }
 
-    private static func name(of line: String) -> String {
+    /// Returns the name of a field line in lower case.
+    ///
+    /// libcurl takes a semicolon for the end of a name without a value.
+    static func name(of line: String) -> String {
         line.prefix { $0 != ":" && $0 != ";" }.lowercased()
     }
 

@@ -101,7 +101,7 @@ struct ResponseRules: Equatable, Sendable {
         case 301, 302, 303, 307, 308: redirection(head)
         case 416 where offset > 0:
             isProof(head) ? .complete : .restart
-        case 408, 425, 429, 500, 502, 503, 504:
+        case _ where ResponseSummary.transientStatuses.contains(head.status):
             isContent(head) ? refusal(head) : .retry(status: head.status, after: head.pause)
         case 404, 410:
             toleratesMissing ? .retry(status: head.status, after: head.pause) : refusal(head)
@@ -148,7 +148,7 @@ struct ResponseRules: Equatable, Sendable {
     func judgeUpload(_ head: ResponseHead, mayRepeat: Bool) -> Decision {
         switch head.status {
         case 307, 308: redirection(head)
-        case 408, 425, 429, 500, 502, 503, 504:
+        case _ where ResponseSummary.transientStatuses.contains(head.status):
             mayRepeat && !isLong(head.pause)
                 ? .retry(status: head.status, after: head.pause) : .begin
         case 511: .portal

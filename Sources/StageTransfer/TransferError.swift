@@ -124,7 +124,7 @@ extension TransferError {
 
     private static func advice(forStatus status: Int) -> RetryAdvice {
         switch status {
-        case 408, 425, 429, 500, 502, 503, 504: .soon
+        case _ where ResponseSummary.transientStatuses.contains(status): .soon
         case 401, 403, 404, 407, 410: .later
         default: .never
         }

@@ -20,8 +20,8 @@ struct TransferStateMachine {
         case complete
         /// The partial file does not match the server's content and must be discarded.
         case restart
-        /// The host answered a range request incorrectly.
-        case distrustRanges
+        /// The host answered a range request incorrectly, as the text says.
+        case distrustRanges(String)
         /// A temporary failure; `pause` is the delay that the server asks for.
         case transient(TransferError, pause: Duration?)
         /// A failure that would recur at this mirror.

@@ -89,7 +89,7 @@ extension UploadRequest {
     /// Protocol that the engine speaks: none if the caller's own fields belong to one.
     var spokenProtocol: UploadProtocol {
         if parts != nil { return .presignedParts }
-        return fields.contains { Self.protocolFields.contains(Self.name(of: $0)) }
+        return fields.contains { Self.protocolFields.contains(RequestRules.name(of: $0)) }
             ? .plain : uploadProtocol
     }
 
@@ -97,7 +97,7 @@ extension UploadRequest {
     /// conditions.
     var fieldsOfResource: [String] {
         fields.filter { field in
-            let name = Self.name(of: field)
+            let name = RequestRules.name(of: field)
             return !["content-", "upload-", "tus-", "if-"].contains { name.hasPrefix($0) }
                 && !Self.fieldsOfBody.contains(name)
         }
@@ -105,11 +105,7 @@ extension UploadRequest {
 
     /// Header fields for the creation of an upload without its body.
     var fieldsOfCreation: [String] {
-        fieldsOfResource + fields.filter { Self.name(of: $0) == "upload-metadata" }
-    }
-
-    private static func name(of field: String) -> String {
-        field.prefix { $0 != ":" && $0 != ";" }.lowercased()
+        fieldsOfResource + fields.filter { RequestRules.name(of: $0) == "upload-metadata" }
     }
 
     /// Fields with other names that describe the body, or the request as a whole.

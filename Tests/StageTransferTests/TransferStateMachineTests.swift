@@ -224,7 +224,7 @@ import Testing
         #expect(end == .fail(.wrongDigest(url: "url1")))
     }
 
-    @Test(arguments: [Machine.Outcome.restart, .distrustRanges])
+    @Test(arguments: [Machine.Outcome.restart, .distrustRanges("206 of another total")])
     func whatIsHeldIsOfNoUse(outcome: Machine.Outcome) {
         var story = Story(2)
         _ = story.begin()
