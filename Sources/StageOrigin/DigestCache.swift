@@ -12,12 +12,19 @@ final class SharedFile: Sendable {
 
 /// Cache of file digests, each computed once per state of a file.
 actor DigestCache {
-    private var known: [FileIdentity: Digest] = [:]
+    private(set) var known: [FileIdentity: Digest] = [:]
+    /// The states of ``known`` in order of insertion, as a ring once the cache is full.
+    private var order: [FileIdentity] = []
+    /// Position in ``order`` of the state that is replaced next.
+    private var oldest = 0
     private var waiting: [FileIdentity: [CheckedContinuation<Result<Digest, FileError>, Never>]] =
         [:]
 
     /// Maximum number of cached digests.
-    private static let capacity = 10_000
+    private let capacity: Int
+
+    /// Creates an empty cache.
+    init(capacity: Int = 10_000) { self.capacity = capacity }
 
     /// Returns the digest of the file's content, and the identity of the file's state.
     ///
@@ -49,13 +56,21 @@ actor DigestCache {
         let isSettled = Self.hasSettled(identity)
         let result = await Self.compute(shared)
         if isSettled, case .success(let digest) = result {
-            if known.count >= Self.capacity { known.removeAll() }
-            known[identity] = digest
+            keep(digest, of: identity)
         }
         for waiter in waiting.removeValue(forKey: identity) ?? [] {
             waiter.resume(returning: result)
         }
         return try result.get()
+    }
+
+    /// Adds a digest to the cache, in place of the oldest one if the cache is full.
+    private func keep(_ digest: Digest, of identity: FileIdentity) {
+        known[identity] = digest
+        guard order.count == capacity else { return order.append(identity) }
+        if order[oldest] != identity { known[order[oldest]] = nil }
+        order[oldest] = identity
+        oldest = (oldest + 1) % capacity
     }
 
     private static func compute(_ shared: SharedFile) async -> Result<Digest, FileError> {

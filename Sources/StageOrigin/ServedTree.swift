@@ -21,14 +21,18 @@ struct ServedTree: Sendable {
         }
     }
 
-    /// Lists the directory at `path`, without entries that are not served.
+    /// Lists the directory at `path`, without entries that are not served or that this process cannot open.
     func index(of directory: Directory, at path: ServedPath) throws(FileError) -> IndexPage {
         var lines: [IndexPage.Line] = []
         for entry in try directory.entries() where ServedPath.isServed(entry.name.string) {
             // Resolved from the root, as a request would be: a link may lead up, but not out.
             let place =
                 path.names.isEmpty ? FilePath(entry.name) : path.filePath.appending(entry.name)
-            if let line = try line(named: entry.name.string, at: place) { lines.append(line) }
+            do throws(FileError) {
+                if let line = try line(named: entry.name.string, at: place) { lines.append(line) }
+            } catch {
+                guard !error.isRefusedByLimit else { throw error }
+            }
         }
         let title = path.names.isEmpty ? "/" : "/" + path.names.joined(separator: "/") + "/"
         return IndexPage(title: title, lines: lines)
