@@ -1,3 +1,4 @@
+import StageModel
 public import StageTransfer
 public import StageWebSocket
 
@@ -42,8 +43,8 @@ extension WebSocketClientError: CustomStringConvertible {
         case .connection(let error): "\(error)"
         case .webSocket(let error): "\(error)"
         case .lost: "the server ended the connection without a close frame"
-        case .silent(let limit): "the server sent nothing for \(limit)"
-        case .slowHandshake(let limit): "the opening handshake took longer than \(limit)"
+        case .silent(let limit): "the server sent nothing for \(limit.inWords)"
+        case .slowHandshake(let limit): "the opening handshake took longer than \(limit.inWords)"
         case .cancelled: "the connection was cancelled"
         case .closed(let close):
             "the server closed the connection "

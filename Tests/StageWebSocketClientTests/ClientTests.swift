@@ -210,7 +210,7 @@ import Testing
                 .webSocket(.refused(status: 403)),
                 "the server responded with status 403, expected 101"
             ),
-            (.silent(limit: .seconds(60)), "the server sent nothing for 60.0 seconds"),
+            (.silent(limit: .seconds(60)), "the server sent nothing for 60 seconds"),
         ]
         for (error, words) in errors { #expect("\(error)" == words) }
     }
