@@ -172,8 +172,8 @@ extension TrustSummary: CustomStringConvertible {
     /// A line for the summary, then one for each role.
     package var description: String {
         var head = "signed: root version \(rootVersion.map(String.init) ?? "-")"
-        if let verified { head += ", verified \(InternetTime(verified))" }
-        if let staleSince { head += ", stale since \(InternetTime(staleSince))" }
+        if let verified { head += ", verified \(InternetTime(verified).text)" }
+        if let staleSince { head += ", stale since \(InternetTime(staleSince).text)" }
         if let problem { head += "; not trusted: \(problem)" }
         return ([head] + roles.map { "  \($0)" }).joined(separator: "\n")
     }
@@ -185,6 +185,6 @@ extension TrustSummary.Role: CustomStringConvertible {
         let signers =
             keys.count == 1
             ? "key \(keys[0])" : "\(threshold) of keys \(keys.joined(separator: ", "))"
-        return "\(name), version \(version), until \(InternetTime(expires)), by \(signers)"
+        return "\(name), version \(version), until \(InternetTime(expires).text), by \(signers)"
     }
 }

@@ -68,7 +68,7 @@ private struct PackInformation: Encodable, CustomStringConvertible {
             ("policy", status.policy),
             ("size", status.installedSize.map(\.description)),
             ("download", status.downloadSize.map(\.description)),
-            ("staged", status.stagedAt.map { "\($0.age), \(InternetTime($0))" }),
+            ("staged", status.stagedAt.map { InternetTime($0).text }),
             ("from", status.source?.withoutUser.forDisplay()),
             ("directory", directory?.forDisplay()),
             ("container", status.container.map { $0.forDisplay() + place }),

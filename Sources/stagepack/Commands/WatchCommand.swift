@@ -2,6 +2,7 @@ import ArgumentParser
 import FoundationEssentials
 import StageControl
 import StageModel
+import StagingService
 
 struct WatchCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(

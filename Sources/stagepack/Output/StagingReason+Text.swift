@@ -2,6 +2,7 @@ import StageContainer
 import StageControl
 import StageEngine
 import StageModel
+import StagingService
 
 /// Readers of a text, who need times in different formats.
 enum Readers {

@@ -2,6 +2,7 @@ import FoundationEssentials
 import StageControl
 import StageModel
 import StageSystem
+import StagingService
 import SystemPackage
 
 /// Output of `tasks` for one task of the daemon.

@@ -1,19 +1,20 @@
 import FoundationEssentials
 import Glibc
-import StageModel
+package import StageModel
 
 extension InternetTime {
     /// The local time for people, with the time that has passed since then or remains until then.
-    var text: String { text(at: InternetTime(Date())) }
+    package var text: String { text(at: InternetTime(Date())) }
 
     /// Returns the local time for people, such as `2030-12-31 23:59 (3 minutes ago)`.
-    func text(at now: InternetTime) -> String {
-        let time = localTime.dropLast(3)
-        return "\(time) (\(distance(from: now)))"
+    package func text(at now: InternetTime) -> String {
+        "\(localTime(hasSeconds: false)) (\(distance(from: now)))"
     }
 
     /// The date and the time of day in the local time zone, as `2030-12-31 23:59:00`.
-    var localTime: String {
+    package var localTime: String { localTime(hasSeconds: true) }
+
+    private func localTime(hasSeconds: Bool) -> String {
         var time = time_t(secondsSince1970)
         var parts = unsafe tm()
         // A year that the C library cannot represent is printed in RFC 3339 format.
@@ -22,7 +23,8 @@ extension InternetTime {
             Self.twoDigits
         )
         let day = unsafe [parts.tm_hour, parts.tm_min, parts.tm_sec].map(Self.twoDigits)
-        return date.joined(separator: "-") + " " + day.joined(separator: ":")
+        let shown = hasSeconds ? day[...] : day.dropLast()
+        return date.joined(separator: "-") + " " + shown.joined(separator: ":")
     }
 
     private static func twoDigits(_ number: CInt) -> String {
