@@ -216,6 +216,27 @@ struct SigningTests {
         #expect(try text(of: keys.path.appending("k.pem")) == key)
     }
 
+    @Test func aQuietChangeThatWaitsForAnotherKeyPrintsNothing() async throws {
+        let manifest = Manifest(
+            application: try ApplicationID("net.example"),
+            revision: 1,
+            packs: [try SamplePack.small(.aurora).pack]
+        )
+        try write("manifest.json", String(decoding: manifest.json(), as: UTF8.self))
+        for name in ["a", "b"] {
+            try await succeed("keys generate ../\(name).pem --unencrypted")
+        }
+        try await succeed(
+            "keys init manifest.json --key ../a.pem --key ../b.pem --threshold targets=2"
+        )
+        let change = "manifest set-policy manifest.json aurora on-demand --key ../a.pem"
+        let quiet = try await run(change + " --quiet")
+        #expect(quiet.status == 0 && quiet.error == "", "\(quiet)")
+        let usual = try await run(change)
+        #expect(usual.error.contains("needs 1 more signature"), "\(usual)")
+        #expect(usual.error.contains("\nhint: with the missing keys: "), "\(usual)")
+    }
+
     @Test func holdersOfKeysSignOneAfterTheOther() async throws {
         try await createManifest()
         for name in ["a", "b", "online"] {

@@ -34,10 +34,9 @@ enum Console {
 
     /// Prints a line to standard error, above the drawn lines.
     ///
-    /// With `--quiet`, prints only errors and their hints.
+    /// With `--quiet`, prints only errors, warnings and their hints.
     static func note(_ text: String) {
-        let heads = ["stagepack: error:", "stagepack: warning:", "hint:"]
-        guard heads.contains(where: text.hasPrefix) || !messages.withLock(\.isQuiet) else { return }
+        guard messages.withLock({ $0.shows(text) }) else { return }
         if isJournal {
             write("<\(priority(of: text))>\(text)\n", to: STDERR_FILENO)
         } else {
@@ -148,12 +147,24 @@ enum Console {
         var isVerbose = false
         var isQuiet = false
 
+        /// True if the last line that is not a hint was an error or a warning.
+        private var isAfterProblem = false
+
         init() {}
 
         init(_ options: MessageOptions) {
             color = options.color
             isVerbose = options.verbose
             isQuiet = options.quiet
+        }
+
+        /// Returns whether a line is printed; a hint is if the line before it is.
+        mutating func shows(_ text: String) -> Bool {
+            if !text.hasPrefix("hint:") {
+                isAfterProblem = ["stagepack: error:", "stagepack: warning:"]
+                    .contains(where: text.hasPrefix)
+            }
+            return isAfterProblem || !isQuiet
         }
     }
 
