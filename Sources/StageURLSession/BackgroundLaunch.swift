@@ -43,24 +43,44 @@ public struct BackgroundLaunch: Hashable, Sendable {
     /// Lets `handler` handle the events if the daemon has started this process for that, and returns once the daemon
     /// has been informed; the process should end then.
     ///
-    /// Returns `false` at once if the daemon did not start the process.
-    ///
     /// ```swift
     /// if try await BackgroundLaunch.handle(by: Downloads.shared) { return }
     /// ```
     ///
-    /// - Throws: The error of the request to the daemon.
+    /// - Parameters:
+    ///   - handler: The handler of the events.
+    ///   - daemonTimeout: The time after which a daemon that cannot be reached counts as gone for good: the process
+    ///     should end, and the next daemon starts another one.
+    /// - Returns: `true`; or `false` at once if the daemon did not start the process.
+    /// - Throws: The error of the request to the daemon, or of its absence.
     @MainActor
-    public static func handle(by handler: some BackgroundURLSessionHandling) async throws -> Bool {
+    public static func handle(
+        by handler: some BackgroundURLSessionHandling,
+        daemonTimeout: Duration = .seconds(600)
+    ) async throws -> Bool {
         guard let launch = current else { return false }
+        try await launch.run(handler, daemonTimeout: daemonTimeout)
+        return true
+    }
+
+    /// Lets `handler` handle the events, and informs the daemon once they are handled.
+    @MainActor
+    func run(
+        _ handler: some BackgroundURLSessionHandling,
+        daemonTimeout: Duration
+    ) async throws {
+        let watch = LaunchWatch(identifier, limit: daemonTimeout)
+        watch.begin()
         let once = Once()
-        await withCheckedContinuation { continuation in
-            handler.application(handleEventsForBackgroundURLSession: launch.identifier) {
-                if once.isFirst() { continuation.resume() }
+        let problem = await withCheckedContinuation {
+            (continuation: CheckedContinuation<ControlError?, Never>) in
+            watch.whenExpired { if once.isFirst() { continuation.resume(returning: $0) } }
+            handler.application(handleEventsForBackgroundURLSession: identifier) {
+                if once.isFirst() { continuation.resume(returning: nil) }
             }
         }
-        try await launch.finish()
-        return true
+        if let problem { throw problem }
+        try await finish(watch)
     }
 
     /// Asks for ten more minutes.
@@ -71,14 +91,21 @@ public struct BackgroundLaunch: Hashable, Sendable {
     }
 
     /// Informs the daemon that this launch has finished its work.
-    private func finish() async throws {
+    private func finish(_ watch: LaunchWatch) async throws {
         if let session = SessionRegistry.session(identifier) {
             // Tasks that the handler created belong to the launch.
             await session.flush()
-            let didSend = await withCheckedContinuation { continuation in
-                session.link.connection.finishLaunch { continuation.resume(returning: $0) }
+            let once = Once()
+            let result = await withCheckedContinuation {
+                (continuation: CheckedContinuation<Result<Bool, ControlError>, Never>) in
+                watch.whenExpired {
+                    if once.isFirst() { continuation.resume(returning: .failure($0)) }
+                }
+                session.link.connection.finishLaunch {
+                    if once.isFirst() { continuation.resume(returning: .success($0)) }
+                }
             }
-            if didSend { return }
+            if try result.get() { return }
         }
         // The session has ended: all of its events are acknowledged.
         let client = try await ControlClient.discover(environment: environment)

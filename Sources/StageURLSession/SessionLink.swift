@@ -96,6 +96,7 @@ private struct SessionEvents: SessionReceiver {
     init(_ session: URLSession) { self.session = session }
 
     func prepare(_ status: SessionStatus) throws(ControlError) {
+        LaunchWatch.daemonAnswered(session.link.identifier)
         try session.link.reconcile(session)
         session.link.resumeSending()
         session.sendChanges(of: session.unfinished)
@@ -104,6 +105,7 @@ private struct SessionEvents: SessionReceiver {
     func take(_ event: SessionEvent) throws(ControlError) { try session.take(event) }
 
     func wasDetached(by problem: ControlError, failures: Int) -> Bool {
+        LaunchWatch.attemptFailed(session.link.identifier, with: problem, at: .now)
         session.expireTasks(now: .now)
         session.link.wasDetached(by: problem)
         return true
