@@ -8,6 +8,8 @@
 struct stage_guard {
     /// The milliseconds after which the run is killed.
     int64_t limit;
+    /// The same in memory that guard and run share, where the run changes it once it knows better; NULL if there is none.
+    int64_t *shared_limit;
     /// Whether the guard ends with the status of the run, or with that of what became of it; else with 0.
     int is_strict;
     /// The line, and the status, for a run that did not stop in time and was killed.
@@ -59,6 +61,21 @@ static inline struct stage_hook stage_hook_of(
             hook.deadline = stage_seconds(*argument + 11, hook.deadline);
     }
     return hook;
+}
+
+/// Returns a number that a process shares with those it forks, or NULL where the system has no memory for it.
+static inline int64_t *stage_shared_number(int64_t value) {
+    void *page = mmap(
+        NULL, sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return NULL;
+    int64_t *number = page;
+    __atomic_store_n(number, value, __ATOMIC_RELAXED);
+    return number;
+}
+
+/// Changes a number that processes share.
+static inline void stage_set_shared_number(int64_t *number, int64_t value) {
+    __atomic_store_n(number, value, __ATOMIC_RELAXED);
 }
 
 /// Returns the milliseconds of a clock that nobody sets.
@@ -117,9 +134,12 @@ static inline int stage_guard_reap(pid_t run, int *status) {
 /// Waits for the end of the run, and hands on the signals in `awaited`; returns 0 where it did not end in time.
 static inline int stage_guard_wait(
     const struct stage_guard *guard, pid_t run, const sigset_t *awaited, int *status, int *told) {
-    int64_t end = stage_milliseconds() + guard->limit;
+    int64_t start = stage_milliseconds(), limit = guard->limit, patience = INT64_MAX;
     for (;;) {
         if (stage_guard_reap(run, status)) return 1;
+        if (guard->shared_limit != NULL)
+            limit = __atomic_load_n(guard->shared_limit, __ATOMIC_RELAXED);
+        int64_t end = start + limit < patience ? start + limit : patience;
         int64_t rest = end - stage_milliseconds();
         if (rest <= 0) return 0;
         // Looked at again each second, so that nothing depends on the signal.
@@ -129,8 +149,8 @@ static inline int stage_guard_wait(
         if (signal <= 0 || signal == SIGCHLD) continue;
         kill(-run, signal);
         *told = 1;
-        int64_t patience = stage_milliseconds() + STAGE_GUARD_PATIENCE;
-        if (patience < end) end = patience;
+        int64_t last = stage_milliseconds() + STAGE_GUARD_PATIENCE;
+        if (last < patience) patience = last;
     }
 }
 

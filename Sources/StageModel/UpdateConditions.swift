@@ -40,6 +40,11 @@ public struct UpdateConditions: Hashable, Codable, Sendable {
 }
 
 extension UpdateConditions: JSONReadable {
+    /// Throws if the object has a member with an unknown name, which ``init(reading:)`` ignores.
+    package static func checkMembers(of node: JSONNode) throws(ManifestError) {
+        try JSONMembers(node, keyedBy: CodingKeys.self).checkForUnknownMembers()
+    }
+
     package init(reading node: JSONNode) throws(ManifestError) {
         let members = try JSONMembers(node, keyedBy: CodingKeys.self)
         func read(_ key: CodingKeys, or value: Bool) throws(ManifestError) -> Bool {

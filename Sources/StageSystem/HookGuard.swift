@@ -1,9 +1,10 @@
 import CLinux
 import Glibc
+import Synchronization
 
 /// A supervising process between a package manager's hook and the StagePack run of that hook.
 ///
-/// Has one thread and allocates neither memory nor descriptors. Waits for the run until its deadline, kills
+/// Has one thread and, once the run has begun, allocates neither memory nor descriptors. Waits for the run until its deadline, kills
 /// it with everything that it started if it does not end, and exits with status 0: the package manager never
 /// sees a run fail that has no threads, memory or descriptors (in which case runtimes trap or retry forever).
 public enum HookGuard {
@@ -60,7 +61,13 @@ public enum HookGuard {
         )
         guard hook.is_hook != 0 else { return false }
         var guarded = unsafe stage_guard()
-        unsafe guarded.limit = Int64(hook.deadline * 1000) + Int64(STAGE_GUARD_PATIENCE)
+        let limit = Int64(hook.deadline * 1000) + Int64(STAGE_GUARD_PATIENCE)
+        unsafe guarded.limit = limit
+        unsafe guarded.shared_limit = stage_shared_number(limit)
+        sharedLimit.store(
+            unsafe UInt(bitPattern: guarded.shared_limit),
+            ordering: .relaxed
+        )
         unsafe guarded.is_strict = hook.is_strict
         unsafe guarded.late = messages.late.cString
         unsafe guarded.late_status = messages.lateStatus
@@ -73,4 +80,20 @@ public enum HookGuard {
         unsafe stage_enter_guarded(&guarded)
         return true
     }
+
+    /// Tells the guard the deadline of this run, counted from its start, if it is neither in the options nor in the
+    /// environment.
+    ///
+    /// Without memory that both share, the guard keeps to the deadline that it knows.
+    public static func setDeadline(_ deadline: Duration) {
+        let number = unsafe UnsafeMutablePointer<Int64>(
+            bitPattern: sharedLimit.load(ordering: .relaxed)
+        )
+        guard let number = unsafe number else { return }
+        let seconds = deadline.components.seconds
+        unsafe stage_set_shared_number(number, seconds * 1000 + Int64(STAGE_GUARD_PATIENCE))
+    }
+
+    /// Address of the limit that this process shares with its guard; 0 if there is none.
+    private static let sharedLimit = Atomic<UInt>(0)
 }

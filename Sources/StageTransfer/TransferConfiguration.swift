@@ -76,15 +76,25 @@ public struct ProxySettings: Equatable, Sendable {
         self.exceptions = exceptions
     }
 
+    /// Creates settings from the configuration file of the command.
+    package init(_ settings: CommandSettings) {
+        self.init(
+            http: settings.httpProxy,
+            https: settings.httpsProxy,
+            exceptions: settings.proxyExceptions ?? ""
+        )
+    }
+
     /// Creates settings from the usual environment variables: `http_proxy`, `https_proxy`, `all_proxy` and
-    /// `no_proxy`, also in capitals except for `HTTP_PROXY`.
-    public init(environment: [String: String]) {
+    /// `no_proxy`, also in capitals except for `HTTP_PROXY`; `default` has those that no variable sets.
+    public init(environment: [String: String], default settings: ProxySettings = ProxySettings()) {
         let all = environment["all_proxy"] ?? environment["ALL_PROXY"]
         // A web server sets HTTP_PROXY from the field 'Proxy' of a request to a CGI program.
         self.init(
-            http: environment["http_proxy"] ?? all,
-            https: environment["https_proxy"] ?? environment["HTTPS_PROXY"] ?? all,
-            exceptions: environment["no_proxy"] ?? environment["NO_PROXY"] ?? ""
+            http: environment["http_proxy"] ?? all ?? settings.http,
+            https: environment["https_proxy"] ?? environment["HTTPS_PROXY"] ?? all
+                ?? settings.https,
+            exceptions: environment["no_proxy"] ?? environment["NO_PROXY"] ?? settings.exceptions
         )
     }
 }

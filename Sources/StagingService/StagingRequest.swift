@@ -36,6 +36,8 @@ public struct StagingRequest: Sendable {
     /// Set if a periodic run checks network and power itself where no daemon does; unset in the daemon's
     /// workers, for which the daemon checks them.
     package var waitsForConditions = true
+    /// The settings of the machine, which the daemon's workers read as well.
+    package var settings = CommandSettings()
     /// The time at which the caller cancels the task, if any: work interrupted after it fails with
     /// ``StagingFailure/deadline(about:received:from:)``.
     public var deadline: ContinuousClock.Instant?

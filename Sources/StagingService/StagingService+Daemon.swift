@@ -85,7 +85,8 @@ extension StagingService {
 
     /// The conditions for packs and files that no person waits for.
     private var updateConditions: UpdateConditions {
-        target.registration?.updateConditions ?? UpdateConditions()
+        request.settings.updateConditions ?? target.registration?.updateConditions
+            ?? UpdateConditions()
     }
 
     /// Returns the conditions that network and power do not meet now.
@@ -151,7 +152,7 @@ extension StagingService {
     /// True if a worker of the daemon can resume the staging, since the request has no options that an order
     /// lacks.
     ///
-    /// The worker has its own proxies, and no credentials of users.
+    /// The worker reads the machine's settings, too, but has no proxies and no credentials of users.
     private var isForDaemon: Bool {
         guard request.usesDaemon, !request.isDryRun, !request.isOffline, isKnownToWorkers,
             request.options.allowedDomains == nil,
@@ -159,9 +160,16 @@ extension StagingService {
         else { return false }
         let transfer = request.options.transfer
         let environment = request.target.environment
-        let usual = environment["CURL_CA_BUNDLE"] ?? environment["SSL_CERT_FILE"]
-        return transfer.bearerTokens.isEmpty && transfer.netrc == nil
-            && transfer.bandwidth == nil && transfer.certificateAuthorities?.string == usual
-            && transfer.proxies.http == nil && transfer.proxies.https == nil
+        let settings = request.settings
+        let usual =
+            environment["CURL_CA_BUNDLE"] ?? environment["SSL_CERT_FILE"]
+            ?? settings.certificateAuthorities
+        let hasUsualProxies =
+            transfer.proxies == ProxySettings(settings)
+            || transfer.proxies.http == nil && transfer.proxies.https == nil
+                && settings.httpProxy == nil && settings.httpsProxy == nil
+        return transfer.bearerTokens.isEmpty && transfer.netrc == nil && hasUsualProxies
+            && transfer.bandwidth == settings.bandwidth
+            && transfer.certificateAuthorities?.string == usual
     }
 }

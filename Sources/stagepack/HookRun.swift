@@ -18,11 +18,15 @@ struct HookRun: Sendable {
     let deadline: Duration
     let output: OutputOptions
 
-    /// Returns the deadline from the option or the environment, or else 60 seconds.
+    /// Returns the deadline from the option, the environment or the configuration file, or else 60 seconds.
     static func deadline(option: Double?, environment: [String: String]) -> Duration {
         let variable = environment["STAGEPACK_HOOK_DEADLINE"].flatMap(Double.init)
         let seconds = [option, variable].compactMap(\.self).first { $0 >= 0 && $0 <= 1e9 }
-        return .seconds(seconds ?? 60)
+        if let seconds { return .seconds(seconds) }
+        // A file that cannot be used fails the runs of the applications, each with its line.
+        guard let deadline = try? SettingsFile.settings().hookDeadline else { return .seconds(60) }
+        HookGuard.setDeadline(deadline)
+        return deadline
     }
 
     /// Stages, prints a line at the start and one for each application, and returns the status of the first

@@ -89,7 +89,7 @@ struct Session {
 
     /// Checks the files that the network options name, for a command that may end before it uses the network.
     func checkNetworkFiles() throws(CommandFailure) {
-        _ = try network?.configuration(target.environment)
+        try network?.checkFiles()
     }
 
     /// The container, if it is known without a manifest.
@@ -143,6 +143,7 @@ struct Session {
         )
         var request = StagingRequest(packs, of: target, options: options)
         request.isOffline = isOffline
+        if network != nil { request.settings = try SettingsFile.settings() }
         return request
     }
 }

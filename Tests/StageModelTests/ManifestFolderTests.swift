@@ -35,7 +35,9 @@ import Testing
 
     /// Decodes a document, and checks that its encoding decodes to the same value.
     private static func roundTrip(_ bytes: [UInt8], _ name: String) throws(ManifestError) {
-        if name.hasPrefix("registration-") {
+        if name.hasPrefix("settings-") {
+            _ = try CommandSettings(json: bytes)
+        } else if name.hasPrefix("registration-") {
             let registration = try Registration(json: bytes)
             #expect(try Registration(json: registration.json()) == registration)
         } else {

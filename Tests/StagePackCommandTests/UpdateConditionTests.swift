@@ -67,7 +67,8 @@ struct UpdateConditionTests {
     private func run(
         _ world: World,
         _ request: ContentRequest,
-        _ conditions: UpdateConditions
+        _ conditions: UpdateConditions,
+        settings: CommandSettings = CommandSettings()
     ) async throws -> [String: PackResult] {
         var target = StagingTarget(manifests: [world.manifestURL], environment: [:])
         target.container = world.container
@@ -91,6 +92,7 @@ struct UpdateConditionTests {
             options: options
         )
         staging.usesDaemon = false
+        staging.settings = settings
         staging.busAddress = bus.address
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let results = try await StagingService(staging, logger: logger) { _ in }.stage()
@@ -122,5 +124,20 @@ struct UpdateConditionTests {
         let install = try await run(world, .install, example.conditions)
         let isThere = install["voices"].map { [.staged, .present].contains($0.outcome) }
         #expect(isThere == true)
+    }
+
+    @Test func conditionsOfTheMachineOverrideThoseOfTheRegistration() async throws {
+        var world = try World()
+        let events: Set<InstallationEvent> = [.firstInstallation, .subsequentUpdate]
+        try world.publish(try .small(try PackID("voices"), policy: .prefetch(events)))
+        try bus.set("Metered", of: .networkManager, to: .number(1))
+        var settings = CommandSettings()
+        settings.updateConditions = UpdateConditions()
+        let anyNetwork = UpdateConditions(allowsExpensiveNetworkAccess: true)
+        let held = try await run(world, .periodic, anyNetwork, settings: settings)
+        #expect(held["voices"]?.reason == .held(["metered"]))
+        settings.updateConditions = anyNetwork
+        let staged = try await run(world, .periodic, UpdateConditions(), settings: settings)
+        #expect(staged["voices"]?.outcome == .staged)
     }
 }

@@ -21,7 +21,7 @@ CONTROL = ROOT / "docs/reference/control.openapi.json"
 def validators():
     """One validator a kind of document, each schema checked against its own schema first."""
     found = {}
-    for kind in ("manifest", "registration"):
+    for kind in ("manifest", "registration", "settings"):
         schema = json.loads((FOLDER / f"{kind}.schema.json").read_text("utf-8"))
         Draft202012Validator.check_schema(schema)
         found[kind] = Draft202012Validator(schema)
@@ -29,7 +29,7 @@ def validators():
 
 
 def kind_of(name):
-    return "registration" if name.startswith("registration-") else "manifest"
+    return next((kind for kind in ("registration", "settings") if name.startswith(f"{kind}-")), "manifest")
 
 
 def is_accepted(validator, path):

@@ -5,6 +5,7 @@ import StageDigest
 import StageFrame
 import StageSystem
 import StageTransfer
+import SystemPackage
 
 struct VersionCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
@@ -48,6 +49,8 @@ private struct VersionReport: Encodable, CustomStringConvertible {
         "OpenSSL": LinkedDigestLibrary.version,
         "zstd": LinkedFrameLibrary.version,
     ]
+    /// The configuration file of the command, valid or not; `nil` if there is none.
+    var configuration = SettingsFile.exists ? SettingsFile.path.string : nil
     /// The daemon that answers; `nil` if none does.
     var daemon: Daemon?
 
@@ -55,6 +58,7 @@ private struct VersionReport: Encodable, CustomStringConvertible {
         let commit = commit.map { " (commit \($0))" } ?? ""
         var lines = ["stagepack \(version)\(commit)"]
         lines += Self.lines(libraries)
+        if let configuration { lines.append("configuration \(configuration)") }
         guard let daemon else { return lines.joined(separator: "\n") }
         lines.append("stagepackd \(daemon.version), running")
         lines += Self.lines(daemon.libraries ?? [:])

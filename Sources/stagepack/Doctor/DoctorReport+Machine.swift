@@ -3,6 +3,7 @@ import StageSystem
 extension DoctorReport {
     mutating func checkMachine(isOffline: Bool) {
         checkConfinement()
+        checkSettings()
         if isOffline {
             add(.note, subject: "network", finding: "offline by option or STAGEPACK_OFFLINE")
         }
@@ -17,6 +18,18 @@ extension DoctorReport {
                 hint: "as root, run 'timedatectl set-ntp true'"
             )
         case nil: break
+        }
+    }
+
+    /// Checks the configuration file of the command, if there is one.
+    private mutating func checkSettings() {
+        let subject = "configuration"
+        do throws(CommandFailure) {
+            _ = try SettingsFile.authorities(try SettingsFile.settings())
+            guard SettingsFile.exists else { return }
+            add(.good, subject: subject, finding: "'\(SettingsFile.path)'")
+        } catch {
+            add(error, subject: subject)
         }
     }
 

@@ -79,15 +79,32 @@ struct NetworkOptions: ParsableArguments {
         environment["STAGEPACK_OFFLINE"].map { !["", "0"].contains($0) } ?? false
     }
 
-    /// Returns the configuration of transfers, from the options and the environment; options take precedence.
+    /// Returns the configuration of transfers: options take precedence over the environment, and that over the
+    /// configuration file.
     func configuration(
         _ environment: [String: String]
     ) throws(CommandFailure) -> TransferConfiguration {
+        let settings = try SettingsFile.settings()
+        var configuration = try optionsAlone()
+        configuration.bandwidth = limitRate ?? settings.bandwidth
+        configuration.proxies = ProxySettings(
+            environment: environment,
+            default: ProxySettings(settings)
+        )
+        configuration.certificateAuthorities = try authorities(environment, settings: settings)
+        return configuration
+    }
+
+    /// Checks the files that the options name, for a command that may end before it uses the network.
+    func checkFiles() throws(CommandFailure) {
+        _ = try optionsAlone()
+        if let cacert { _ = try Self.readable(cacert, option: "--cacert") }
+    }
+
+    /// Returns the configuration from the options that nothing else replaces.
+    private func optionsAlone() throws(CommandFailure) -> TransferConfiguration {
         var configuration = TransferConfiguration()
-        configuration.bandwidth = limitRate
         configuration.userAgent = "stagepack/\(Version.text)"
-        configuration.proxies = ProxySettings(environment: environment)
-        configuration.certificateAuthorities = try authorities(environment)
         if let netrcFile {
             configuration.netrc = try Self.readable(netrcFile, option: "--netrc-file")
         }
@@ -103,12 +120,16 @@ struct NetworkOptions: ParsableArguments {
 
     /// Returns the file with the trusted certificate authorities; `nil` for the system's.
     private func authorities(
-        _ environment: [String: String]
+        _ environment: [String: String],
+        settings: CommandSettings
     ) throws(CommandFailure) -> FilePath? {
         if let cacert { return try Self.readable(cacert, option: "--cacert") }
         // A variable also applies to other commands, which may need no network, so its file is not checked
         // here.
-        return (environment["CURL_CA_BUNDLE"] ?? environment["SSL_CERT_FILE"]).map { FilePath($0) }
+        if let path = environment["CURL_CA_BUNDLE"] ?? environment["SSL_CERT_FILE"] {
+            return FilePath(path)
+        }
+        return try SettingsFile.authorities(settings)
     }
 
     /// Returns the path of a file, after checking that it can be read.

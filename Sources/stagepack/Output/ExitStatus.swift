@@ -67,6 +67,8 @@ enum ExitStatus: Int32, CaseIterable {
     case outputFailed = 74
     /// The deadline passed, or the command may not use the network; the next run resumes.
     case unfinished = 75
+    /// The configuration file of the command is not valid (`EX_CONFIG`).
+    case configurationInvalid = 78
     /// A signal interrupted the command; the next run resumes.
     case interrupted = 130
 
@@ -101,6 +103,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .systemShortage: "the system refuses processes, open files or memory, or has no /proc"
         case .outputFailed: "standard output could not be written"
         case .unfinished: "the deadline has passed, or the command is offline; the next run resumes"
+        case .configurationInvalid: "the configuration file is not valid (stagepack.json)"
         case .interrupted: "interrupted; the next run resumes"
         }
     }
