@@ -25,7 +25,8 @@ public struct ArchivePackager: Sendable {
         self.threads = threads
     }
 
-    /// Writes the archive to `output`, which is replaced atomically once the archive is on disk.
+    /// Writes the archive to `output`, which is replaced atomically once the archive is on disk, and its ``PackRecord``
+    /// beside it.
     ///
     /// Leaves no file on failure or cancellation.
     public func write(
@@ -61,7 +62,14 @@ public struct ArchivePackager: Sendable {
             }
             // Compressors read much input before they write: most of the time passes at the end.
             if cancellation.isRequested { throw .cancelled }
+            // Without a record while the archive is replaced: one of another archive would refuse the new one.
+            try PackagingError.wrapping { () throws(FileError) in
+                try PackRecord.remove(beside: output)
+            }
             digest = try target.publish()
+            try PackagingError.wrapping { () throws(FileError) in
+                try PackRecord(of: digest, from: evaluation.recipe).write(beside: output)
+            }
         } catch {
             target.discard()
             throw error

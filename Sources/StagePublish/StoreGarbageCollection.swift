@@ -109,7 +109,11 @@ public struct StoreGarbageCollection: Equatable, Sendable {
         // Synced before the first removal: after a crash, the remaining objects keep their times.
         if unused != known { try unused.write(to: store) }
         for name in marks.names { try store.remove(name) }
-        for (folder, name) in expired { try folder.remove(name) }
+        for (folder, name) in expired {
+            // Only an index has one.
+            try PackRecord.remove(beside: folder.path.appending(name))
+            try folder.remove(name)
+        }
     }
 
     /// Returns whether an entry has the name of an object.

@@ -226,6 +226,20 @@ struct StoreGarbageCollectionTests {
         #expect(try !names().contains(set))
     }
 
+    @Test func theRecordOfAnIndexGoesWithIt() async throws {
+        let versions = try await versions()
+        let recipe = Recipe(pack: try PackID("levels"), policy: .onDemand, selectors: [])
+        for version in versions {
+            let index = try store.directory().path.pushing(FilePath(version.reference.url))
+            try PackRecord(of: version.reference.digest, from: recipe).write(beside: index)
+        }
+        let offered = try manifest(versions[2])
+        _ = try await collect(offered)
+        _ = try await collect(offered, after: 60 * day)
+        let records = try names().filter { $0.hasSuffix(".pack.json") }
+        #expect(records == ["i/.\(versions[2].reference.digest).pack.json"])
+    }
+
     @Test func contentPackagedAgainGetsItsFullTime() async throws {
         let versions = try await versions()
         let offered = try manifest(versions[2])

@@ -57,6 +57,9 @@ struct ManifestAddCommand: ReportingSubcommand {
             byte to its last; the recipe says whose archive it is, its policy and 'userInfo'. A pack \
             that is there already is replaced by a higher version, and the manifest's revision goes up. \
             Other content under a version that is there is refused. All else in the manifest stays.
+
+            'stagepack package' writes beside its archive or index what it was made from ('.pack.json'): one that \
+            was made from another recipe, or has changed since, is refused.
             """
     )
 
@@ -108,14 +111,16 @@ struct ManifestAddCommand: ReportingSubcommand {
         _ = try file.read()
         let keyring = try signing.keyring(for: file)
         defer { keyring.finish() }
-        let recipe = try RecipeFile(recipe).read()
+        let source = try RecipeFile(recipe).read()
+        let record = try record(for: source)
         guard let format = format?.format ?? ManifestLint.format(of: archive) else {
             let stored = try IndexFile(archive).readForOffer()
+            try check(record, stored.reference.digest)
             if stored.unnamedBases > 0 {
                 Console.note("stagepack: note: \(UnnamedBases.text(stored.unnamedBases))")
             }
             let reference = url ?? file.reference(to: FilePath(archive))
-            let pack = stored.pack(of: recipe, version: packVersion, url: reference)
+            let pack = stored.pack(of: source, version: packVersion, url: reference)
             return try await put(pack, into: file, signing: keyring)
         }
         let (path, display) = (FilePath(archive), archive.forDisplay())
@@ -125,7 +130,7 @@ struct ManifestAddCommand: ReportingSubcommand {
                 try PackagedArchive(
                     reading: path,
                     format: format,
-                    for: recipe,
+                    for: source,
                     decoding: .process(
                         executable: UnpackServiceCommand.executable,
                         arguments: UnpackServiceCommand.arguments
@@ -135,8 +140,36 @@ struct ManifestAddCommand: ReportingSubcommand {
         } catch {
             throw CommandFailure(error, archive: display)
         }
+        try check(record, packaged.digest)
         let pack = packaged.pack(version: packVersion, url: url ?? file.reference(to: path))
         return try await put(pack, into: file, signing: keyring)
+    }
+
+    /// Returns the record of the archive or index, after checking that it was made from the recipe.
+    private func record(for source: Recipe) throws(CommandFailure) -> PackRecord? {
+        do throws(PackRecordError) {
+            guard let record = try PackRecord.read(beside: FilePath(archive)) else {
+                if !messageOptions.quiet {
+                    let name = PackRecord.path(beside: FilePath(archive)).string.forDisplay()
+                    Console.note(
+                        "stagepack: note: there is no '\(name)' to compare the recipe with"
+                    )
+                }
+                return nil
+            }
+            try record.check(source)
+            return record
+        } catch {
+            throw CommandFailure(error, archive: archive, recipe: recipe, pack: source.pack)
+        }
+    }
+
+    private func check(_ record: PackRecord?, _ digest: Digest) throws(CommandFailure) {
+        do throws(PackRecordError) {
+            try record?.check(digest)
+        } catch {
+            throw CommandFailure(error, archive: archive, recipe: recipe)
+        }
     }
 
     private func put(

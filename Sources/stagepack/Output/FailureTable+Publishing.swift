@@ -137,6 +137,37 @@ extension CommandFailure {
 }
 
 extension CommandFailure {
+    /// Creates the failure for an archive or index that does not belong to a recipe; `pack` is the recipe's pack.
+    init(_ error: PackRecordError, archive: String, recipe: String, pack: PackID? = nil) {
+        if case .file(let error) = error {
+            self.init(output: error)
+            return
+        }
+        let path = FilePath(archive)
+        let record = CommandFailure.quoted(PackRecord.path(beside: path).string)
+        // An index is in the folder 'i' of its store.
+        let store = path.removingLastComponent().removingLastComponent()
+        let output =
+            ManifestLint.format(of: archive) == nil
+            ? ["--indexed", "-o", store.isEmpty ? "." : store.string] : ["-o", archive]
+        let hint =
+            switch error {
+            case .otherRecipe(let other) where pack != other:
+                "pass the recipe of pack '\(other)' with --recipe"
+            case .invalid, .otherContent:
+                "run \(HintSource.quoted(["package", recipe] + output)), or \"rm \(record)\" if another program made it"
+            case .file, .otherRecipe: "run \(HintSource.quoted(["package", recipe] + output))"
+            }
+        self.init(
+            status: .packagingFailed,
+            message: "'\(archive.forDisplay())': \(error)",
+            hint: hint,
+            retry: .never
+        )
+    }
+}
+
+extension CommandFailure {
     /// Creates the failure for an error of removing objects from a store.
     init(_ error: StoreGarbageCollectionError) {
         switch error {
