@@ -106,6 +106,50 @@ struct DaemonTests {
         }
     }
 
+    @Test func aDownloadIsMovedWhereItIsWanted() async throws {
+        var installed = try await Installed()
+        let (server, content) = (installed.world.server, Array("content".utf8))
+        server.answer("/small", with: .content(content))
+        server.answer("/none", with: .status(404))
+        server.answer("/slow", with: .content(content).stalled(after: 3))
+        let folder = installed.world.directory.path
+        let output = folder.appending("file").string
+        try await withDaemon(&installed) { installed, client in
+            func add(_ path: String, _ more: String...) async throws -> Program.Ending {
+                let arguments = ["tasks", "add", server.url(path), "-o", output] + more
+                return try await installed.world.program.run(arguments)
+            }
+            try installed.world.directory.write(Array("old".utf8), to: "file", durably: false)
+            let added = try await add("/small")
+            #expect(added.status == 0, "\(added)")
+            #expect(added.output.contains("\n    file: \(output)\n"), "\(added)")
+            #expect(try bytes(of: FilePath(output)) == content)
+
+            let missing = try await add("/none")
+            #expect(missing.status == 21, "\(missing)")
+            let wrong = try await add("/small", "--sha256", String(repeating: "0", count: 64))
+            #expect(wrong.status == 22, "\(wrong)")
+            #expect(try bytes(of: FilePath(output)) == content)
+            try await poll("the daemon keeps sessions") { try await client.sessions().isEmpty }
+
+            // Interrupted, the command leaves the download to the daemon.
+            let arguments = ["tasks", "add", server.url("/slow"), "-o", output]
+            let interrupted = try await installed.world.program.run(arguments) { running in
+                try await poll("no request comes") { !server.requests(for: "/slow").isEmpty }
+                running.send(SIGINT)
+            }
+            #expect(interrupted.status == 130, "\(interrupted)")
+            let id = try #require(try await client.tasks().first?.id)
+            server.answer("/slow", with: .content(Array("slow content".utf8)))
+            #expect(try await installed.run("pause", "\(id)").status == 0)
+            #expect(try await installed.run("resume", "\(id)").status == 0)
+            let again = try await installed.world.program.run(arguments)
+            #expect(again.status == 0, "\(again)")
+            #expect(again.output.hasPrefix("\(id)  "), "\(again)")
+            #expect(try bytes(of: FilePath(output)) == Array("slow content".utf8))
+        }
+    }
+
     @Test func aTransferThatWaitsNamesTheLastFailure() async throws {
         var installed = try await Installed()
         installed.world.server.answer("/down", with: .status(503))

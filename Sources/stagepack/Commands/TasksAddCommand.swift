@@ -3,6 +3,8 @@ import FoundationEssentials
 import StageControl
 import StageDigest
 import StageModel
+import StagePack
+import StageSystem
 import SystemPackage
 
 struct TasksAddCommand: ReportingSubcommand {
@@ -12,7 +14,8 @@ struct TasksAddCommand: ReportingSubcommand {
         discussion: """
             Prints the transfer, which outlives this command and the session of its user. The same \
             URL and digest again are the same transfer. 'stagepack tasks' says where the file is \
-            when it has come.
+            when it has come. With '--output-path' the command waits for the file and moves it there; interrupted, it \
+            leaves the transfer to the daemon, and the same command again waits for it.
             """
     )
 
@@ -32,6 +35,16 @@ struct TasksAddCommand: ReportingSubcommand {
         transform: ByteSize.parse
     )
     var size: ByteCount?
+
+    @Option(
+        name: [.customShort("o"), .customLong("output-path")],
+        help: ArgumentHelp(
+            "Wait until the file has come, and move it here; a file that is there is replaced.",
+            valueName: "file"
+        ),
+        completion: .file()
+    )
+    var output: String?
 
     @Flag(help: "Wait for an unmetered network and mains power.") var discretionary = false
     @Flag(help: "Print the result as JSON.") var json = false
@@ -58,6 +71,9 @@ struct TasksAddCommand: ReportingSubcommand {
         var configuration = SessionConfiguration()
         configuration.isDiscretionary = discretionary
         configuration.sendsLaunchEvents = false
+        if let output {
+            return try await collect(request, configuration, to: FilePath(output).absolute)
+        }
         let (session, settings, added) = (session, configuration, request)
         let task = try await Daemon.ask { client throws(ControlError) in
             try await client.makeSession(session, configuration: settings)
@@ -66,6 +82,44 @@ struct TasksAddCommand: ReportingSubcommand {
         }
         Console.print(TaskReport(task: task), asJSON: json)
         return .success
+    }
+
+    /// Waits for the download, and moves its file to `path`.
+    private func collect(
+        _ request: TransferRequest,
+        _ settings: SessionConfiguration,
+        to path: FilePath
+    ) async throws(CommandFailure) -> ExitStatus {
+        let download = CollectedDownload(
+            session: "\(session).\(request.token.prefix(32))",
+            settings: settings,
+            request: request,
+            path: path
+        )
+        let client = try await Daemon.client()
+        let (result, interruption) = await withInterruption(after: nil) {
+            () async -> Result<CollectedDownload.Ending, ControlError> in
+            do throws(ControlError) {
+                return .success(try await download.collect(from: client))
+            } catch {
+                return .failure(error)
+            }
+        }
+        switch result {
+        case .success(let ending):
+            var report = TaskReport(task: try ending.get())
+            report.location = path.string
+            if json || !messageOptions.quiet { Console.print(report, asJSON: json) }
+            return .success
+        case .failure where interruption != nil:
+            throw CommandFailure(
+                status: .interrupted,
+                message: "interrupted: the daemon goes on with the download",
+                hint: "run the same command again to wait for the file",
+                retry: .now
+            )
+        case .failure(let error): throw CommandFailure(error)
+        }
     }
 
     private static func digest(_ text: String) throws -> Digest {

@@ -1,0 +1,128 @@
+import StageControl
+import StageModel
+import StagePack
+import StageSystem
+import SystemPackage
+
+/// A download of the daemon that a command waits for, whose file it moves to a path.
+///
+/// It has a session of its own. A command that was interrupted leaves both to the daemon; the same command again waits
+/// for the same download.
+struct CollectedDownload: Sendable {
+    let session: String
+    let settings: SessionConfiguration
+    let request: TransferRequest
+    let path: FilePath
+
+    /// The end of the download, with what `tasks add` prints.
+    typealias Ending = Result<TransferTask, CommandFailure>
+
+    /// Adds the download, waits for its end, moves the file, and removes the download from the daemon.
+    func collect(from client: ControlClient) async throws(ControlError) -> Ending {
+        try await client.makeSession(session, configuration: settings)
+        let ids = try await client.createTasks([request], in: session)
+        for try await event in try await client.events(of: session) where event.task == ids[0] {
+            guard let ending = end(of: event, from: client) else { continue }
+            let task = try await client.task(ids[0])
+            if case .failure(let failure) = ending {
+                // The file stays at the daemon until it could be moved.
+                if event.kind != .completed { try await client.removeSession(session) }
+                return .failure(failure)
+            }
+            try await client.removeSession(session)
+            return .success(task)
+        }
+        throw .lost(client.path, after: nil)
+    }
+
+    /// Returns how the event ends the download, after moving its file; `nil` for other events.
+    private func end(
+        of event: SessionEvent,
+        from client: ControlClient
+    ) -> Result<Void, CommandFailure>? {
+        switch event.kind {
+        case .completed:
+            return Result.catching { () throws(CommandFailure) in try move(event, from: client) }
+        case .failed:
+            var failure = CommandFailure(
+                status: .transferFailed,
+                message: event.failure?.reason ?? "the download failed",
+                hint: nil,
+                retry: .later
+            )
+            if event.failure?.kind == .refused { failure.status = .transferRefused }
+            if event.failure?.kind == .wrongContent { failure.status = .digestMismatch }
+            return .failure(failure)
+        case .cancelled:
+            return .failure(
+                CommandFailure(
+                    status: .interrupted,
+                    message: "the download was cancelled",
+                    hint: nil,
+                    retry: .now
+                )
+            )
+        default: return nil
+        }
+    }
+
+    private func move(
+        _ event: SessionEvent,
+        from client: ControlClient
+    ) throws(CommandFailure) {
+        guard let location = event.location, client.downloads?.accepts(location) ?? false else {
+            throw CommandFailure(
+                status: .daemonRefused,
+                message: "the daemon has no file of the download that this user may take",
+                hint: nil,
+                retry: .never
+            )
+        }
+        do throws(FileError) {
+            try Self.move(FilePath(location), to: path)
+        } catch {
+            throw CommandFailure(output: error)
+        }
+    }
+
+    /// Moves a file into its new directory in one step, also from another file system.
+    private static func move(_ source: FilePath, to path: FilePath) throws(FileError) {
+        guard let old = source.lastComponent, let name = path.lastComponent, name.kind == .regular
+        else { throw FileError("create", path: path, errno: .isDirectory) }
+        let from = try Directory.open(source.removingLastComponent())
+        let above = path.removingLastComponent()
+        let folder = try Directory.open(above.isEmpty ? "." : above)
+        do throws(FileError) {
+            try from.rename(old, to: name, in: folder)
+        } catch {
+            guard error.errno == .improperLink else { throw error }
+            try copy(old, of: from, to: name, in: folder)
+            try from.remove(old)
+        }
+        try folder.synchronize()
+    }
+
+    private static func copy(
+        _ old: FilePath.Component,
+        of from: Directory,
+        to name: FilePath.Component,
+        in folder: Directory
+    ) throws(FileError) {
+        let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
+        guard let temporary = FilePath.Component(".\(name.string).\(mark).tmp"),
+            let source = try from.file(reading: FilePath(old))
+        else {
+            throw FileError("open", path: from.path.appending(old), errno: .noSuchFileOrDirectory)
+        }
+        do throws(FileError) {
+            let file = try folder.file(creating: FilePath(temporary))
+            try file.copyContent(of: source)
+            try file.synchronize()
+            try folder.rename(temporary, to: name, in: folder)
+        } catch {
+            // The first error is the one to report.
+            _ = try? folder.remove(temporary)
+            throw error
+        }
+    }
+}
