@@ -15,6 +15,13 @@ package struct RegistrationFolders {
         package var path: FilePath
         /// Files of earlier folders that this one overrides.
         package var overridden: [FilePath]
+
+        /// Creates the value for a registration that was read from `path`.
+        package init(value: Registration, path: FilePath, overridden: [FilePath] = []) {
+            self.value = value
+            self.path = path
+            self.overridden = overridden
+        }
     }
 
     /// Creates the list of the system's folders and of those of the user whose environment this is.

@@ -92,7 +92,11 @@ struct SimulateCommand: StagePackSubcommand {
         source.applicationVersion = nil
         guard let registration else { return try Session(source, network: network) }
         let read = try CommandFailure.wrapping { () throws(StagingFailure) in
-            try RegistrationFolders.read(FilePath(registration))
+            let path = FilePath(registration)
+            return RegistrationFolders.Found(
+                value: try RegistrationFolders.read(path),
+                path: path
+            )
         }
         return Session(registration: read, source: source, network: network)
     }

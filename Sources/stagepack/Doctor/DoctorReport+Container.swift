@@ -1,3 +1,4 @@
+import Glibc
 import FoundationEssentials
 import StageContainer
 import StageEngine
@@ -143,8 +144,8 @@ extension DoctorReport {
             }
         if let owner = Self.otherOwner(of: container) {
             // A user who owns directories of the path could have root change a file elsewhere by it.
-            let removal = if case .hasMode = fault.problem { hint } else { "remove it" }
-            hint = "as user \(owner), \(removal)"
+            let change = if case .hasMode = fault.problem { hint } else { nil as String? }
+            hint = "as user \(owner), \(change ?? "remove it")"
         }
         add(.problem, subject: path, finding: fault.description, hint: hint)
     }
