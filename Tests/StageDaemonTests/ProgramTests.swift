@@ -44,7 +44,7 @@ struct ProgramTests {
     }
 
     @Test func aSocketIsNotMadeWhereOthersCouldReplaceIt() async throws {
-        #expect(chmod(daemon.directory.string, 0o777) == 0)
+        #expect(unsafe chmod(daemon.directory.string, 0o777) == 0)
         try daemon.launch()
         #expect(try await daemon.end() != 0)
         #expect(
@@ -53,7 +53,7 @@ struct ProgramTests {
             )
         )
         // With the sticky bit, as in '/tmp', they may not.
-        #expect(chmod(daemon.directory.string, 0o1777) == 0)
+        #expect(unsafe chmod(daemon.directory.string, 0o1777) == 0)
         try await daemon.start()
         #expect(try await daemon.kill(SIGTERM) == 0)
     }

@@ -147,7 +147,7 @@ struct UserTests {
 
     /// The received bytes are kept for the owner of the session, whichever member cancels the task.
     @Test func aMemberOfTheGroupResumesADownload() async throws {
-        let body = content(3 << 20)
+        let body = noise(3 << 20)
         let answer = Answer.content(body)
         server.answer("/a", with: answer.slowed(to: 1 << 20).stalled(after: 2 << 20), answer)
         _ = try await ask(nobody, "PUT", "/v1/sessions/s", #"{"group": "nogroup"}"#)

@@ -62,7 +62,8 @@ struct DoctorTests {
         let source = installed.world.source
         let ending = try await installed.world.program.run(["prefetch", "--quiet"] + source)
         #expect(ending.status == 0, "\(ending)")
-        #expect(chown(path, 65534, 65534) == 0 && chmod("\(path)/locks", 0o700) == 0)
+        #expect(unsafe chown(path, 65534, 65534) == 0)
+        #expect(unsafe chmod("\(path)/locks", 0o700) == 0)
         let report = try await report(installed, "--container", path, status: 3)
         let hints = report.checks.filter { $0.subject.hasPrefix("'\(path)/") }.compactMap(\.hint)
         #expect(!hints.isEmpty && hints.allSatisfy { $0.hasPrefix("as user 65534, ") }, "\(hints)")

@@ -234,7 +234,7 @@ struct HookTests {
         try parent.rename("apps.d", to: "away", in: parent, replacing: false)
         var ending = try await installed.run("gc", "--unregistered")
         #expect(ending == Program.Ending(status: 0, output: "", error: ""))
-        #expect(symlink("/nonexistent", installed.folder.string) == 0)
+        #expect(unsafe symlink("/nonexistent", installed.folder.string) == 0)
         ending = try await installed.run("gc", "--unregistered")
         #expect(ending == Program.Ending(status: 0, output: "", error: ""))
         #expect(try installed.staged() == ["essential": 1, "prefetch": 1])
