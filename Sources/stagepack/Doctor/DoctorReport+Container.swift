@@ -1,5 +1,5 @@
-import Glibc
 import FoundationEssentials
+import Glibc
 import StageContainer
 import StageEngine
 import StageModel
@@ -152,7 +152,8 @@ extension DoctorReport {
 
     /// Returns the user whose container root looks at; `nil` for a container of this process's user.
     private static func otherOwner(of container: FilePath) -> UInt32? {
-        guard geteuid() == 0, let status = try? Directory.open(container).status("."), status.owner != 0
+        guard geteuid() == 0, let status = try? Directory.open(container).status("."),
+            status.owner != 0
         else { return nil }
         return status.owner
     }
