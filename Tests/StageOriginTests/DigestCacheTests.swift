@@ -11,7 +11,7 @@ struct DigestCacheTests {
     @Test func aFullCacheDropsItsOldestDigestOnly() async throws {
         let cache = DigestCache(capacity: 2)
         var identities: [FileIdentity] = []
-        for name in ["cat", "ls", "sh", "ls"] {
+        for name in ["cat", "ls", "sh"] {
             let file = SharedFile(try File.open(reading: FilePath("/bin/\(name)")))
             identities.append(try #require(try await cache.digest(of: file)).identity)
         }
