@@ -446,7 +446,8 @@ let package = Package(
                 "background-downloads", "podcast-downloader", "presigned-upload-client",
                 "stagepack", "BackgroundTransfer", "StageConditions", "StageControl",
                 "StageDaemon", "StageDigest", "StageModel", "StageSystem", "StageTesting",
-                "StageTransfer", "StageURLSession", logging,
+                "StageTransfer", "StageURLSession", logging, nioCore,
+                .product(name: "NIOEmbedded", package: "swift-nio"),
                 subprocess,
                 system,
             ]

@@ -34,14 +34,14 @@ final class ClientDeadlineHandler: ChannelDuplexHandler, RemovableChannelHandler
 
     func read(context: ChannelHandlerContext) {
         if waitsSince == nil {
-            waitsSince = .now()
+            waitsSince = context.eventLoop.now
             startRequestTimer(context)
         }
         context.read()
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        stopRequestTimer()
+        stopRequestTimer(context)
         switch unwrapInboundIn(data) {
         case .head:
             requests += 1
@@ -55,14 +55,14 @@ final class ClientDeadlineHandler: ChannelDuplexHandler, RemovableChannelHandler
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
-        stopRequestTimer()
+        stopRequestTimer(context)
         waitsSince = nil
         context.fireChannelReadComplete()
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if event is RequestEnded {
-            stopRequestTimer()
+            stopRequestTimer(context)
             requests -= 1
             // The next request may have begun to arrive.
             if requests == 0 { left = Self.headTime }
@@ -89,11 +89,11 @@ final class ClientDeadlineHandler: ChannelDuplexHandler, RemovableChannelHandler
     }
 
     /// Stops the timer, and counts the time that has passed.
-    private func stopRequestTimer() {
+    private func stopRequestTimer(_ context: ChannelHandlerContext) {
         requestTimer?.cancel()
         requestTimer = nil
         guard let since = waitsSince else { return }
-        let now = NIODeadline.now()
+        let now = context.eventLoop.now
         left = left.map { max(.nanoseconds(0), $0 - (now - since)) }
         waitsSince = now
     }

@@ -290,20 +290,6 @@ struct HostileTests {
         }
     }
 
-    @Test func aDaemonThatIsBusyBreaksOffNoClientThatIsNot() async throws {
-        let client = try UnixSocket.connect(to: daemon.socket)
-        try client.send(Array("GET /v1/ HTTP/1.1\r\nHost: x\r\n".utf8))
-        // The daemon has accepted that connection before this one.
-        _ = try await daemon.client.status()
-        #expect(kill(pid_t(process), SIGSTOP) == 0)
-        try client.send(Array("Connection: close\r\n\r\n".utf8))
-        // A head may take 20 seconds.
-        try await Task.sleep(for: .seconds(21))
-        #expect(kill(pid_t(process), SIGCONT) == 0)
-        let answer = try await withBlockingThread { Result { try client.receive() } }.get()
-        #expect(String(decoding: answer, as: UTF8.self).hasPrefix("HTTP/1.1 200 "))
-    }
-
     @Test func aClientThatNeverReadsCostsLittle() async throws {
         let stream = try await daemon.attach()
         let client = try UnixSocket.connect(to: daemon.socket)
