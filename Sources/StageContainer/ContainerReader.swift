@@ -46,12 +46,24 @@ public final class ContainerReader: Sendable {
     /// Returns the version and content digest of the pack's current generation, or `nil` if the pack is not
     /// staged.
     ///
-    /// Costs one readlink(2). A link to a generation whose name has another form counts as none.
+    /// Costs one readlink(2). A link to a generation whose name has another form counts as none. The files of
+    /// the generation may be missing (see ``hasFiles(of:)``).
     public func stagedContent(of id: PackID) throws(ContainerError) -> GenerationName.Content? {
         try ContainerError.wrapping { () throws(FileError) in
             guard let target = try packs.link(named: id.text) else { return nil }
             return ContainerLayout.generationText(inLink: target, of: id)
                 .flatMap(GenerationName.content)
+        }
+    }
+
+    /// Returns whether the pack's current generation has its content directory, its lease file and its record.
+    ///
+    /// Without one of them no reader can use the pack, whatever its link says. Costs two fstatat(2).
+    public func hasFiles(of id: PackID) throws(ContainerError) -> Bool {
+        try ContainerError.wrapping { () throws(FileError) in
+            // The link leads to the content, and '..' from there to the generation: each path needs both.
+            guard try packs.exists(following: "\(id.text)/../lease") else { return false }
+            return try packs.exists(following: "\(id.text)/../pack.json")
         }
     }
 

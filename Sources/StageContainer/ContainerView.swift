@@ -48,24 +48,31 @@ package struct ContainerView: Sendable {
 
     /// Returns the copies of a pack, first the one that readers use.
     ///
-    /// Costs one readlink(2) per container and, if several have the pack, reading its pin and a status of its
-    /// files in each. Leaves out a copy whose files are missing if another one is complete.
+    /// Costs one readlink(2) and two fstatat(2) per container and, if several have the pack, reading its pin
+    /// in each. Leaves out a copy whose files are missing.
     package func copies(of id: PackID) throws(ContainerError) -> [Copy] {
         var copies: [Copy] = []
         for (position, reader) in readers.enumerated() {
-            guard let generation = try reader?.currentGeneration(of: id) else { continue }
+            guard let reader, let generation = try reader.currentGeneration(of: id),
+                try reader.hasFiles(of: id)
+            else { continue }
             copies.append(Copy(container: position, generation: generation))
         }
         guard copies.count > 1 else { return copies }
-        var complete: [Copy] = []
-        for var copy in copies {
-            guard let reader = readers[copy.container], try reader.hasFiles(of: copy.generation, id)
-            else { continue }
-            copy.pin = try reader.pin(of: id)
-            complete.append(copy)
+        for index in copies.indices {
+            copies[index].pin = try readers[copies[index].container]?.pin(of: id)
         }
-        guard !complete.isEmpty else { return copies }
-        return complete.sorted { $0.precedence > $1.precedence }
+        return copies.sorted { $0.precedence > $1.precedence }
+    }
+
+    /// Returns the position of the first container with a link to a generation of the pack, even if its files
+    /// are missing; `nil` if there is none.
+    package func positionOfLink(to id: PackID) throws(ContainerError) -> Int? {
+        for (position, reader) in readers.enumerated()
+        where try reader?.currentGeneration(of: id) != nil {
+            return position
+        }
+        return nil
     }
 
     /// Returns the copies of a pack with their pins, first the one that readers use.
@@ -115,16 +122,5 @@ extension StoredManifest {
         // A manifest that cannot be read has no revision.
         let revisions = [self, other].map { (try? $0.manifest())?.revision ?? .min }
         return revisions[0] > revisions[1]
-    }
-}
-
-extension ContainerReader {
-    /// Returns whether the lease file of a generation exists; without it no reader can use the generation.
-    fileprivate func hasFiles(
-        of generation: GenerationName,
-        _ id: PackID
-    ) throws(ContainerError) -> Bool {
-        let name = path(of: generation, id).appending(ContainerLayout.lease)
-        return try ContainerError.wrapping { () throws(FileError) in try root.status(name) != nil }
     }
 }

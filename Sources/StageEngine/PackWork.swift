@@ -44,7 +44,11 @@ struct PackWork: Sendable {
 
     private func isStaged() throws(StageError) -> Bool {
         try StageError.wrapping { () throws(ContainerError) in
-            try container.reader.currentGeneration(of: pack.id)?.holds(pack) ?? false
+            let reader = container.reader
+            guard try reader.currentGeneration(of: pack.id)?.holds(pack) == true else {
+                return false
+            }
+            return try reader.hasFiles(of: pack.id)
         }
     }
 

@@ -125,6 +125,8 @@ public struct Planner: Sendable {
     public var manifest: Manifest
     /// The packs that are staged in the container.
     public var staged: [PackID: StagedVersion]
+    /// Those of the staged packs whose files are missing: they are staged again, whatever their policy.
+    package var incomplete: Set<PackID> = []
     /// The copies in another container that readers may use, by pack.
     package var elsewhere: [PackID: CopyElsewhere] = [:]
     /// The pins of staged packs.
@@ -355,7 +357,7 @@ public struct Planner: Sendable {
     /// Returns the reason to stage the pack, or `nil` if it is up to date.
     private func state(of pack: Pack) -> Plan.Reason? {
         if let copy = copyElsewhere(of: pack) { return reason(toStage: pack, beside: copy) }
-        guard let present = staged[pack.id] else { return .missing }
+        guard let present = staged[pack.id], !incomplete.contains(pack.id) else { return .missing }
         if present.version != pack.version { return .outdated(staged: present.version) }
         return present.contentDigest == pack.contentDigest ? nil : .contentChanged
     }
@@ -380,20 +382,6 @@ public struct Planner: Sendable {
         case .onDemand:
             if essentialOnly { return isStaged ? .notEssential : .onDemand }
             return isStaged ? nil : .onDemand
-        }
-    }
-
-    /// Returns whether a policy names the event or, for a periodic request, the incomplete event.
-    private func isNamed(_ request: ContentRequest, by events: Set<InstallationEvent>) -> Bool {
-        switch request {
-        case .install: events.contains(.firstInstallation)
-        case .update: events.contains(.subsequentUpdate)
-        case .periodic:
-            switch pending {
-            case .install: events.contains(.firstInstallation)
-            case .update: events.contains(.subsequentUpdate)
-            case .periodic, nil: false
-            }
         }
     }
 }

@@ -6,7 +6,7 @@ public import SystemPackage
 extension Planner {
     /// Creates a planner for a manifest and the current state of a container.
     ///
-    /// Reads the state of each pack from its link: one readlink(2) per pack.
+    /// Reads the state of each pack from its link: one readlink(2) and two fstatat(2) per pack.
     public init(manifest: Manifest, container: Container) throws(StageError) {
         try self.init(manifest: manifest, reader: container.reader)
         downloaded = try StageError.wrapping { () throws(ContainerError) in
@@ -51,10 +51,13 @@ extension Planner {
                     version: content.version,
                     contentDigest: content.contentDigest
                 )
+                if try !reader.hasFiles(of: pack.id) { incomplete.insert(pack.id) }
             }
         }
         for (id, pin) in try StageError.wrapping({ () throws(ContainerError) in try reader.pins() })
         {
+            // The same version is staged again for a pinned pack whose files are missing.
+            if incomplete.contains(id), manifest[id]?.version == pin.version { continue }
             pinned[id] = PinnedVersion(pin)
         }
         do throws(FileError) {
@@ -66,6 +69,20 @@ extension Planner {
 }
 
 extension Planner {
+    /// Returns whether a policy names the event or, for a periodic request, the incomplete event.
+    func isNamed(_ request: ContentRequest, by events: Set<InstallationEvent>) -> Bool {
+        switch request {
+        case .install: events.contains(.firstInstallation)
+        case .update: events.contains(.subsequentUpdate)
+        case .periodic:
+            switch pending {
+            case .install: events.contains(.firstInstallation)
+            case .update: events.contains(.subsequentUpdate)
+            case .periodic, nil: false
+            }
+        }
+    }
+
     /// Decides about each pack, and about the generations to evict if there is not enough space.
     ///
     /// Reads the generations of the container only if there is a quota or a pack does not fit.

@@ -26,6 +26,28 @@ extension Directory {
         }
     }
 
+    /// Returns whether a path below this directory exists and can be reached, following links.
+    ///
+    /// Creates no ``SystemPackage/FilePath``, which would take longer than the system call.
+    ///
+    /// - Throws: ``FileError`` if the file system cannot tell.
+    public func exists(following path: String) throws(FileError) -> Bool {
+        var status = stat()
+        do {
+            try Self.attempt("inspect", at: self.path.appending(path)) {
+                unsafe fstatat(descriptor.rawValue, path, &status, 0)
+            }
+            return true
+        } catch {
+            switch error.errno {
+            case .noSuchFileOrDirectory, .notDirectory, .tooManySymbolicLinkLevels,
+                .permissionDenied:
+                return false
+            default: throw error
+            }
+        }
+    }
+
     /// Returns the text that `read` writes to a buffer, or `nil` if it finds no link; errors name `name`.
     private func link(
         _ name: @autoclosure () -> FilePath.Component?,

@@ -96,7 +96,10 @@ struct VerifyReport: Codable, CustomStringConvertible {
             let ids = packs.isEmpty ? try view.stagedPacks().sorted() : packs
             var places: [(PackID, Int)] = []
             for id in ids {
-                if let copy = try view.copies(of: id).first { places.append((id, copy.container)) }
+                let used = try view.copies(of: id).first?.container
+                // A copy whose files are missing is a difference, too.
+                let linked = used == nil ? try view.positionOfLink(to: id) : nil
+                if let position = used ?? linked { places.append((id, position)) }
             }
             return places
         } catch {
