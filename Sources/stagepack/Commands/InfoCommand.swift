@@ -47,7 +47,7 @@ private struct PackInformation: Encodable, CustomStringConvertible {
         self.status = status
         guard let container = status.container else { return }
         let path = FilePath(container).appending(ContainerLayout.packs)
-        directory = path.appending(status.id.text).appending(ContainerLayout.content).string
+        directory = path.appending(status.id.text).string
     }
 
     private enum CodingKeys: CodingKey { case directory }
