@@ -16,10 +16,19 @@ final class RepositoryPlan {
     init(root: RootDocument) { self.root = root }
 
     /// Reads the published metadata: the timestamp, and the files that it refers to.
+    ///
+    /// If the timestamp was lost, or a crash came before the first one, the newest snapshot takes its place.
     func read(_ files: RepositoryFiles) throws(SigningError) {
-        guard let timestamp = try files.document(.timestamp, version: nil) else { return }
-        current[.timestamp] = timestamp
-        let snapshot = try linked(.snapshot, from: timestamp, in: files)
+        let snapshot: SignedDocument
+        if let timestamp = try files.document(.timestamp, version: nil) {
+            current[.timestamp] = timestamp
+            snapshot = try linked(.snapshot, from: timestamp, in: files)
+        } else {
+            guard let newest = try files.versions(of: .snapshot).max(),
+                let document = try files.document(.snapshot, version: newest)
+            else { return }
+            snapshot = document
+        }
         current[.snapshot] = snapshot
         current[.targets] = try linked(.targets, from: snapshot, in: files)
     }
@@ -38,13 +47,22 @@ final class RepositoryPlan {
     }
 
     /// Returns the version after the published one, and after files that a crash left behind.
+    ///
+    /// Clients refuse a timestamp whose version is lower than that of one which was lost. It had at least the
+    /// version of the newest snapshot, and may have been renewed more often: the next one leaves room for that.
     func nextVersion(
         of role: SigningRole,
         in files: RepositoryFiles
     ) throws(SigningError) -> Int {
-        let left = role == .timestamp ? [] : try files.versions(of: role)
-        return max(current[role]?.version ?? 0, left.max() ?? 0) + 1
+        guard role == .timestamp else {
+            return max(current[role]?.version ?? 0, try files.versions(of: role).max() ?? 0) + 1
+        }
+        if let timestamp = current[.timestamp] { return timestamp.version + 1 }
+        return try files.versions(of: .snapshot).max().map { $0 + Self.lostRenewals } ?? 1
     }
+
+    /// Maximum number of renewals of a lost timestamp since its newest snapshot: hourly for a month.
+    private static let lostRenewals = 1_000
 
     /// Returns the content that the metadata of a role should have; without a `manifest`, the targets
     /// metadata keeps its content.
