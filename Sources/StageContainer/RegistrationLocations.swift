@@ -60,22 +60,25 @@ extension Registration {
         isInstalled: Bool = true
     ) throws(RegistrationError) {
         let bytes: [UInt8]
-        var writer: String?
+        var writer: RegistrationError?
         do throws(FileError) {
             // Opening a FIFO would block a hook.
             let file = try File.open(readingRegular: path)
-            if isInstalled { writer = try file.status().foreignWriter }
+            let status = try file.status()
+            if isInstalled, let reason = status.foreignWriter {
+                writer = .writable(path, reason, remedy: status.commandsForOwner(of: path))
+            }
             bytes = try file.readAll(limit: ManifestLimits.registrationByteCount)
         } catch {
             throw .unreadable(error)
         }
-        if let writer, geteuid() == 0 { throw .writable(path, writer) }
+        if let writer, geteuid() == 0 { throw writer }
         do throws(ManifestError) {
             self = try Registration(json: bytes)
         } catch {
             throw .invalid(path, error)
         }
-        if let writer, case .inlineRoot = trust { throw .writable(path, writer) }
+        if let writer, case .inlineRoot = trust { throw writer }
         if case .root(let file) = trust, FilePath(file).isRelative {
             let folder = path.absolute.removingLastComponent()
             trust = .root(path: folder.pushing(FilePath(file)).lexicallyNormalized().string)
@@ -87,17 +90,25 @@ extension Registration {
 package enum RegistrationError: Error, Equatable, CustomStringConvertible {
     /// The file cannot be read.
     case unreadable(FileError)
-    /// Other users can change the file, for the given reason.
-    case writable(FilePath, String)
+    /// Other users can change the file, for the given reason, until the commands of the remedy have run.
+    case writable(FilePath, String, remedy: String)
     /// The content of the file is not a valid registration.
     case invalid(FilePath, ManifestError)
 
     /// The error, as a sentence fragment that names the file.
     package var description: String {
         switch self {
+        case .unreadable: fault
+        case .writable(let path, _, _), .invalid(let path, _): "registration '\(path)': \(fault)"
+        }
+    }
+
+    /// The error without the name of the file, which the system's reason alone has.
+    package var fault: String {
+        switch self {
         case .unreadable(let error): "\(error)"
-        case .writable(let path, let reason): "registration '\(path)': \(reason)"
-        case .invalid(let path, let error): "registration '\(path)': \(error)"
+        case .writable(_, let reason, let remedy): "\(reason): run '\(remedy)'"
+        case .invalid(_, let error): "\(error)"
         }
     }
 }

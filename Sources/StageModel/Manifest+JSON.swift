@@ -65,15 +65,25 @@ extension Manifest {
 }
 
 /// The members of a manifest.
-private enum ManifestKey: String, CodingKey {
+private enum ManifestKey: String, CodingKey, CaseIterable {
     case manifestVersion, application, revision, requires, baseURLs, packs
+}
+
+extension Manifest {
+    /// The names of the members, for ``misspeltMembers(in:)``.
+    static let memberNames = MemberNames(
+        ManifestKey.self,
+        nested: [.requires: RequirementsDocument.memberNames, .packs: PackDocument.memberNames]
+    )
 }
 
 /// The member `requires` of a manifest or of a pack.
 struct RequirementsDocument: JSONReadable, Encodable {
     var applicationVersion: VersionRequirement?
 
-    enum Key: String, CodingKey { case applicationVersion }
+    enum Key: String, CodingKey, CaseIterable { case applicationVersion }
+
+    static let memberNames = MemberNames(Key.self)
 
     init?(_ applicationVersion: VersionRequirement?) {
         guard let applicationVersion else { return nil }

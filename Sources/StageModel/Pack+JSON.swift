@@ -2,10 +2,18 @@
 struct PackDocument: JSONReadable, Encodable {
     var pack: Pack
 
-    enum Key: String, CodingKey {
+    enum Key: String, CodingKey, CaseIterable {
         case id, version, policy, archive, index, installedSize, fileCount, priority, requires
         case userInfo
     }
+
+    static let memberNames = MemberNames(
+        Key.self,
+        nested: [
+            .policy: PolicyDocument.memberNames, .archive: ArchiveDocument.memberNames,
+            .index: IndexDocument.memberNames, .requires: RequirementsDocument.memberNames,
+        ]
+    )
 
     init(_ pack: Pack) { self.pack = pack }
 
@@ -58,6 +66,12 @@ struct PackDocument: JSONReadable, Encodable {
 /// A policy in the JSON of a manifest: an object with one member, named after the policy.
 package struct PolicyDocument: JSONReadable, Encodable {
     package var policy: DownloadPolicy
+
+    /// The parser refuses other names of policies.
+    static let memberNames = MemberNames(
+        ["essential", "prefetch", "onDemand"],
+        of: EventsDocument.memberNames
+    )
 
     init(_ policy: DownloadPolicy) { self.policy = policy }
 
@@ -124,7 +138,9 @@ private struct EmptyDocument: JSONReadable, Encodable {
 private struct EventsDocument: JSONReadable, Encodable {
     var events: Set<InstallationEvent>
 
-    private enum Key: String, CodingKey { case installationEventTypes }
+    private enum Key: String, CodingKey, CaseIterable { case installationEventTypes }
+
+    static let memberNames = MemberNames(Key.self)
 
     init(_ events: Set<InstallationEvent>) { self.events = events }
 
@@ -161,7 +177,11 @@ private struct EventsDocument: JSONReadable, Encodable {
 private struct ArchiveDocument: JSONReadable, Encodable {
     var archive: PackArchive
 
-    private enum Key: String, CodingKey { case url, format, size, sha256, fileName, windowSize }
+    private enum Key: String, CodingKey, CaseIterable {
+        case url, format, size, sha256, fileName, windowSize
+    }
+
+    static let memberNames = MemberNames(Key.self)
 
     init(_ archive: PackArchive) { self.archive = archive }
 

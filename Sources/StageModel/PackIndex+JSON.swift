@@ -2,9 +2,11 @@
 struct IndexDocument: JSONReadable, Encodable {
     var index: PackIndex
 
-    private enum Key: String, CodingKey {
+    private enum Key: String, CodingKey, CaseIterable {
         case url, size, sha256, contentSize, contentSHA256, bundleSize, deltas
     }
+
+    static let memberNames = MemberNames(Key.self, nested: [.deltas: DeltaDocument.memberNames])
 
     init(_ index: PackIndex) { self.index = index }
 
@@ -45,7 +47,12 @@ struct IndexDocument: JSONReadable, Encodable {
 private struct DeltaDocument: JSONReadable, Encodable {
     var delta: PackIndex.Delta
 
-    private enum Key: String, CodingKey { case from, url, size, sha256, frames }
+    private enum Key: String, CodingKey, CaseIterable { case from, url, size, sha256, frames }
+
+    static let memberNames = MemberNames(
+        Key.self,
+        nested: [.frames: DeltaFramesDocument.memberNames]
+    )
 
     init(_ delta: PackIndex.Delta) { self.delta = delta }
 
@@ -78,7 +85,11 @@ private struct DeltaDocument: JSONReadable, Encodable {
 private struct DeltaFramesDocument: JSONReadable, Encodable {
     var frames: PackIndex.DeltaFrames
 
-    private enum Key: String, CodingKey { case size, sha256, tableSize, tableSHA256 }
+    private enum Key: String, CodingKey, CaseIterable {
+        case size, sha256, tableSize, tableSHA256
+    }
+
+    static let memberNames = MemberNames(Key.self)
 
     init(_ frames: PackIndex.DeltaFrames) { self.frames = frames }
 

@@ -29,7 +29,18 @@ extension Registration {
         func encode(to encoder: any Encoder) throws { try registration.encode(members: encoder) }
     }
 
-    private enum Key: String, CodingKey {
+    /// The names of the members, for ``misspeltMembers(in:)``.
+    static let memberNames = MemberNames(
+        Key.self,
+        nested: [
+            .trust: Trust.Document.memberNames, .restrictions: Restrictions.Document.memberNames,
+            .downloaderExtension: Program.Document.memberNames,
+            .backgroundEventsHandler: Program.Document.memberNames,
+            .updateConditions: UpdateConditions.memberNames,
+        ]
+    )
+
+    private enum Key: String, CodingKey, CaseIterable {
         case registrationVersion, application, version, applicationGroup, manifestURLs, trust
         case restrictions, quota, downloaderExtension, backgroundEventsHandler, updateConditions
         case manifestFormat
@@ -178,7 +189,10 @@ extension Registration.Trust {
 
         static let expected = "'transport' or an object"
 
-        private enum Key: String, CodingKey { case root }
+        private enum Key: String, CodingKey, CaseIterable { case root }
+
+        static let memberNames = MemberNames(Key.self)
+
         private enum RootKey: String, CodingKey { case signatures, signed }
 
         init(trust: Registration.Trust) { self.trust = trust }
@@ -249,7 +263,9 @@ extension Registration.Restrictions {
     fileprivate struct Document: JSONReadable, Encodable {
         var restrictions: Registration.Restrictions
 
-        private enum Key: String, CodingKey {
+        static let memberNames = MemberNames(Key.self)
+
+        private enum Key: String, CodingKey, CaseIterable {
             case downloadAllowance, essentialDownloadAllowance
             case maxInstallSize, essentialMaxInstallSize
             case downloadDomainAllowList
@@ -315,7 +331,9 @@ extension Registration.Program {
     fileprivate struct Document: JSONReadable, Encodable {
         var program: Registration.Program
 
-        private enum Key: String, CodingKey { case path, arguments }
+        static let memberNames = MemberNames(Key.self)
+
+        private enum Key: String, CodingKey, CaseIterable { case path, arguments }
 
         init(program: Registration.Program) { self.program = program }
 

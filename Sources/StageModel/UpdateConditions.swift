@@ -27,6 +27,8 @@ public struct UpdateConditions: Hashable, Codable, Sendable {
         case requiresExternalPower, allowsExpensiveNetworkAccess, allowsConstrainedNetworkAccess
     }
 
+    static let memberNames = MemberNames(CodingKeys.self)
+
     /// Decodes conditions; missing members have their defaults.
     public init(from decoder: any Decoder) throws {
         let members = try decoder.container(keyedBy: CodingKeys.self)

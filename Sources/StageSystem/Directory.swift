@@ -60,8 +60,10 @@ public final class Directory: Sendable {
                 try makeMissing(above, permissions: permissions)
                 try makeOne(path, permissions: permissions)
             }
-        } catch  where error.errno == .fileExists || error.errno == .readOnlyFileSystem {
+        } catch  where error.errno == .fileExists {
             // The directory exists already, or opening it reports the error.
+        } catch  where error.errno == .readOnlyFileSystem && FileStatus.exists(path) {
+            // Some file systems refuse before they look at the name.
         }
     }
 

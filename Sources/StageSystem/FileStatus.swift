@@ -78,6 +78,22 @@ public struct FileStatus: Equatable, Sendable {
             + String(mode, radix: 8)
     }
 
+    /// Commands that leave the file at `path` to root or this user, where ``foreignWriter`` names a reason.
+    public func commandsForOwner(of path: FilePath) -> String {
+        let isPlain = path.string.utf8.allSatisfy { byte in
+            switch byte {
+            case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
+            default: "/._-+".utf8.contains(byte)
+            }
+        }
+        let name = isPlain ? path.string : "FILE"
+        let isOwned = owner == 0 || owner == geteuid()
+        return [
+            isOwned ? nil : "chown root \(name)",
+            mode & 0o022 == 0 ? nil : "chmod go-w \(name)",
+        ].compactMap(\.self).joined(separator: " && ")
+    }
+
     /// Indicates whether the owner may execute the file.
     public var isExecutable: Bool { mode & 0o100 != 0 }
 }

@@ -42,11 +42,11 @@ extension Registration {
 
     /// Reads the root that the registration names or contains, if any, to check it.
     ///
-    /// Ignores its owner and mode, since the registration need not be installed yet.
-    ///
+    /// - Parameter isInstalled: Pass `true` to check the owner and mode of the root's file, too, which count
+    ///   once the registration is in effect.
     /// - Throws: ``StagingFailure/registration(_:)`` if the root cannot be read, or is not valid.
-    package func checkRoot() throws(StagingFailure) {
-        _ = try root(refusingWriters: false)
+    package func checkRoot(isInstalled: Bool = false) throws(StagingFailure) {
+        _ = try root(refusingWriters: isInstalled)
     }
 }
 
@@ -282,16 +282,19 @@ private struct RootFile {
     /// - Throws: ``StagingFailure/registration(_:)`` if the file cannot be read, is refused, or is not valid.
     func bytes(refusingWriters: Bool) throws(StagingFailure) -> [UInt8] {
         let bytes: [UInt8]
-        var writer: String?
+        var fault: String?
         do throws(FileError) {
             // Only a regular file: reading a FIFO would block a hook.
             let file = try File.open(readingRegular: path)
-            if refusingWriters { writer = try file.status().foreignWriter }
+            let status = try file.status()
+            if refusingWriters, let reason = status.foreignWriter {
+                fault = "\(reason): run '\(status.commandsForOwner(of: path))'"
+            }
             bytes = try file.readAll(limit: Int(TrustLimits().rootLength.rawValue))
         } catch {
             throw .registration("root metadata: \(error)")
         }
-        if let writer { throw .registration("root metadata '\(path)': \(writer)") }
+        if let fault { throw .registration("root metadata '\(path)': \(fault)") }
         do throws(TrustError) {
             _ = try RootMetadata(trusted: bytes)
         } catch {

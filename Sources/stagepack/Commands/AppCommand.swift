@@ -1,5 +1,6 @@
 import ArgumentParser
 import FoundationEssentials
+import StageContainer
 import StageModel
 import StagePack
 import StageSystem
@@ -84,34 +85,56 @@ struct AppValidateCommand: ReportingSubcommand {
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
     func perform() async throws(CommandFailure) -> ExitStatus {
+        for file in files { Self.warn(about: file) }
         let findings = files.flatMap { Self.findings(FilePath($0)) }
         Console.print(Listing(elements: findings, name: "findings"), asJSON: json)
         return findings.isEmpty ? .success : .findings
     }
 
+    /// Prints a warning for each member that is ignored, and is probably misspelt.
+    static func warn(about file: String) {
+        // A file that cannot be read is a finding.
+        let bytes = try? File.open(readingRegular: FilePath(file))
+            .readAll(limit: ManifestLimits.registrationByteCount)
+        for member in Registration.misspeltMembers(in: bytes ?? []) {
+            Console.note("stagepack: warning: \(file.forDisplay()): \(member)")
+        }
+    }
+
     /// Returns the errors of one registration file, also if it cannot be read.
     static func findings(_ path: FilePath) -> [RegistrationFinding] {
+        let folder = path.absolute.lexicallyNormalized().removingLastComponent()
+        let folders = RegistrationFolders(environment: ProcessEnvironment.current).folders
+        let isInstalled = folders.contains(folder)
         let registration: Registration
-        do throws(StagingFailure) {
-            registration = try RegistrationFolders.read(path)
+        do throws(RegistrationError) {
+            // In its folder, the file is in effect, and its owner and mode count.
+            registration = try Registration(file: path, isInstalled: isInstalled)
         } catch {
-            return [RegistrationFinding(file: path.string, finding: "\(error)")]
+            return [RegistrationFinding(file: path.string, finding: error.fault)]
         }
         var texts: [String] = []
         let name = "\(registration.application).json"
         if path.lastComponent?.string != name {
             texts.append("the file's name: expected '\(name)'")
         }
-        do throws(StagingFailure) {
-            try registration.checkRoot()
-        } catch {
-            texts.append("trust.root: \(error)")
-        }
         if case .root(let text) = registration.trust,
             FilePath(text).removingLastComponent() == path.absolute.removingLastComponent(),
             text.hasSuffix(".json")
         {
             texts.append("trust.root: beside it, a file that ends in '.json' is a registration")
+        }
+        texts += faults(of: registration, isInstalled: isInstalled)
+        return texts.map { RegistrationFinding(file: path.string, finding: $0) }
+    }
+
+    /// Returns the faults of a valid registration that do not depend on the place of its file.
+    static func faults(of registration: Registration, isInstalled: Bool = false) -> [String] {
+        var texts: [String] = []
+        do throws(StagingFailure) {
+            try registration.checkRoot(isInstalled: isInstalled)
+        } catch {
+            texts.append("trust.root: \(error)")
         }
         for (member, program) in [
             ("downloaderExtension", registration.downloaderExtension),
@@ -120,7 +143,7 @@ struct AppValidateCommand: ReportingSubcommand {
             guard let program, !FileStatus.isExecutable(FilePath(program.path)) else { continue }
             texts.append("\(member).path: '\(program.path)' cannot be executed here")
         }
-        return texts.map { RegistrationFinding(file: path.string, finding: $0) }
+        return texts
     }
 }
 
@@ -140,6 +163,15 @@ struct AppRegisterCommand: ReportingSubcommand {
         let registration = try CommandFailure.wrapping { () throws(StagingFailure) in
             try RegistrationFolders.read(FilePath(file))
         }
+        AppValidateCommand.warn(about: file)
+        if let fault = AppValidateCommand.faults(of: registration).first {
+            throw CommandFailure(
+                status: .manifestInvalid,
+                message: "registration '\(file.forDisplay())': \(fault)",
+                hint: "run \(HintSource.quoted(["app", "validate", file])) to see every error",
+                retry: .never
+            )
+        }
         let folders = RegistrationFolders(environment: ProcessEnvironment.current)
         guard let folder = folders.folderForWriting else {
             throw .usage("no folder for registrations: set HOME or XDG_CONFIG_HOME")
@@ -151,18 +183,32 @@ struct AppRegisterCommand: ReportingSubcommand {
             }
             try Directory.make(folder).write(registration.json(), to: component, durably: true)
         } catch {
-            throw CommandFailure(
-                status: .containerUnusable,
-                message: error.description,
-                hint: "run it as a user that may write there",
-                retry: .never
-            )
+            throw CommandFailure(registrations: error)
         }
         let found = try CommandFailure.wrapping { () throws(StagingFailure) in
             try folders.registration(of: registration.application)
         }
         Console.print(RegistrationReport(found), asJSON: json)
         return .success
+    }
+}
+
+extension CommandFailure {
+    /// Creates the failure for the folder of registrations, which cannot be changed.
+    init(registrations error: FileError) {
+        let hint: String? =
+            switch error.errno {
+            case _ where error.isOutOfSpace: "free some space"
+            case .readOnlyFileSystem: "make the file system writable"
+            case .permissionDenied, .notPermitted: "run it as a user that may write there"
+            default: nil
+            }
+        self.init(
+            status: error.isOutOfSpace ? .noSpace : .containerUnusable,
+            message: error.description,
+            hint: hint,
+            retry: error.isOutOfSpace ? .later : .never
+        )
     }
 }
 

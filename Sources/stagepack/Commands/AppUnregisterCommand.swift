@@ -34,12 +34,7 @@ struct AppUnregisterCommand: ReportingSubcommand {
             try directory.remove(FilePath.Component(stringLiteral: "\(application).json"))
             try directory.synchronize()
         } catch {
-            throw CommandFailure(
-                status: .containerUnusable,
-                message: error.description,
-                hint: "run it as a user that may write there",
-                retry: .never
-            )
+            throw CommandFailure(registrations: error)
         }
         let rest = try? folders.registration(of: application)
         let report = UnregistrationReport(
@@ -65,8 +60,12 @@ struct AppUnregisterCommand: ReportingSubcommand {
         at path: FilePath,
         in folders: RegistrationFolders
     ) -> CommandFailure {
-        guard let found = try? folders.registration(of: application) else {
-            return .usage("application '\(application)' is not registered")
+        let found: RegistrationFolders.Found
+        do throws(StagingFailure) {
+            found = try folders.registration(of: application)
+        } catch {
+            // The message asks for the most similar application, or names those that are registered.
+            return .usage("\(error)")
         }
         var failure = CommandFailure.usage(
             "application '\(application)' is registered by '\(found.path)', and not by '\(path)'"
