@@ -30,7 +30,8 @@ public enum ContainerLayout {
     static let staging: FilePath.Component = "staging"
     /// Single files of packs that are not staged.
     public static let files: FilePath.Component = "files"
-    static let downloads: FilePath.Component = "downloads"
+    /// Partial files of downloads.
+    public static let downloads: FilePath.Component = "downloads"
     static let locks: FilePath.Component = "locks"
     static let manifest: FilePath.Component = "manifest"
     static let history: FilePath.Component = "history"

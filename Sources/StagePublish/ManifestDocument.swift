@@ -74,6 +74,18 @@ public struct ManifestDocument {
         return true
     }
 
+    /// Removes a pack, and increments the revision.
+    ///
+    /// - Throws: ``ManifestEditError``; the document is unchanged then.
+    public mutating func remove(_ id: PackID) throws(ManifestEditError) {
+        guard let index = manifest.packs.firstIndex(where: { $0.id == id }) else {
+            throw .unknownPack(id)
+        }
+        var packs = tree["packs"]?.elements ?? []
+        packs.remove(at: index)
+        try replacePacks(packs)
+    }
+
     /// Sets the policy of a pack, and increments the revision; returns whether the document has changed.
     ///
     /// - Throws: ``ManifestEditError``; the document is unchanged then.

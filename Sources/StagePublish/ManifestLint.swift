@@ -9,7 +9,11 @@ public enum ManifestLint {
     /// warnings.
     public static func findings(in json: [UInt8]) -> [LintFinding] {
         do throws(ManifestError) {
-            return warnings(about: try Manifest(json: json))
+            let manifest = try Manifest(json: json)
+            let misspelt = Manifest.misspeltMembers(in: json).map { member in
+                warning(at: member.path, member.finding)
+            }
+            return misspelt + warnings(about: manifest)
         } catch {
             return [finding(for: error)]
         }

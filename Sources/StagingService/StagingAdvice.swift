@@ -17,6 +17,8 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
     case checkURL
     /// Correct the URL of the manifest.
     case checkManifestURL
+    /// Name the manifest's file, and not a directory or a device.
+    case nameManifestFile
     /// Set this machine's clock.
     case checkClock
     /// Trust the server's certificate authority.

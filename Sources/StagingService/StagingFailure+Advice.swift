@@ -41,7 +41,7 @@ extension StagingFailure {
         case .registration: (.manifestInvalid, .correctRegistration, .never)
         case .notRegistered: (.manifestInvalid, .installApplication, .never)
         case .offline: (.offline, .goOnline, .later)
-        case .noManifest: (.manifestUnavailable, .nameManifest, .never)
+        case .noManifest: (.invalidRequest, .nameManifest, .never)
         case .invalidRequest: (.invalidRequest, nil, .never)
         case .deadline: (.deadlineExceeded, .runAgain, .now)
         }
@@ -95,6 +95,8 @@ extension StagingFailure {
         case .captivePortal, .outOfSpace, .cancelled: outcome
         case .refused(_, 404, _), .refused(_, 410, _):
             (.manifestUnavailable, .checkManifestURL, outcome.retry)
+        case .storage(let error) where error.isOfOtherKindThanPublished:
+            (.manifestUnavailable, .nameManifestFile, .never)
         default: (.manifestUnavailable, outcome.advice, outcome.retry)
         }
     }
@@ -123,6 +125,8 @@ extension StagingFailure {
         case .unacceptable(_, let reason): (.transferRefused, advice(for: reason), retry(error))
         case .untrusted(_, let fault, _): (.transferFailed, advice(for: fault), .later)
         case .outOfSpace: (.noSpace, .freeSpace, .later)
+        case .storage(let error) where error.isOfOtherKindThanPublished:
+            (.transferRefused, .tellPublisherOfOtherFile, .later)
         case .storage(let error): outcome(of: error)
         case .cancelled: outcome(of: StageError.cancelled)
         }
@@ -211,6 +215,15 @@ extension StagingFailure {
         case .readOnlyFileSystem: .makeWritable
         default: nil
         }
+    }
+}
+
+extension FileError {
+    /// `true` for a directory or device in the place of a file that a file URL names: it belongs to the
+    /// publisher, so that no advice may be to remove it, unlike what is in the place of a partial file.
+    fileprivate var isOfOtherKindThanPublished: Bool {
+        isNotRegularFile
+            && path.removingLastComponent().lastComponent != ContainerLayout.downloads
     }
 }
 

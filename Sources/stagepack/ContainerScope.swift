@@ -139,6 +139,22 @@ struct ContainerScopes {
 extension CommandFailure {
     /// The failure of a command that needs a container, if the options name none.
     static var noContainer: CommandFailure {
-        .usage("no container is named: pass --container DIR or --app ID")
+        var failure = CommandFailure.usage(
+            "no container is named: pass --container DIR or --app ID"
+        )
+        failure.hint = onlyApplication
+        return failure
+    }
+
+    /// The command line with the only registered application, for a hint; `nil` if none or several are
+    /// registered.
+    static var onlyApplication: String? {
+        let folders = RegistrationFolders(environment: ProcessEnvironment.current)
+        // The failure needs no hint if the folders cannot be read.
+        guard let applications = try? folders.applications(), applications.count == 1 else {
+            return nil
+        }
+        let words = Array(CommandLine.arguments.dropFirst()) + ["--app", applications[0].text]
+        return "run \(HintSource.quoted(words))"
     }
 }

@@ -16,6 +16,12 @@ struct ManifestFile {
         name = path
     }
 
+    /// Returns the path of the manifest in a directory that was named in its place; `nil` if there is none.
+    static func manifest(inDirectory name: String) -> String? {
+        let path = FilePath(name).appending("manifest.json")
+        return FileStatus.exists(path) ? path.string : nil
+    }
+
     /// Reads the manifest.
     func read() throws(CommandFailure) -> ManifestDocument {
         let bytes = try bytes()
@@ -31,14 +37,30 @@ struct ManifestFile {
         do throws(FileError) {
             return try File.open(readingRegular: path).readAll(limit: ManifestLimits.byteCount)
         } catch {
-            throw CommandFailure(
-                status: .manifestUnavailable,
-                message: error.description,
-                hint: error.errno == .noSuchFileOrDirectory
-                    ? "'stagepack manifest create --help' says how to make one" : nil,
-                retry: .never
-            )
+            throw Self.failure(error, named: name)
         }
+    }
+
+    /// Returns the failure for a manifest that cannot be read; `name` is its path as it was given.
+    static func failure(_ error: FileError, named name: String) -> CommandFailure {
+        let isURL = name.contains("://")
+        return CommandFailure(
+            status: .manifestUnavailable,
+            message: isURL
+                ? "expected a file, found the URL '\(name.forDisplay())'" : error.description,
+            hint: isURL
+                ? "name the manifest's file on this machine" : hint(for: error, named: name),
+            retry: .never
+        )
+    }
+
+    private static func hint(for error: FileError, named name: String) -> String? {
+        if error.errno == .noSuchFileOrDirectory {
+            return "'stagepack manifest create --help' says how to make one"
+        }
+        guard error.isNotRegularFile else { return nil }
+        return manifest(inDirectory: name).map { "name the manifest: \($0.forDisplay())" }
+            ?? "name the manifest's file"
     }
 
     /// Changes the manifest in its current state, and replaces the file atomically and durably; an `edit`
@@ -66,7 +88,13 @@ struct ManifestFile {
         do throws(ManifestEditError) {
             guard try edit(&document) else { return (document, false) }
         } catch {
-            throw CommandFailure(error, manifest: name)
+            var failure = CommandFailure(error, manifest: name)
+            if case .unknownPack(let id) = error,
+                let similar = id.text.mostSimilar(in: document.manifest.packs.map(\.id.text))
+            {
+                failure.hint = "did you mean '\(similar)'?"
+            }
+            throw failure
         }
         do throws(FileError) {
             // Servers distinguish versions by size and modification time in seconds.
@@ -122,12 +150,13 @@ struct ManifestFile {
     }
 
     /// Returns the relative URL of a file: its path from the manifest's directory, or only its name if the
-    /// file is elsewhere.
-    func reference(to file: FilePath) -> String {
+    /// file is not below that directory.
+    func reference(to file: FilePath) -> (url: String, isBelow: Bool) {
         let directory = path.absolute.removingLastComponent()
         var place = (file.resolved ?? file).absolute
-        if !place.removePrefix(directory) { place = FilePath(file.lastComponent?.string ?? "") }
-        return place.string.utf8.map(Self.encoded).joined()
+        let isBelow = place.removePrefix(directory)
+        if !isBelow { place = FilePath(file.lastComponent?.string ?? "") }
+        return (place.string.utf8.map(Self.encoded).joined(), isBelow)
     }
 
     /// Returns a byte of a path in the form for a URL (RFC 3986, section 3.3).

@@ -93,6 +93,7 @@ struct OutputSchemaTests {
         )
         try await check("manifest set-policy", [manifest, "levels", "on-demand"])
         try await check("manifest lint", [manifest], status: nil)
+        try await check("manifest remove", [manifest, "levels"])
         try await check("store gc", [publisher.store.string, "--dry-run"], status: nil)
         let key = world.directory.path.appending("key.pem").string
         try await check("keys generate", ["--unencrypted", key])

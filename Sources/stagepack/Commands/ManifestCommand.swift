@@ -5,8 +5,8 @@ struct ManifestCommand: AsyncParsableCommand {
         commandName: "manifest",
         abstract: "Keep a manifest, and check it before it is published.",
         subcommands: [
-            ManifestCreateCommand.self, ManifestAddCommand.self, ManifestSetPolicyCommand.self,
-            ManifestLintCommand.self,
+            ManifestCreateCommand.self, ManifestAddCommand.self, ManifestRemoveCommand.self,
+            ManifestSetPolicyCommand.self, ManifestLintCommand.self,
         ]
     )
 }

@@ -109,6 +109,9 @@ struct ManifestAddCommand: ReportingSubcommand {
         let file = ManifestFile(manifest)
         // Reports errors of the manifest or a key before an archive is read.
         _ = try file.read()
+        for member in Manifest.misspeltMembers(in: try file.bytes()) {
+            Console.note("stagepack: warning: \(manifest.forDisplay()): \(member)")
+        }
         let keyring = try signing.keyring(for: file)
         defer { keyring.finish() }
         let source = try RecipeFile(recipe).read()
@@ -119,7 +122,7 @@ struct ManifestAddCommand: ReportingSubcommand {
             if stored.unnamedBases > 0 {
                 Console.note("stagepack: note: \(UnnamedBases.text(stored.unnamedBases))")
             }
-            let reference = url ?? file.reference(to: FilePath(archive))
+            let reference = reference(in: file)
             let pack = stored.pack(of: source, version: packVersion, url: reference)
             return try await put(pack, into: file, signing: keyring)
         }
@@ -141,7 +144,7 @@ struct ManifestAddCommand: ReportingSubcommand {
             throw CommandFailure(error, archive: display)
         }
         try check(record, packaged.digest)
-        let pack = packaged.pack(version: packVersion, url: url ?? file.reference(to: path))
+        let pack = packaged.pack(version: packVersion, url: reference(in: file))
         return try await put(pack, into: file, signing: keyring)
     }
 
@@ -172,6 +175,23 @@ struct ManifestAddCommand: ReportingSubcommand {
         }
     }
 
+    /// Returns the URL of the archive; warns if it is only the name of a file that is elsewhere.
+    private func reference(in file: ManifestFile) -> String {
+        if let url { return url }
+        let (reference, isBelow) = file.reference(to: FilePath(archive))
+        let hasBase = (try? file.read())?.manifest.baseURLs.isEmpty == false
+        if !isBelow, !hasBase {
+            Console.note(
+                """
+                stagepack: warning: '\(archive.forDisplay())' is not in the manifest's directory, where clients \
+                will ask for '\(reference)'
+                hint: put it there, or pass its place with --url
+                """
+            )
+        }
+        return reference
+    }
+
     private func put(
         _ pack: Pack,
         into file: ManifestFile,
@@ -189,6 +209,57 @@ struct ManifestAddCommand: ReportingSubcommand {
         Console.print(report, asJSON: json)
         try await file.signAfterChange(with: keyring)
         return .success
+    }
+}
+
+struct ManifestRemoveCommand: ReportingSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "remove",
+        abstract: "Take a pack out of a manifest.",
+        discussion: """
+            The manifest's revision goes up. Clients remove the pack when they have the manifest; its archive stays \
+            where it is.
+            """
+    )
+
+    @Argument(help: "The manifest's file.", completion: .file()) var manifest: String
+    @Argument(
+        help: "The pack.",
+        completion: PackCompletion.kind,
+        transform: PackArgument.parse
+    ) var pack: PackID
+
+    @OptionGroup(title: "Keys") var signing: SigningOptions
+    @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let file = ManifestFile(manifest)
+        let keyring = try signing.keyring(for: file)
+        defer { keyring.finish() }
+        let (document, _) = try await file.change { document throws(ManifestEditError) in
+            try document.remove(pack)
+            return true
+        }
+        let report = ManifestRemovalReport(
+            manifest: manifest,
+            revision: document.manifest.revision,
+            pack: pack
+        )
+        Console.print(report, asJSON: json)
+        try await file.signAfterChange(with: keyring)
+        return .success
+    }
+}
+
+/// Output of `manifest remove`.
+private struct ManifestRemovalReport: Encodable, CustomStringConvertible {
+    var manifest: String
+    var revision: Int
+    var pack: PackID
+
+    var description: String {
+        "\(pack): removed from \(manifest.forDisplay()), revision \(revision)"
     }
 }
 

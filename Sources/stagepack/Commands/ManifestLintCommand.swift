@@ -15,7 +15,7 @@ struct ManifestLintCommand: ReportingSubcommand {
         commandName: "lint",
         abstract: "Report errors and probable mistakes in manifests.",
         discussion: """
-            With '--online', each URL is asked for the last byte of its archive: whether it is there, \
+            Archives with relative URLs have to be beside the manifest. With '--online', each URL is asked for the last byte of its archive: whether it is there, \
             has the right size, and could be continued if it broke off. Signed metadata beside a \
             manifest has to name it as it is, and not to expire soon.
 
@@ -47,6 +47,7 @@ struct ManifestLintCommand: ReportingSubcommand {
             let bytes = try Self.read(file)
             var findings = ManifestLint.findings(in: bytes)
             findings += try Self.signatureFindings(of: file, bytes)
+            if !online, manifestURL == nil { findings += Self.fileFindings(of: file, bytes) }
             if online, findings.allSatisfy({ $0.severity != .error }) {
                 findings += try await onlineFindings(bytes)
             }
@@ -85,6 +86,36 @@ struct ManifestLintCommand: ReportingSubcommand {
         return findings
     }
 
+    /// Returns a finding for each archive and index that a URL relative to the manifest names, and that is not
+    /// beside it.
+    private static func fileFindings(of file: String, _ bytes: [UInt8]) -> [LintFinding] {
+        // With base URLs, files are relative to these, and an invalid manifest is a finding already.
+        guard let manifest = try? Manifest(json: bytes), manifest.baseURLs.isEmpty else {
+            return []
+        }
+        let path = FilePath(file)
+        let folder = (path.resolved ?? path).absolute.removingLastComponent()
+        var findings: [LintFinding] = []
+        for (position, pack) in manifest.packs.enumerated() {
+            for (member, url) in [("archive", pack.archive?.url), ("index", pack.index?.url)] {
+                guard let url, URLReference(url).schemeName == nil, !url.hasPrefix("/"),
+                    let name = url.prefix(while: { $0 != "?" && $0 != "#" }).percentDecoded,
+                    !FileStatus.exists(folder.pushing(FilePath(name)))
+                else { continue }
+                findings.append(
+                    LintFinding(
+                        severity: .warning,
+                        member: "packs[\(position)].\(member).url",
+                        message: "'\(url.forDisplay())' is not there beside the manifest",
+                        hint:
+                            "put it there; if it is only on the server, pass --online --manifest-url URL"
+                    )
+                )
+            }
+        }
+        return findings
+    }
+
     /// Returns the findings about the signed metadata beside a manifest.
     private static func signatureFindings(
         of file: String,
@@ -116,12 +147,7 @@ struct ManifestLintCommand: ReportingSubcommand {
             return try File.open(reading: FilePath(file))
                 .readAll(limit: ManifestLimits.byteCount + 1)
         } catch {
-            throw CommandFailure(
-                status: .manifestUnavailable,
-                message: error.description,
-                hint: nil,
-                retry: .never
-            )
+            throw ManifestFile.failure(error, named: file)
         }
     }
 }

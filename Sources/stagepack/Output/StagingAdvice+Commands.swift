@@ -12,8 +12,9 @@ extension StagingAdvice {
             .showStatus,
             .releasePin:
             containerCommand(for: pack, in: source)
+        case .nameManifest where !source.namesPacks: CommandFailure.onlyApplication
         case .decodeInProcess, .load, .listPacks, .listFiles, .nameFileInDirectory, .loadWholePack,
-            .checkManifest:
+            .checkManifest, .nameManifestFile:
             contentCommand(for: pack, in: source)
         default: nil
         }
@@ -56,6 +57,10 @@ extension StagingAdvice {
         case .listFiles: load.map { "run \($0) to see what it has" }
         case .nameFileInDirectory: load.map { "name a file in it, or load the whole pack: \($0)" }
         case .loadWholePack: load.map { "load the whole pack: \($0)" }
+        case .nameManifestFile:
+            source.manifestFile.flatMap(ManifestFile.manifest(inDirectory:)).map {
+                "name the manifest: \($0.forDisplay())"
+            }
         case .checkManifest:
             source.manifestFile.map {
                 "run \(HintSource.quoted(["manifest", "lint", $0])) to see every error"

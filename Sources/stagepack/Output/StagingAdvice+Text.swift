@@ -39,6 +39,7 @@ extension StagingAdvice {
             "set http_proxy or https_proxy to 'http://USER:PASSWORD@HOST:PORT'"
         case .checkURL: "check the URL"
         case .checkManifestURL: "check the URL of the manifest"
+        case .nameManifestFile: "name the manifest's file"
         case .checkClock: "check this machine's clock with 'date'"
         case .passAuthority: "if the server has an authority of its own, pass it with --cacert"
         case .goOnline: "run it again without --offline and STAGEPACK_OFFLINE"

@@ -1,0 +1,194 @@
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Manifests that publishers edit and check with the built program.
+@Suite(.directory)
+struct ManifestEditTests {
+    private let directory: Directory
+    private let program: Program
+
+    init() throws {
+        directory = try TemporaryDirectory.required()
+        // Sources are relative to the current directory.
+        program = Program(wrapper: [
+            "/bin/sh", "-c", #"cd "$0" && exec "$@""#, directory.path.string,
+            try Program.path.string,
+        ])
+    }
+
+    private func write(_ name: String, _ text: String) throws {
+        let path = directory.path.pushing(FilePath(name))
+        let above = try Directory.make(path.removingLastComponent())
+        try above.write(Array(text.utf8), to: try #require(path.lastComponent), durably: false)
+    }
+
+    private func text(_ name: String) throws -> String {
+        let bytes = try directory.bytes(of: FilePath(name), limit: 1 << 20)
+        return String(decoding: try #require(bytes), as: UTF8.self)
+    }
+
+    private func run(_ arguments: String) async throws -> Program.Ending {
+        try await program.run(arguments.split(separator: " ").map(String.init))
+    }
+
+    /// Makes a site with a manifest without packs, and an archive at a path.
+    private func publish(_ archive: String) async throws {
+        try write("assets/one.txt", "one")
+        try write("site/.keep", "")
+        try write("dist/.keep", "")
+        try write(
+            "recipe.json",
+            #"{"assetPackID": "aurora", "downloadPolicy": {"onDemand": {}}, "fileSelectors": [{"directory": "assets"}]}"#
+        )
+        #expect(try await run("package recipe.json -o \(archive) -q").status == 0)
+        let create = "manifest create --application net.example -o site/manifest.json"
+        #expect(try await run(create).status == 0)
+    }
+
+    private func add(_ archive: String, _ rest: String = "") async throws -> Program.Ending {
+        try await run(
+            "manifest add site/manifest.json \(archive) --recipe recipe.json --pack-version 1 \(rest)"
+        )
+    }
+
+    @Test func aPackIsTakenOutOfAManifest() async throws {
+        try await publish("site/a.tar")
+        try write(
+            "site/manifest.json",
+            try text("site/manifest.json").replacing("{\n", with: "{\n  \"x-note\": 1,\n")
+        )
+        #expect(try await add("site/a.tar").status == 0)
+        let misspelt = try await run("manifest remove site/manifest.json auroa")
+        #expect(misspelt.status == 13, "\(misspelt)")
+        #expect(misspelt.error.contains("there is no pack 'auroa'"), "\(misspelt)")
+        #expect(misspelt.error.hasSuffix("hint: did you mean 'aurora'?\n"), "\(misspelt)")
+        let policy = try await run("manifest set-policy site/manifest.json auroa prefetch")
+        #expect(policy.error.hasSuffix("hint: did you mean 'aurora'?\n"), "\(policy)")
+        let removed = try await run("manifest remove site/manifest.json aurora")
+        let output = "aurora: removed from site/manifest.json, revision 3\n"
+        #expect(removed == Program.Ending(status: 0, output: output, error: ""))
+        let manifest = try Manifest(json: Array(try text("site/manifest.json").utf8))
+        #expect(manifest.packs.isEmpty)
+        #expect(manifest.revision == 3)
+        #expect(try text("site/manifest.json").contains("x-note"))
+        #expect(try await run("manifest remove site/manifest.json aurora").status == 13)
+        #expect(try Manifest(json: Array(try text("site/manifest.json").utf8)) == manifest)
+    }
+
+    @Test func aRemovalIsSigned() async throws {
+        try await publish("site/a.tar")
+        #expect(try await add("site/a.tar").status == 0)
+        #expect(try await run("keys generate k.pem --unencrypted").status == 0)
+        #expect(try await run("keys init site/manifest.json --key k.pem").status == 0)
+        let unsigned = try await run("manifest remove site/manifest.json aurora")
+        #expect(unsigned.status == 0)
+        #expect(unsigned.error.contains("hint: stagepack sign site/manifest.json"), "\(unsigned)")
+        #expect(try await add("site/a.tar", "--key k.pem").status == 0)
+        let signed = try await run("manifest remove site/manifest.json aurora --key k.pem")
+        #expect(signed.status == 0, "\(signed)")
+        let lint = try await run("manifest lint site/manifest.json")
+        #expect(!lint.output.contains("metadata"), "\(lint)")
+    }
+
+    /// Clients ask for a relative URL beside the manifest.
+    @Test func anArchiveThatIsElsewhereIsAWarning() async throws {
+        try await publish("dist/a.tar")
+        let added = try await add("dist/a.tar")
+        #expect(added.status == 0)
+        let warning = """
+            stagepack: warning: 'dist/a.tar' is not in the manifest's directory, where clients will ask for 'a.tar'
+            hint: put it there, or pass its place with --url
+
+            """
+        #expect(added.error == warning)
+        let lint = try await run("manifest lint site/manifest.json")
+        #expect(lint.status == 0)
+        #expect(lint.output.contains("packs[0].archive.url: 'a.tar' is not there"), "\(lint)")
+        #expect(try await run("manifest lint site/manifest.json --strict").status == 3)
+        // Where the manifest is going to be, nothing is beside this copy of it.
+        let elsewhere = "manifest lint site/manifest.json --manifest-url https://h.example/m.json"
+        #expect(try await run(elsewhere).output == "")
+        #expect(try await run("package recipe.json -o site/a.tar -q").status == 0)
+        #expect(try await run("manifest lint site/manifest.json --strict").output == "")
+        #expect(try await add("dist/a.tar", "--url https://h.example/a.tar").error == "")
+    }
+
+    @Test func aMemberThatIsMisspeltIsAskedFor() async throws {
+        try await publish("site/a.tar")
+        #expect(try await add("site/a.tar").status == 0)
+        // Without a base URL, and with one that was misspelt.
+        try write(
+            "site/manifest.json",
+            try text("site/manifest.json")
+                .replacing("{\n  \"man", with: "{\n  \"baseURL\": [],\n  \"man")
+                .replacing("\"archive\": {", with: "\"userinfo\": 1,\n      \"archive\": {")
+        )
+        let question = "it is ignored, as an unknown member: did you mean"
+        let lint = try await run("manifest lint site/manifest.json")
+        #expect(lint.status == 0)
+        let expected = """
+            site/manifest.json: warning: baseURL: \(question) 'baseURLs'?
+            site/manifest.json: warning: packs[0].userinfo: \(question) 'userInfo'?
+
+            """
+        #expect(lint.output == expected)
+        #expect(try await run("manifest lint site/manifest.json --strict").status == 3)
+        let added = try await add("site/a.tar")
+        #expect(added.status == 0)
+        #expect(
+            added.error.hasPrefix(
+                "stagepack: warning: site/manifest.json: baseURL: \(question) 'baseURLs'?\n"
+            ),
+            "\(added)"
+        )
+    }
+
+    @Test(arguments: ["manifest lint", "manifest remove"])
+    func aURLInThePlaceOfAFileIsNamed(command: String) async throws {
+        let words = command == "manifest remove" ? " aurora" : ""
+        let ending = try await run("\(command) https://h.example/manifest.json\(words)")
+        #expect(ending.status == 10, "\(ending)")
+        #expect(ending.error.contains("'https://h.example/manifest.json'"), "\(ending)")
+        #expect(
+            ending.error.contains("hint: name the manifest's file on this machine"),
+            "\(ending)"
+        )
+    }
+
+    /// A name that says another format than the file has misleads clients and people.
+    @Test(arguments: ["a.zip", "a.7z", "a.tar.bz2"])
+    func aFormatThatIsNotMadeIsRefused(name: String) async throws {
+        try await publish("site/a.tar")
+        let refused = try await run("package recipe.json -o \(name)")
+        #expect(refused.status == 64, "\(refused)")
+        #expect(refused.error.contains("found '\(name)'"), "\(refused)")
+        #expect(try directory.status(FilePath(name)) == nil)
+        #expect(try await run("package recipe.json -o \(name) --format tar -q").status == 0)
+        #expect(try await run("package recipe.json -o a.pack -q").status == 0)
+    }
+
+    /// Clients refuse a timestamp whose version is lower than the one that they know.
+    @Test func aLostTimestampIsReplacedByANewerOne() async throws {
+        try await publish("site/a.tar")
+        #expect(try await run("keys generate k.pem --unencrypted").status == 0)
+        #expect(try await run("keys init site/manifest.json --key k.pem").status == 0)
+        #expect(try await add("site/a.tar", "--key k.pem").status == 0)
+        let force = "refresh site/manifest.json --key k.pem --force"
+        #expect(try await run(force).status == 0)
+        #expect(try text("site/metadata/timestamp.json").contains("\"version\":3"))
+        for command in ["refresh", "sign"] {
+            // With hourly renewals, the lost one had a higher version than its snapshot.
+            let metadata = try #require(try directory.directory("site/metadata"))
+            try metadata.remove("timestamp.json")
+            let signed = try await run("\(command) site/manifest.json --key k.pem")
+            #expect(signed.status == 0, "\(signed)")
+            let timestamp = try text("site/metadata/timestamp.json")
+            #expect(timestamp.contains("\"version\":1003"), "\(command): \(timestamp)")
+            let lint = try await run("manifest lint site/manifest.json")
+            #expect(lint == Program.Ending(status: 0, output: "", error: ""))
+        }
+    }
+}

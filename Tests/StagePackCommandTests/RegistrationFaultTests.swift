@@ -1,0 +1,181 @@
+import Glibc
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Faults of registrations, as `app validate`, `app register` and other commands name them.
+@Suite(.server, .directory, .enabled { await Program.canMount })
+struct RegistrationFaultTests {
+    private let installed: Installed
+
+    init() async throws { installed = try await Installed() }
+
+    private var file: String {
+        installed.folder.appending("net.example.wallpaper.json").string
+    }
+
+    /// The path of the registration as the program sees it.
+    private var name: String {
+        geteuid() == 0 ? "/etc/stagepack/apps.d/net.example.wallpaper.json" : file
+    }
+
+    /// Makes a registration with a member of another name.
+    private func write(_ member: String, as other: String, to name: String) throws -> String {
+        let text = String(decoding: installed.registration.json(), as: UTF8.self)
+            .replacing("\"\(member)\"", with: "\"\(other)\"")
+        let component = try #require(FilePath.Component(name))
+        try installed.world.directory.write(Array(text.utf8), to: component, durably: false)
+        return installed.world.directory.path.appending(name).string
+    }
+
+    @Test(
+        .enabled("only root reads no others' registrations") { geteuid() == 0 },
+        arguments: [
+            (0o666, 0, "chmod go-w FILE"), (0o644, 65534, "chown root FILE"),
+            (0o664, 65534, "chown root FILE && chmod go-w FILE"),
+        ] as [(mode_t, uid_t, String)]
+    )
+    func aRegistrationThatOthersMayWriteIsNamedWithItsRemedy(
+        mode: mode_t,
+        owner: uid_t,
+        remedy: String
+    ) async throws {
+        unsafe #expect(chmod(file, mode) == 0)
+        unsafe #expect(chown(file, owner, gid_t.max) == 0)
+        let text = "run '\(remedy.replacing("FILE", with: name))'"
+        let validated = try await installed.run("app", "validate", name)
+        #expect(validated.status == 3, "\(validated)")
+        #expect(validated.output.contains(text), "\(validated)")
+        for command in [["doctor"], ["prefetch", "--attempts", "1"]] {
+            let words = command + ["--app", "net.example.wallpaper"]
+            let ending = try await installed.world.program.run(words)
+            #expect((ending.output + ending.error).contains(text), "\(ending)")
+        }
+        unsafe #expect(chmod(file, 0o644) == 0)
+        unsafe #expect(chown(file, 0, gid_t.max) == 0)
+        #expect(try await installed.run("app", "validate", name).status == 0)
+    }
+
+    @Test func aFindingNamesItsFileOnce() async throws {
+        let path = try write("registrationVersion", as: "x", to: "net.example.wallpaper.json")
+        let ending = try await installed.run("app", "validate", path)
+        #expect(ending.status == 3)
+        let parts = ending.output.split(separator: path, omittingEmptySubsequences: false)
+        #expect(parts.count == 2, "\(ending)")
+    }
+
+    @Test func whatValidateRefusesIsNotRegistered() async throws {
+        var installed = installed
+        try installed.uninstall()
+        installed.registration.downloaderExtension = Registration.Program(
+            path: "/nowhere/extension",
+            arguments: []
+        )
+        try installed.world.directory.write(
+            installed.registration.json(),
+            to: "net.example.wallpaper.json",
+            durably: false
+        )
+        let path = installed.world.directory.path.appending("net.example.wallpaper.json").string
+        let ending = try await installed.run("app", "register", path)
+        #expect(ending.status == 11, "\(ending)")
+        #expect(ending.error.contains("'/nowhere/extension' cannot be executed here"), "\(ending)")
+        let words = try await HintedCommand.words(in: ending.error)
+        #expect(words == ["app", "validate", path])
+        #expect(try await installed.run("app", "list").output == "")
+    }
+
+    /// Unknown members are ignored, and those that resemble a known one are probably mistakes.
+    @Test(arguments: [
+        ("version", "versoin", 3 as Int32), ("trust", "trst", 3), ("x", "x", 0),
+    ])
+    func aMemberThatIsMisspeltIsAskedFor(
+        member: String,
+        other: String,
+        status: Int32
+    ) async throws {
+        let path = try write(member, as: other, to: "net.example.wallpaper.json")
+        let ending = try await installed.run("app", "validate", path)
+        #expect(ending.status == status, "\(ending)")
+        let question = "\(other): it is ignored, as an unknown member: did you mean '\(member)'?"
+        #expect(ending.error.contains(question) == (status != 0), "\(ending)")
+    }
+
+    /// The status says only whether the registration can be used.
+    @Test(arguments: ["validate", "register"])
+    func aMisspeltMemberThatIsOptionalIsAWarning(command: String) async throws {
+        var installed = installed
+        try installed.uninstall()
+        installed.registration.restrictions = Registration.Restrictions()
+        installed.registration.restrictions?.downloadAllowance = .mebibytes(1)
+        let text = String(decoding: installed.registration.json(), as: UTF8.self)
+            .replacing("\"downloadAllowance\"", with: "\"downloadAllowence\"")
+        try installed.world.directory.write(
+            Array(text.utf8),
+            to: "net.example.wallpaper.json",
+            durably: false
+        )
+        let path = installed.world.directory.path.appending("net.example.wallpaper.json").string
+        let ending = try await installed.run("app", command, path)
+        #expect(ending.status == 0, "\(ending)")
+        let warning = """
+            stagepack: warning: \(path): restrictions.downloadAllowence: it is ignored, as an unknown member: did you \
+            mean 'downloadAllowance'?
+
+            """
+        #expect(ending.error == warning)
+    }
+
+    /// Without an option, the hint is the same command with the only application.
+    @Test(arguments: ["prefetch", "fetch aurora", "pin aurora", "rollback aurora", "remove aurora"])
+    func theOnlyApplicationIsProposed(command: String) async throws {
+        var installed = installed
+        try installed.world.publish(try .small(.aurora))
+        let words = command.split(separator: " ").map(String.init)
+        let ending = try await installed.world.program.run(words)
+        #expect(ending.status == 64, "\(ending)")
+        let hint = "\nhint: run 'stagepack \(command) --app net.example.wallpaper'\n"
+        #expect(ending.error.hasSuffix(hint), "\(ending)")
+        let other = String(decoding: installed.registration.json(), as: UTF8.self)
+            .replacing("net.example.wallpaper", with: "net.example.other")
+        try installed.write(Array(other.utf8), to: "net.example.other.json")
+        let several = try await installed.world.program.run(words)
+        #expect(several.status == 64, "\(several)")
+        #expect(!several.error.contains("--app net.example"), "\(several)")
+    }
+
+    /// The advice fits the reason of the system.
+    @Test(
+        .enabled("only root mounts") { geteuid() == 0 },
+        arguments: [
+            ("ro", 41, "make the file system writable"), ("nr_inodes=1", 40, "free some space"),
+        ] as [(String, Int32, String)]
+    )
+    func aFolderThatCannotBeWrittenIsNamed(
+        options: String,
+        status: Int32,
+        hint: String
+    ) async throws {
+        var program = installed.world.program
+        let mount = "mount -t tmpfs -o \(options) none /etc/stagepack && exec \"$@\""
+        program.wrapper =
+            program.wrapper.dropLast() + ["/bin/sh", "-c", mount, "sh", try Program.path.string]
+        try installed.world.directory.write(
+            installed.registration.json(),
+            to: "net.example.wallpaper.json",
+            durably: false
+        )
+        let path = installed.world.directory.path.appending("net.example.wallpaper.json").string
+        let ending = try await program.run(["app", "register", path])
+        #expect(ending.status == status, "\(ending)")
+        #expect(ending.error.hasSuffix("hint: \(hint)\n"), "\(ending)")
+    }
+
+    @Test func aMisspeltApplicationIsAskedForWhenItIsUnregistered() async throws {
+        let ending = try await installed.run("app", "unregister", "net.example.wallpapr")
+        #expect(ending.status == 64)
+        #expect(ending.error.contains("did you mean 'net.example.wallpaper'?"), "\(ending)")
+    }
+}
