@@ -95,6 +95,7 @@ struct PackageCommand: ReportingSubcommand {
         if noDeltas { throw ValidationError("'--no-deltas' is for '--indexed'.") }
         if noArchive { throw ValidationError("'--no-archive' is for '--indexed'.") }
         if !base.isEmpty { throw ValidationError("'--base' is for '--indexed'.") }
+        try checkEnding()
         let levels = ArchiveWriter.levels(of: archiveFormat) ?? 0...0
         guard let level, !levels.contains(level) else { return }
         throw ValidationError(
@@ -157,9 +158,22 @@ struct PackageCommand: ReportingSubcommand {
     }
 
     private var archiveFormat: ArchiveFormat {
-        let implied = output.flatMap { ManifestLint.format(of: $0) }
-            .flatMap { ArchiveWriter.canWrite($0) ? $0 : nil }
-        return format ?? implied ?? .tarZstandard
+        format ?? output.flatMap { ManifestLint.format(of: $0) } ?? .tarZstandard
+    }
+
+    /// Endings of archives in formats that are not made here, besides those that packs may have.
+    private static let otherEndings = [".7z", ".rar", ".tar.lzma", ".tar.lzo", ".tar.br"]
+
+    /// Refuses a file whose name says another format than its content has.
+    private func checkEnding() throws {
+        guard format == nil, let output else { return }
+        let implied = ManifestLint.format(of: output)
+        let isOther = Self.otherEndings.contains { output.lowercased().hasSuffix($0) }
+        guard isOther || implied.map(ArchiveWriter.canWrite) == false else { return }
+        throw ValidationError(
+            "expected a name that ends in .tar.zst, .tar.gz, .tar.xz or .tar, found "
+                + "'\(output.forDisplay())': '--format' makes one of these under any name."
+        )
     }
 
     private static func format(_ text: String) throws -> ArchiveFormat {
