@@ -64,6 +64,67 @@ extension Session {
 }
 
 extension Session {
+    /// Refuses to change a pack that only containers have which this user does not change, such as the
+    /// system's.
+    ///
+    /// - Parameters:
+    ///   - id: The pack.
+    ///   - command: The command that changes it, for the hint.
+    /// - Throws: ``CommandFailure`` that names the container with the pack, and the command for root.
+    func checkOwnCopy(of id: PackID, for command: String) throws(CommandFailure) {
+        // An option that names a container means that one, whoever owns it.
+        guard target.container == nil, let own = knownContainer else { return }
+        let foreign: FilePath?
+        let view = try view()
+        do throws(ContainerError) {
+            foreign = try view.container(of: id, insteadOf: own)
+        } catch {
+            throw CommandFailure(error)
+        }
+        guard let foreign else { return }
+        throw .notOurs(
+            id,
+            in: foreign,
+            location: location(of: foreign),
+            hint: hints.local(command, id.text)
+        )
+    }
+}
+
+extension ContainerView {
+    /// Returns the container with the copy of a pack that readers use; `nil` if there is none, or if `own` has
+    /// a link to a copy, too.
+    fileprivate func container(
+        of id: PackID,
+        insteadOf own: FilePath
+    ) throws(ContainerError) -> FilePath? {
+        for (path, reader) in zip(containers, readers) where path == own {
+            if try reader?.currentGeneration(of: id) != nil { return nil }
+        }
+        return try copies(of: id).first.map { containers[$0.container] }
+    }
+}
+
+extension CommandFailure {
+    /// Returns the failure for a pack that is only in a container which this user may not change.
+    static func notOurs(
+        _ id: PackID,
+        in container: FilePath,
+        location: ContainerLocation?,
+        hint: String?
+    ) -> CommandFailure {
+        let place = location.map { "the \($0.rawValue)'s container" } ?? "another container"
+        return CommandFailure(
+            status: .containerUnusable,
+            message:
+                "pack '\(id)': only \(place) '\(container)' has it, which this user cannot change",
+            hint: hint.map { "as root, run \($0)" },
+            retry: .never
+        )
+    }
+}
+
+extension Session {
     /// The packs that the containers have staged, or that their manifests offer.
     var knownPacks: Set<PackID> {
         var known: Set<PackID> = []

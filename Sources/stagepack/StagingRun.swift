@@ -26,7 +26,9 @@ struct StagingRun: Sendable {
     func run() async throws(CommandFailure) -> [StagingReport] {
         do throws(StagingFailure) {
             return try await withService { service async throws(StagingFailure) in
-                try await service.stage().map(StagingReport.init)
+                try await service.stage().map { result in
+                    StagingReport(result).naming(containersOf: request.target)
+                }
             }
         } catch {
             throw CommandFailure(error)

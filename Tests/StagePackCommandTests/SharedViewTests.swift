@@ -154,6 +154,35 @@ struct SharedViewTests {
         #expect(try await machine.user("remove", "aurora").output == "aurora: was not staged\n")
     }
 
+    /// A run that stages nothing does not say that the user's container has what the system's has.
+    @Test(arguments: ["rollback", "pin", "repair"])
+    func aCommandForAPackOfTheSystemSaysWhoCan(command: String) async throws {
+        var machine = try await SharedMachine()
+        try machine.publish(version: 1)
+        #expect(try await machine.root("prefetch").status == 0)
+        for isAfterRun in [false, true] {
+            let ending = try await machine.user(command, "aurora")
+            #expect(ending.status == 41, "\(isAfterRun): \(ending)")
+            #expect(
+                ending.error == """
+                    stagepack: error: pack 'aurora': only the system's container \
+                    '\(SharedMachine.systemContainer)' has it, which this user cannot change
+                    hint: as root, run 'stagepack \(command) aurora --app net.example.wallpaper'
+
+                    """
+            )
+            #expect(
+                try await machine.user("prefetch").output
+                    == "net.example.wallpaper: 0 staged, 1 up to date in \(SharedMachine.systemContainer)\n"
+            )
+        }
+        // The user's own copy is the user's to change.
+        try machine.publish(version: 2)
+        let run = try await machine.user("prefetch")
+        #expect(run.output.hasSuffix("in \(SharedMachine.userContainer)\n"), "\(run)")
+        #expect(try await machine.user("pin", "aurora").status == 0)
+    }
+
     @Test func aPinOfTheSystemHoldsForItsUsersToo() async throws {
         var machine = try await machine()
         #expect(try await machine.root("pin", "aurora").status == 0)

@@ -41,6 +41,7 @@ struct PinCommand: SourcedSubcommand, ReportingSubcommand {
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source)
         if release, let pack { try session.checkPinIsOurs(pack) }
+        if !release, let pack { try session.checkOwnCopy(of: pack, for: "pin") }
         let container = try session.existingContainer()
         do throws(ContainerError) {
             guard let pack else {

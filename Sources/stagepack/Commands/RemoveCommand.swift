@@ -39,8 +39,15 @@ struct RemoveCommand: SourcedSubcommand, ReportingSubcommand {
                 let report = try removal.remove(id)
                 // The pack is only in a container of another user, so the command fails.
                 if !report.hasRemoved, let copy = report.remaining?.first {
-                    throw .notOurs(id, only: copy)
+                    throw .notOurs(
+                        id,
+                        in: FilePath(copy.container),
+                        location: copy.location,
+                        hint: HintSource.current.local("remove", id.text)
+                    )
                 }
+                // Another pack has a similar name, and neither a container nor a manifest has this one.
+                if !report.hasRemoved, session.pack(similarTo: id) != nil { throw .notStaged(id) }
                 reports.append(report)
             } catch {
                 failure = error
@@ -153,21 +160,6 @@ private struct PackRemoval {
         for case let container? in containers where container.isWritable() {
             container.keepSpareLock()
         }
-    }
-}
-
-extension CommandFailure {
-    /// Returns the failure for a pack that is only in a container which this user may not change.
-    static func notOurs(_ id: PackID, only copy: StatusReport.CopyStatus) -> CommandFailure {
-        let place = copy.location.map { "the \($0.rawValue)'s container" } ?? "another container"
-        return CommandFailure(
-            status: .containerUnusable,
-            message:
-                "pack '\(id)': only \(place) '\(copy.container)' has it, which this user cannot "
-                + "change",
-            hint: HintSource.current.local("remove", id.text).map { "as root, run \($0)" },
-            retry: .never
-        )
     }
 }
 

@@ -27,6 +27,7 @@ struct RepairCommand: SourcedSubcommand {
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source, network: network)
         try session.checkNetworkFiles()
+        for id in packs { try session.checkOwnCopy(of: id, for: "repair") }
         let reports = try await VerifyReport.make(of: packs, in: try session.existingContainer())
         let damaged = Set(reports.filter { !$0.differences.isEmpty }.map(\.pack))
         guard !damaged.isEmpty else {

@@ -26,7 +26,9 @@ struct RollbackCommand: SourcedSubcommand, ReportingSubcommand {
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let container = try Session(source).existingContainer()
+        let session = try Session(source)
+        for id in packs { try session.checkOwnCopy(of: id, for: "rollback") }
+        let container = try session.existingContainer()
         var reports: [RollbackReport] = []
         var failure: CommandFailure?
         for id in packs {

@@ -75,6 +75,24 @@ struct StagingReport: Encodable {
         return report
     }
 
+    /// Returns the report with the containers of packs that were up to date in another container of the
+    /// target.
+    func naming(containersOf target: StagingTarget) -> StagingReport {
+        // Without a readable container, none is named.
+        guard packs.contains(where: { $0.outcome == .present }),
+            let view = try? ContainerView(opening: target.containersForReading),
+            zip(view.containers, view.readers)
+                .contains(where: { $0.string != container && $1 != nil })
+        else { return self }
+        var report = self
+        for index in packs.indices where packs[index].outcome == .present {
+            guard let copy = try? view.copies(of: packs[index].id).first else { continue }
+            let path = view.containers[copy.container].string
+            if path != container { report.packs[index].otherContainer = path }
+        }
+        return report
+    }
+
     /// The failure of the extension, and the failures of packs and files.
     var failures: [FailureReport] {
         [extensionProblem].compactMap(\.self) + packs.compactMap(\.error)
@@ -92,6 +110,8 @@ struct PackReport: Encodable {
     /// In a plan, the owner of the container that readers now use, user or system; `nil` if the pack is not
     /// staged, or in a container at another path.
     var location: ContainerLocation?
+    /// Another container that has the pack, for a pack that is up to date there, for people.
+    var otherContainer: String?
     /// The reason, with times in a form for people.
     var textOfReason: String
     var downloadSize: ByteCount
@@ -158,7 +178,8 @@ extension StagingReport: CustomStringConvertible, StyledReport {
     /// A summary line, then a line for each eviction; other lines report the failures.
     var styled: [StyledText] {
         let staged = packs.count { $0.outcome == .staged }
-        let present = packs.count { $0.outcome == .present }
+        let others = packs.compactMap(\.otherContainer)
+        let present = packs.count { $0.outcome == .present } - others.count
         let failed = packs.count { $0.outcome == .failed }
         let head = StyledText(application.text, style: .name) + ": "
         let count = StyledText("\(staged) staged", style: staged > 0 ? .success : .plain)
@@ -176,8 +197,16 @@ extension StagingReport: CustomStringConvertible, StyledReport {
         if let evicted, !evicted.isEmpty { text += ", \(evicted.count) evicted" }
         if transferred > .zero { text += " (\(transferred) transferred)" }
         let lines = (evicted ?? []).map { StyledText("evicted to make room: \($0)") }
-        let first = head + count + ", \(present) up to date" + (failed > 0 ? ", " : "") + failures
-        return [first + text + " in \(container)"] + lines
+        let isElsewhere = !others.isEmpty && staged + present + failed == 0 && text.isEmpty
+        let here =
+            isElsewhere
+            ? count
+            : count + ", \(present) up to date" + (failed > 0 ? ", " : "") + failures + text
+                + " in \(container)"
+        let there = Set(others).sorted().map { path in
+            ", \(others.count { $0 == path }) up to date in \(path)"
+        }
+        return [head + here + there.joined()] + lines
     }
 }
 
