@@ -18,22 +18,33 @@ struct CommandLineFault {
         else { return nil }
         isJSON = arguments.prefix { $0 != "--" }.contains("--json")
         let place = CommandPlace(arguments)
-        if let word = place.unknownWord {
-            var failure = CommandFailure.usage(
-                "\(place.name) has no command '\(word.forDisplay())'"
-            )
-            failure.hint =
-                word.mostSimilar(in: place.names).map { name in
-                    "did you mean '\(place.name) \(name)'?"
-                } ?? "run '\(place.name) --help' to see its commands"
-            self.failure = failure
+        if let unknown = place.unknownCommand {
+            failure = unknown
             text = nil
-        } else {
-            var failure = CommandFailure.usage(StagePackCommand.message(for: error))
-            failure.hint = "run '\(place.name) --help' to see its options"
-            self.failure = failure
-            text = StagePackCommand.fullMessage(for: error)
+            return
         }
+        var failure = CommandFailure.usage(StagePackCommand.message(for: error))
+        failure.hint = "run '\(place.name) --help' to see its options"
+        let isPackForPrefetch =
+            place.name.hasSuffix(" prefetch")
+            && failure.message.lowercased().contains("unexpected argument")
+        if isPackForPrefetch {
+            failure.hint =
+                "the policies decide what this command stages: 'fetch' stages packs by name"
+        }
+        self.failure = failure
+        text = isPackForPrefetch ? nil : StagePackCommand.fullMessage(for: error)
+    }
+
+    /// Creates the fault for a request for help about a command that does not exist; `nil` for other
+    /// arguments.
+    init?(helpAbout arguments: [String]) {
+        guard arguments.first == "help",
+            let unknown = CommandPlace(Array(arguments.dropFirst())).unknownCommand
+        else { return nil }
+        failure = unknown
+        text = nil
+        isJSON = false
     }
 
     /// Prints the fault, and exits.
@@ -54,7 +65,17 @@ private struct CommandPlace {
     /// The names of its subcommands.
     private(set) var names: [String] = []
     /// The word in the position of a subcommand that does not exist.
-    private(set) var unknownWord: String?
+    private var unknownWord: String?
+
+    /// The failure for a word in the position of a subcommand that does not exist.
+    var unknownCommand: CommandFailure? {
+        guard let word = unknownWord else { return nil }
+        var failure = CommandFailure.usage("\(name) has no command '\(word.forDisplay())'")
+        failure.hint =
+            word.mostSimilar(in: names).map { similar in "did you mean '\(name) \(similar)'?" }
+            ?? "run '\(name) --help' to see its commands"
+        return failure
+    }
 
     init(_ arguments: [String]) {
         var command: any ParsableCommand.Type = StagePackCommand.self

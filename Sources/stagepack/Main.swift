@@ -89,6 +89,7 @@ struct StagePackCommand: AsyncParsableCommand {
 
     /// Runs the command that the arguments name.
     private static func run(_ arguments: [String]) async {
+        CommandLineFault(helpAbout: arguments)?.endProgram()
         do {
             var command = try await asyncParseAsRoot(arguments)
             if var command = command as? any AsyncParsableCommand {

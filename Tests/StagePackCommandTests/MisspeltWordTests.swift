@@ -29,16 +29,48 @@ struct MisspeltWordTests {
             ["volcano"], "stagepack has no command 'volcano'",
             "run 'stagepack --help' to see its commands"
         ),
+        (
+            ["help", "prefech"], "stagepack has no command 'prefech'",
+            "did you mean 'stagepack prefetch'?"
+        ),
+        (
+            ["help", "manifest", "lnt"], "stagepack manifest has no command 'lnt'",
+            "did you mean 'stagepack manifest lint'?"
+        ),
     ])
     func aMisspeltCommandIsAskedFor(arguments: [String], message: String, hint: String) async throws
     {
         let ending = try await Program().run(arguments)
         let text = "stagepack: error: \(message)\nhint: \(hint)\n"
         #expect(ending == Program.Ending(status: 64, output: "", error: text))
+        guard arguments.first != "help" else { return }
         let json = try await Program().run(arguments + ["--json"])
         #expect(json.error == "")
         let failure = Failure.Body(message: message, retry: "never", hint: hint, status: 64)
         #expect(try decode(json.output) == failure)
+    }
+
+    @Test func helpAboutACommandIsPrinted() async throws {
+        let help = try await Program().run(["help", "manifest", "lint"])
+        #expect(help.status == 0)
+        #expect(help == (try await Program().run(["manifest", "lint", "--help"])))
+        #expect(try await Program().run(["help"]).output.contains("prefetch"))
+    }
+
+    @Test func packsOfPrefetchAreForFetch() async throws {
+        let ending = try await Program().run(["prefetch", "aurora", "--app", "x"])
+        #expect(ending.status == 64)
+        #expect(ending.error.contains("'aurora'"), "\(ending)")
+        #expect(ending.error.contains("'fetch' stages packs by name"), "\(ending)")
+    }
+
+    @Test func aPackThatIsNotStagedIsRemovedWithoutAQuestion() async throws {
+        var world = try World()
+        try world.publish(try .small(.aurora))
+        try await world.succeed("prefetch", "--quiet")
+        try await world.succeed("remove", "aurora")
+        #expect(try await world.succeed("remove", "aurora") == "aurora: was not staged\n")
+        #expect(try await world.succeed("remove", "volcano") == "volcano: was not staged\n")
     }
 
     /// The parser's own faults, options that exclude each other among them.
@@ -66,7 +98,7 @@ struct MisspeltWordTests {
     @Test(
         arguments: [
             (["fetch", "oceanz"], 13), (["path", "oceanz"], 2), (["verify", "oceanz"], 2),
-            (["pin", "oceanz"], 2), (["why", "oceanz"], 13),
+            (["pin", "oceanz"], 2), (["why", "oceanz"], 13), (["remove", "oceanz"], 2),
         ] as [([String], Int32)]
     )
     func aMisspeltPackIsAskedFor(arguments: [String], status: Int32) async throws {
