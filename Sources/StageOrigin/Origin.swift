@@ -1,6 +1,7 @@
 import Hummingbird
 import HummingbirdCore
 public import Logging
+import NIOCore
 import StageSystem
 public import SystemPackage
 
@@ -68,7 +69,9 @@ public struct Origin: Sendable {
         } catch is CancellationError {
             return
         } catch {
-            throw .address(host: host, port: port, reason: "\(error)")
+            // The library's text names functions of its own beside the system's message.
+            let reason = (error as? IOError).map { "\(Errno(rawValue: $0.errnoCode))" }
+            throw .address(host: host, port: port, reason: reason ?? "\(error)")
         }
     }
 }

@@ -6,6 +6,18 @@ import Testing
 /// Files and directories that arguments name, and that are not what the option is for.
 @Suite(.server, .directory, .timeLimit(.minutes(5)))
 struct RefusedArgumentTests {
+    /// The reason is the system's, and not the library's.
+    @Test func aPortThatIsTakenIsNamed() async throws {
+        let world = try World()
+        let port = try #require(world.server.baseURL.split(separator: ":").last)
+        let words = ["serve", world.directory.path.string, "--port", String(port)]
+        let ending = try await Program().run(words)
+        #expect(ending.status == 64, "\(ending)")
+        let message =
+            "stagepack: error: cannot listen on port \(port) of '127.0.0.1': Address already in use\n"
+        #expect(ending.error.hasPrefix(message), "\(ending)")
+    }
+
     @Test(arguments: ["--netrc-file", "--cacert", "--token-file"])
     func aFileThatIsMissingOrNoneIsAnError(option: String) async throws {
         var world = try World()
