@@ -57,7 +57,7 @@ struct ListingTests {
                 download   20.2 kB
                 staged     TIME (AGO)
                 from       SERVER/packs/aurora-1.tar.zst
-                directory  DIRECTORY/container/packs/aurora/content
+                directory  DIRECTORY/container/packs/aurora
                 container  DIRECTORY/container
 
                 """
