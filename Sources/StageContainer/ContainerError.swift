@@ -41,13 +41,14 @@ extension ContainerError: CustomStringConvertible {
     public var description: String {
         switch self {
         case .missing(let path):
-            "there is no container at '\(path)'"
+            "there is no container at '\(path.string.escapedForDisplay)'"
         case .unknownFormat(let path, let found, let known):
-            "the container '\(path)' has format \(found), expected \(known)"
+            "the container '\(path.string.escapedForDisplay)' has format \(found), expected \(known)"
         case .notAContainer(let path, let found):
-            "'\(path)' is no container and not empty: it has '\(found)'"
+            "'\(path.string.escapedForDisplay)' is no container and not empty: "
+                + "it has '\(found.string.forDisplay())'"
         case .damagedRecord(let path, let detail):
-            "the record '\(path)' is damaged: \(detail)"
+            "the record '\(path.string.escapedForDisplay)' is damaged: \(detail.escapedForDisplay)"
         case .busy(let id):
             "another process works on pack '\(id)'"
         case .notStaged(let id):
@@ -59,7 +60,7 @@ extension ContainerError: CustomStringConvertible {
         case .otherVersion(let id, let expected, let staged):
             "pack '\(id)': expected version \(expected), version \(staged) is staged"
         case .file(let error):
-            error.description
+            error.description.escapedForDisplay
         }
     }
 }

@@ -99,15 +99,17 @@ package enum RegistrationError: Error, Equatable, CustomStringConvertible {
     package var description: String {
         switch self {
         case .unreadable: fault
-        case .writable(let path, _, _), .invalid(let path, _): "registration '\(path)': \(fault)"
+        case .writable(let path, _, _), .invalid(let path, _):
+            "registration '\(path.string.escapedForDisplay)': \(fault)"
         }
     }
 
     /// The error without the name of the file, which the system's reason alone has.
     package var fault: String {
         switch self {
-        case .unreadable(let error): "\(error)"
-        case .writable(_, let reason, let remedy): "\(reason): run '\(remedy)'"
+        case .unreadable(let error): "\(error)".escapedForDisplay
+        case .writable(_, let reason, let remedy):
+            "\(reason.escapedForDisplay): run '\(remedy.escapedForDisplay)'"
         case .invalid(_, let error): "\(error)"
         }
     }

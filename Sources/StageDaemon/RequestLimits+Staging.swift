@@ -17,6 +17,8 @@ extension RequestLimits {
             throw ControlRefusal(.invalid, "a staging has a 'staging' that says what is staged")
         }
         try check(request.url, bytes: 0...url, as: "'url'")
+        try checkShown(request.url, as: "the 'url' of a staging")
+        try checkShown(request.description ?? "", as: "the 'description' of a staging")
         guard request.resumeToken == nil, request.headers == nil, request.mirrors == nil,
             request.allowedDomains == nil, request.sha256 == nil
         else {

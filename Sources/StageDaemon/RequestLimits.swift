@@ -45,6 +45,7 @@ enum RequestLimits {
         identifier: String
     ) throws(ControlRefusal) {
         try check(identifier, bytes: 1...Self.identifier, as: "a session's identifier")
+        try checkShown(identifier, as: "a session's identifier")
         try check(headers: wanted.headers)
         if let group = wanted.group { try check(group, bytes: 1...name, as: "'group'") }
         guard [nil, "1.2", "1.3"].contains(wanted.minimumTLSVersion) else {
@@ -192,7 +193,7 @@ enum RequestLimits {
         else {
             throw ControlRefusal(
                 .invalid,
-                "expected an absolute http or https URL, found '\(url.withoutUser.prefix(256))'"
+                "expected an absolute http or https URL, found '\(url.withoutUser.forDisplay(atMost: 256))'"
             )
         }
         do throws(ValueError) {
@@ -332,6 +333,16 @@ enum RequestLimits {
         }
         guard !text.utf8.contains(0) else {
             throw ControlRefusal(.invalid, "\(what) has no byte that is 0")
+        }
+    }
+
+    /// Checks that a text, which commands print on one line, has no control characters; `what` names it in messages.
+    static func checkShown(_ text: String, as what: String) throws(ControlRefusal) {
+        guard !text.unicodeScalars.contains(where: \.isUnsafeForDisplay) else {
+            throw ControlRefusal(
+                .invalid,
+                "\(what) has no control or bidirectional characters, found '\(text.forDisplay(atMost: 60))'"
+            )
         }
     }
 }

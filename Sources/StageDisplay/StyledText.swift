@@ -1,3 +1,5 @@
+import StageModel
+
 /// The meaning of a piece of text, which determines its style at a terminal.
 public enum TextStyle: Equatable, Sendable {
     case plain
@@ -26,6 +28,9 @@ public enum TextStyle: Equatable, Sendable {
 }
 
 /// Text for one line of a terminal, in pieces of one style each.
+///
+/// Control and bidirectional characters of the pieces are escaped, but for line breaks, so that the only control
+/// sequences are those of the styles.
 public struct StyledText: Equatable, Sendable {
     /// A piece of one style.
     public struct Piece: Equatable, Sendable {
@@ -38,9 +43,9 @@ public struct StyledText: Equatable, Sendable {
     /// The pieces from left to right.
     public private(set) var pieces: [Piece] = []
 
-    /// Creates text of one style.
+    /// Creates text of one style; control and bidirectional characters are escaped, but for line breaks.
     public init(_ text: String, style: TextStyle = .plain) {
-        if !text.isEmpty { pieces = [Piece(text: text, style: style)] }
+        if !text.isEmpty { pieces = [Piece(text: text.linesForDisplay, style: style)] }
     }
 
     /// Concatenates two texts.

@@ -30,15 +30,54 @@ extension String {
     /// Returns the text, shortened to `limit` characters, with control and bidirectional characters escaped:
     /// safe to print on a terminal.
     public func forDisplay(atMost limit: Int = 200) -> String {
+        let shown = String(prefix(limit)).escapedForDisplay
+        return dropFirst(limit).isEmpty ? shown : shown + "…"
+    }
+
+    /// The whole text on one line, with control and bidirectional characters, line breaks among them, escaped: safe
+    /// to print on a terminal as part of a line.
+    public var escapedForDisplay: String {
+        escapingUnsafeScalars { "\\u{\(String($0.value, radix: 16))}" }
+    }
+
+    /// The lines of the text, with other control and bidirectional characters escaped: safe to print on a terminal.
+    package var linesForDisplay: String {
+        escapingUnsafeScalars { $0 == "\n" ? "\n" : "\\u{\(String($0.value, radix: 16))}" }
+    }
+
+    /// JSON with the control and bidirectional characters in its strings escaped that an encoder leaves as they are.
+    ///
+    /// The line breaks between members stay, since the encoder has escaped those in strings.
+    package var jsonForDisplay: String {
+        escapingUnsafeScalars { scalar in
+            guard scalar != "\n" else { return "\n" }
+            let digits = String(scalar.value, radix: 16)
+            return "\\u" + String(repeating: "0", count: 4 - digits.utf8.count) + digits
+        }
+    }
+
+    /// Returns the text with each unsafe character replaced; costs one look at each byte where there is none.
+    private func escapingUnsafeScalars(_ escaped: (Unicode.Scalar) -> String) -> String {
+        guard utf8.contains(where: \.mayBeginUnsafeScalar) else { return self }
         var shown = ""
-        for scalar in prefix(limit).unicodeScalars {
+        for scalar in unicodeScalars {
             if scalar.isUnsafeForDisplay {
-                shown += "\\u{\(String(scalar.value, radix: 16))}"
+                shown += escaped(scalar)
             } else {
                 shown.unicodeScalars.append(scalar)
             }
         }
-        return dropFirst(limit).isEmpty ? shown : shown + "…"
+        return shown
+    }
+}
+
+extension UInt8 {
+    /// Indicates whether the UTF-8 of an unsafe character begins with this byte, or that of others as well.
+    fileprivate var mayBeginUnsafeScalar: Bool {
+        switch self {
+        case 0..<0x20, 0x7F, 0xC2, 0xD8, 0xE2: true
+        default: false
+        }
     }
 }
 

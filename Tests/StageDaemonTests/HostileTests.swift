@@ -66,6 +66,11 @@ struct HostileTests {
         #"{"tasks": [{"token": "t", "kind": "download", "url": "http://127.0.0.1:1/"\#(more)}]}"#
     }
 
+    private static func staging(_ members: String) -> String {
+        #"{"tasks": [{"token": "t", "kind": "staging", "staging": {"application": "a.b", "event": "install"}, "#
+            + members + "}]}"
+    }
+
     /// More than texts may have, and than all strings of a handler may.
     private static let long = String(repeating: "x", count: 4097)
     private static let many = String(repeating: "x", count: 33_000)
@@ -138,6 +143,11 @@ struct HostileTests {
         ("PUT /v1/sessions/x", #"{"handler": {"command": ["sh"]}}"#, 422),
         ("PUT /v1/sessions/x", #"{"group": "no such group"}"#, 403),
         ("PUT /v1/sessions/\(String(repeating: "x", count: 256))", "{}", 422),
+        ("PUT /v1/sessions/a%1Bb", "{}", 422), ("PUT /v1/sessions/a%0Ab", "{}", 422),
+        ("PUT /v1/sessions/a%C2%9Bb", "{}", 422), ("PUT /v1/sessions/a%E2%80%AEb", "{}", 422),
+        (create, staging(#""url": "http://a/\u001b""#), 422),
+        (create, staging(#""url": "", "description": "a\nb""#), 422),
+        (create, staging(#""url": "", "description": "a\u009bb""#), 422),
         ("PUT /v1/sessions/x", #"{"group": "\#(long)"}"#, 422),
         ("PUT /v1/sessions/x", #"{"maximumConnectionsPerHost": -1}"#, 422),
         ("PUT /v1/sessions/x", #"{"headers": {\#(fields(101))}}"#, 422),

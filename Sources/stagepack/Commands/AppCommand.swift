@@ -60,13 +60,15 @@ struct AppShowCommand: ReportingSubcommand {
         let found = try CommandFailure.wrapping { () throws(StagingFailure) in
             try folders.registration(named: id)
         }
-        let text = String(decoding: found.value.json(), as: UTF8.self)
+        let text = String(decoding: found.value.json(), as: UTF8.self).jsonForDisplay
         if json {
             Console.print(RegistrationReport(found), asJSON: true)
         } else {
-            Console.say("\(found.path)")
-            for path in found.overridden { Console.say("instead of \(path)") }
-            Console.write(text.hasSuffix("\n") ? text : text + "\n", to: 1)
+            Console.say(found.path.string.escapedForDisplay)
+            for path in found.overridden {
+                Console.say("instead of \(path.string.escapedForDisplay)")
+            }
+            Console.say(text.hasSuffix("\n") ? String(text.dropLast()) : text)
         }
         return .success
     }
@@ -217,7 +219,7 @@ struct RegistrationFinding: Codable, CustomStringConvertible {
     var file: String
     var finding: String
 
-    var description: String { "\(file.forDisplay()): \(finding)" }
+    var description: String { "\(file.forDisplay()): \(finding.escapedForDisplay)" }
 }
 
 /// Output of `app list`, `app show --json` and `app register` for one application.
@@ -247,7 +249,8 @@ struct RegistrationReport: Codable, CustomStringConvertible {
     }
 
     var description: String {
-        problem.map { "\(id): \($0.message)" }
+        let (version, file) = (version?.escapedForDisplay, file?.escapedForDisplay)
+        return problem.map { "\(id): \($0.message)" }
             ?? "\(id): version \(version ?? "-"), registered in \(file ?? "-")"
     }
 }
@@ -262,7 +265,7 @@ struct RegistrationListing: Encodable, CustomStringConvertible {
             [
                 row.id.text, row.version ?? "-", row.group?.text ?? "-",
                 row.problem.map { "not valid: \($0.message)" } ?? row.file ?? "-",
-            ]
+            ].map(\.escapedForDisplay)
         }
         return Table(head: ["application", "version", "group", "registered in"], rows: rows)
             .description

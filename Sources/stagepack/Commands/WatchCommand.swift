@@ -63,8 +63,8 @@ extension SessionEvent {
     private var text: String {
         switch kind {
         case .attached, .heartbeat: return ""
-        case .finishedEvents: return "session '\(session ?? "")': all has ended"
-        case .invalidated: return "session '\(session ?? "")' is gone"
+        case .finishedEvents: return "session '\(name)': all has ended"
+        case .invalidated: return "session '\(name)' is gone"
         case .resumed: return "goes on at \(offset ?? .zero)"
         case .progress: return amount
         case .changed:
@@ -72,10 +72,14 @@ extension SessionEvent {
             return reasons.isEmpty ? "runs" : "waits: \(reasons)"
         case .challenged: return "waits: \(PendingReason.Kind.authentication.text)"
         case .completed: return "completed, \(amount)"
-        case .failed: return "failed: \(failure?.reason ?? "for no reason given")"
+        case .failed:
+            return "failed: \(failure?.reason.escapedForDisplay ?? "for no reason given")"
         case .cancelled: return "cancelled"
         }
     }
+
+    /// The identifier of the session, on one line.
+    private var name: String { session?.escapedForDisplay ?? "" }
 
     private var amount: String {
         let isUpload = (bytesSent ?? .zero) > .zero

@@ -41,8 +41,10 @@ struct DoctorReport: Codable, CustomStringConvertible {
     /// One line for each check, its hint below, and a line with the number of problems.
     var description: String {
         let lines = checks.map { check in
-            let line = "\(check.level.rawValue): \(check.subject): \(check.finding)"
-            return check.hint.map { "\(line)\n  hint: \($0)" } ?? line
+            let (subject, finding) = (check.subject, check.finding)
+            let line =
+                "\(check.level.rawValue): \(subject.escapedForDisplay): \(finding.escapedForDisplay)"
+            return check.hint.map { "\(line)\n  hint: \($0.escapedForDisplay)" } ?? line
         }
         let problems = checks.count { $0.level == .problem }
         let summary =

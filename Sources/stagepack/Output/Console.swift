@@ -9,6 +9,10 @@ import Synchronization
 import SystemPackage
 
 /// Standard output for data, standard error for everything else.
+///
+/// Text from servers, clients of the daemon and containers of other users is printed. All text but that of
+/// ``write(_:to:)`` has its control and bidirectional characters escaped, so that none reaches a terminal; the
+/// reports escape the line breaks of such values (`escapedForDisplay`).
 enum Console {
     /// Prints a value to standard output, as text or as a JSON object with the name of its schema, by default
     /// the command's.
@@ -23,13 +27,13 @@ enum Console {
         let text =
             asJSON
             ? json(OutputDocument(schema: schema, value: value))
-            : styled?.joined(separator: "\n") ?? value.description
+            : styled?.joined(separator: "\n") ?? value.description.linesForDisplay
         if !text.isEmpty { write(text + "\n", to: STDOUT_FILENO) }
     }
 
     /// Prints a line to standard output.
     static func say(_ text: String) {
-        write(text + "\n", to: STDOUT_FILENO)
+        write(text.linesForDisplay + "\n", to: STDOUT_FILENO)
     }
 
     /// Prints a line to standard error, above the drawn lines.
@@ -38,7 +42,7 @@ enum Console {
     static func note(_ text: String) {
         guard messages.withLock({ $0.shows(text) }) else { return }
         if isJournal {
-            write("<\(priority(of: text))>\(text)\n", to: STDERR_FILENO)
+            write("<\(priority(of: text))>\(text.linesForDisplay)\n", to: STDERR_FILENO)
         } else {
             note(styled(text))
         }
@@ -95,7 +99,8 @@ enum Console {
         print(ErrorReport(error: failure), asJSON: true, schema: .error)
     }
 
-    /// Returns the value as JSON, with the members in a fixed order.
+    /// Returns the value as JSON, with the members in a fixed order, and control and bidirectional characters
+    /// escaped.
     static func json(_ value: some Encodable, pretty: Bool = true) -> String {
         let encoder = JSONEncoder()
         encoder.dateEncodingStrategy = .custom { date, encoder in
@@ -105,7 +110,7 @@ enum Console {
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         if pretty { encoder.outputFormatting.insert(.prettyPrinted) }
         do {
-            return String(decoding: try encoder.encode(value), as: UTF8.self)
+            return String(decoding: try encoder.encode(value), as: UTF8.self).jsonForDisplay
         } catch {
             preconditionFailure("a report is always JSON: \(error)")
         }
@@ -119,7 +124,7 @@ enum Console {
 
     private static let lastError = Atomic<CInt>(0)
 
-    /// Writes all of `text`; ignores a closed pipe.
+    /// Writes all of `text` as it is; ignores a closed pipe.
     static func write(_ text: String, to file: CInt) {
         var text = text
         text.withUTF8 { bytes in
@@ -185,7 +190,10 @@ enum Console {
     static func show(_ lines: [StyledText], if isWanted: () -> Bool = { true }) {
         drawn.withLock { drawn in
             guard isWanted(), !(lines.isEmpty && drawn.isEmpty) else { return }
-            let new = lines.map { text(of: $0, for: STDERR_FILENO) }
+            // A line break within a line would leave a line behind when the lines are erased.
+            let new = lines.map {
+                text(of: $0, for: STDERR_FILENO).replacing("\n", with: "\\u{a}")
+            }
             write(erasure(of: drawn.count) + redrawing(new), to: STDERR_FILENO)
             drawn = new
         }

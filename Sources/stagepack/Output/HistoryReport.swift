@@ -114,16 +114,16 @@ extension HistoryReport: CustomStringConvertible {
     }
 
     private var head: String {
-        let version = applicationVersion.map { " \($0)" } ?? ""
+        let version = applicationVersion.map { " \($0.escapedForDisplay)" } ?? ""
         let location = location.map { " (\($0.rawValue))" } ?? ""
-        var lines = ["\(application)\(version) in \(container)\(location)"]
+        var lines = ["\(application)\(version) in \(container.escapedForDisplay)\(location)"]
         if let lastRun {
             let event = request.map { " for '\($0.rawValue)'" } ?? " for packs by name"
             let only = isEssentialOnly ? ", essential packs only" : ""
             lines.append("  last run: \(InternetTime(lastRun).text)\(event)\(only)")
         }
         if let problem {
-            lines.append("  problem: \(problem.message)")
+            lines.append("  problem: \(problem.message.escapedForDisplay)")
             if let hint = problem.hint { lines.append("  to do: \(hint)") }
         }
         if let pending {
@@ -145,10 +145,10 @@ extension HistoryReport.Entry: CustomStringConvertible {
     /// The decision, with its time, its rule, and the recommended action.
     var description: String {
         var lines = [
-            "\(id), version \(version): \(outcome), \(textOfReason)",
-            "  decided: \(InternetTime(decided).text), \(rule)",
+            "\(id), version \(version): \(outcome), \(textOfReason.escapedForDisplay)",
+            "  decided: \(InternetTime(decided).text), \(rule.escapedForDisplay)",
         ]
-        if let source { lines.append("  from: \(source)") }
+        if let source { lines.append("  from: \(source.escapedForDisplay)") }
         if let pin {
             lines.append("  held: \(pin.text), since \(InternetTime(pin.since).text)")
             if let release = HintSource.current.local("pin", "--release", id.text) {
@@ -157,7 +157,7 @@ extension HistoryReport.Entry: CustomStringConvertible {
         }
         if let problem {
             let runs = failures.quantity(of: "run", plural: "runs in a row")
-            lines.append("  tried: \(runs), \(problem.message)")
+            lines.append("  tried: \(runs), \(problem.message.escapedForDisplay)")
             lines.append("  again: \(again(problem))")
             if let hint = problem.hint { lines.append("  to do: \(hint)") }
         }

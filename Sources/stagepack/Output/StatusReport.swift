@@ -334,14 +334,18 @@ extension StatusReport: CustomStringConvertible {
 extension StatusReport.Part: CustomStringConvertible {
     var description: String {
         guard !isEmpty else {
-            return containers.prefix(1).map { "container \($0.path): nothing is staged yet" }
-                .joined()
+            return containers.prefix(1).map {
+                "container \($0.path.escapedForDisplay): nothing is staged yet"
+            }
+            .joined()
         }
         let places = containers.filter(\.isPresent).map { container in
-            "container \(container.path)" + (container.location.map { " (\($0.rawValue))" } ?? "")
+            "container \(container.path.escapedForDisplay)"
+                + (container.location.map { " (\($0.rawValue))" } ?? "")
         }
         let heads = manifests.map { manifest in
-            "\(manifest.application), \(manifest.revision.asManifestText), from \(manifest.url)"
+            "\(manifest.application), \(manifest.revision.asManifestText), "
+                + "from \(manifest.url.escapedForDisplay)"
         }
         return (places + heads + trust.map(\.description) + [table.description])
             .joined(separator: "\n")

@@ -33,8 +33,8 @@ struct TaskReport: Encodable, CustomStringConvertible {
     }
 
     var description: String {
-        let what = task.request.description.map { " (\($0))" } ?? ""
-        let url = task.request.url.withoutUser
+        let what = task.request.description.map { " (\($0.escapedForDisplay))" } ?? ""
+        let url = task.request.url.withoutUser.escapedForDisplay
         var lines = ["\(task.id)  \(state)  \(amount)  \(url)\(what)"]
         lines += task.holds.map { hold in
             let next =
@@ -42,9 +42,9 @@ struct TaskReport: Encodable, CustomStringConvertible {
             return "    waits: \(hold.text)\(next)"
         }
         if let problem = task.lastProblem, !task.holds.contains(where: { $0.problem == problem }) {
-            lines.append("    last problem: \(problem)")
+            lines.append("    last problem: \(problem.escapedForDisplay)")
         }
-        if let location { lines.append("    file: \(location)") }
+        if let location { lines.append("    file: \(location.escapedForDisplay)") }
         return lines.joined(separator: "\n")
     }
 
@@ -63,7 +63,7 @@ extension PendingReason {
     /// The reason, the time of the next check, and the failure that caused it, for people.
     var text: String {
         let time = until.map { ", until \(InternetTime($0).text)" } ?? ""
-        let failure = problem.map { ": \($0)" } ?? ""
+        let failure = problem.map { ": \($0.escapedForDisplay)" } ?? ""
         return "\(kind.text)\(time)\(failure)"
     }
 }

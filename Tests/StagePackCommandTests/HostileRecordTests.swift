@@ -1,0 +1,93 @@
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Records of a container, and transfers, of another user who means no good.
+@Suite(.server, .directory)
+struct HostileRecordTests {
+    /// Escape sequences of C0 and C1, text that runs backwards, and a line of its own, in JSON.
+    private static let hostile =
+        #"\u001b]0;P\u0007\u001b[31m\u009b32m\u007f\u202e\u2066\nok: forged\n"#
+
+    /// Expects text that a terminal prints as it is, without a line that a value made.
+    private func expectHarmless(
+        _ text: String,
+        at location: SourceLocation = #_sourceLocation
+    ) {
+        let unsafe = text.unicodeScalars.filter { $0.isUnsafeForDisplay && $0 != "\n" }
+        #expect(unsafe.isEmpty, "\(text.debugDescription)", sourceLocation: location)
+        #expect(!text.split(separator: "\n").contains { $0.hasPrefix("ok: forged") })
+    }
+
+    /// Replaces text in the records of a directory of the container.
+    private func replace(
+        _ pattern: Regex<Substring>,
+        with text: String,
+        below name: String,
+        of world: World
+    ) throws {
+        let path = world.container.appending(FilePath(name).components)
+        let directory = try Directory.open(path)
+        var count = 0
+        for entry in try directory.entries() where entry.name.string.hasSuffix(".json") {
+            let bytes = try #require(try directory.bytes(of: FilePath(entry.name), limit: 1 << 20))
+            let old = String(decoding: bytes, as: UTF8.self)
+            let new = old.replacing(pattern, with: text)
+            if new != old { count += 1 }
+            try directory.write(Array(new.utf8), to: entry.name, durably: false)
+        }
+        #expect(count > 0)
+    }
+
+    /// A container with a pack that is staged and one that failed.
+    private func stagedWorld() async throws -> World {
+        var world = try World()
+        let packs = [try SamplePack.small(.aurora), try .small(try PackID("oceans"))]
+        try world.publish(packs)
+        world.server.answer(packs[1].path, with: .status(404))
+        _ = try await world.run("prefetch", "--attempts", "1")
+        return world
+    }
+
+    @Test func noRecordReachesTheTerminalAsItIs() async throws {
+        let world = try await stagedWorld()
+        let hostile = Self.hostile
+        try replace(#/"source":"/#, with: "\"source\":\"\(hostile)", below: "history", of: world)
+        try replace(#/"message":"/#, with: "\"message\":\"\(hostile)", below: "history", of: world)
+        try replace(#/"url" : "/#, with: "\"url\" : \"\(hostile)", below: "manifest", of: world)
+        for (command, shows) in [("status", true), ("why", true), ("doctor", true), ("ls", false)] {
+            let arguments = [command, "--container", world.container.string]
+            let ending = try await world.program.run(arguments)
+            expectHarmless(ending.output + ending.error)
+            #expect(ending.output.contains(#"\u{1b}]0;P\u{7}"#) == shows, "\(ending.output)")
+            let json = try await world.program.run(arguments + ["--json"])
+            expectHarmless(json.output)
+            #expect(json.output.contains(#"\u009b32m\u007f\u202e\u2066"#) == shows)
+        }
+    }
+
+    @Test func noTransferReachesTheTerminalAsItIs() async throws {
+        var installed = try await Installed()
+        installed.allowDaemon()
+        _ = try Directory.make(installed.socket.removingLastComponent())
+        let daemon = TestDaemon(path: installed.socket.string)
+        try daemon.start()
+        defer { daemon.stop() }
+        let client = ControlClient(path: daemon.path)
+        try await client.makeSession("s", configuration: SessionConfiguration())
+        let hostile = "\u{1B}]0;P\u{7}\u{9B}X\u{202E}\nok: forged"
+        var request = TransferRequest(token: "1", kind: .download, url: "http://a/\(hostile)")
+        request.description = hostile
+        _ = try await client.createTasks([request], in: "s")
+        for arguments in [["tasks"], ["tasks", "--all"], ["pause", "--all"]] {
+            let ending = try await installed.world.program.run(arguments)
+            #expect(ending.status == 0, "\(ending)")
+            expectHarmless(ending.output + ending.error)
+            #expect(ending.output.contains(#"(\u{1b}]0;P\u{7}\u{9b}X\u{202e}\u{a}ok: forged)"#))
+            expectHarmless(try await installed.world.program.run(arguments + ["--json"]).output)
+        }
+    }
+}
