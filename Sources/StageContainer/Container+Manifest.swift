@@ -55,7 +55,7 @@ extension StoredManifest: JSONReadable {
         url = try members.string(.url)
         resolvedURL = try members.string(.resolvedURL)
         entityTag = members.has(.entityTag) ? try members.string(.entityTag) : nil
-        receivedAt = Int64(try members.number(.receivedAt, in: .min ... .max))
+        receivedAt = Int64(try members.number(.receivedAt, in: RecordLimits.times))
         text = try members.string(.text)
         ownFormatOf =
             members.has(.ownFormatOf)

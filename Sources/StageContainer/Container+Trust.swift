@@ -41,6 +41,11 @@ public struct TrustRecord: Hashable, Sendable, Codable {
         self.verifiedAt = verifiedAt
         self.receivedAt = receivedAt
     }
+
+    /// `true` if all times are in the range of records.
+    fileprivate var isInRange: Bool {
+        ([verifiedAt] + receivedAt.values).allSatisfy { RecordLimits.times.contains(Int($0)) }
+    }
 }
 
 extension ContainerReader {
@@ -54,11 +59,12 @@ extension ContainerReader {
         for file in try ContainerLayout.metadataFiles(in: directory) {
             trust.files[file.string] = try ContainerLayout.metadata(file, in: directory)
         }
-        trust.record = try JSONRecord.readIfWhole(
+        let record = try JSONRecord.readIfWhole(
             TrustRecord.self,
             at: name.appending(ContainerLayout.refresh),
             in: root
         )
+        trust.record = record.flatMap { $0.isInRange ? $0 : nil }
         guard let roots = try trustDirectory(name.appending(ContainerLayout.roots)) else {
             return trust
         }

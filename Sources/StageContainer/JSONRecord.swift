@@ -1,5 +1,5 @@
 import FoundationEssentials
-import StageModel
+package import StageModel
 import StageSystem
 import SystemPackage
 
@@ -117,6 +117,20 @@ enum JSONRecord {
             try directory.write(bytes, to: name, durably: durably, exactly: .file)
         }
     }
+}
+
+/// Limits on the numbers in records, within which calculations with them do not overflow.
+///
+/// A record, or an entry of a history, with other numbers is damaged.
+package enum RecordLimits {
+    /// Times in seconds since 1970, until the end of the year 9999.
+    package static let times = 0...253_402_300_799
+    /// Numbers of consecutive failed runs.
+    package static let failures = 0...(1 << 31)
+    /// The most bytes to transfer for a pack.
+    package static let downloadSize = ByteCount(1 << 50)
+    /// The most bytes that are counted before the first launch.
+    package static let spent = ByteCount((1 << 60) - 1)
 }
 
 /// The content of `container.json`.

@@ -51,7 +51,7 @@ extension Pin: JSONReadable {
         let members = try JSONMembers(node, keyedBy: CodingKeys.self)
         version = try members.number(.version, in: .min ... .max)
         contentDigest = try members.digest(.contentDigest)
-        pinnedAt = Int64(try members.number(.pinnedAt, in: .min ... .max))
+        pinnedAt = Int64(try members.number(.pinnedAt, in: RecordLimits.times))
         rolledBackFrom = members.has(.rolledBackFrom) ? try members.string(.rolledBackFrom) : nil
     }
 }

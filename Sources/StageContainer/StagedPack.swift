@@ -62,15 +62,18 @@ extension StagedPack: JSONReadable {
         id = try members.text(.id) { text throws(ValueError) in try PackID(text) }
         version = try members.number(.version, in: .min ... .max)
         contentDigest = try members.digest(.contentDigest)
-        archiveSize = ByteCount(try members.number(.archiveSize, in: 0...Int.max))
-        installedSize = ByteCount(try members.number(.installedSize, in: 0...Int.max))
-        fileCount = try members.number(.fileCount, in: .min ... .max)
+        archiveSize = try members.byteCount(.archiveSize, atMost: RecordLimits.downloadSize)
+        installedSize = try members.byteCount(
+            .installedSize,
+            atMost: ManifestLimits.installedSize
+        )
+        fileCount = try members.number(.fileCount, in: 0...ManifestLimits.fileCount)
         application = try members.text(.application) { text throws(ValueError) in
             try ApplicationID(text)
         }
         manifestRevision = try members.number(.manifestRevision, in: .min ... .max)
         source = try members.string(.source)
-        stagedAt = Int64(try members.number(.stagedAt, in: .min ... .max))
+        stagedAt = Int64(try members.number(.stagedAt, in: RecordLimits.times))
         replaced = members.has(.replaced) ? try members.string(.replaced) : nil
     }
 }

@@ -2,7 +2,7 @@ import FoundationEssentials
 package import StageModel
 
 extension StagingHistory: JSONReadable {
-    /// Reads a history, without entries that contain a code unknown to this version.
+    /// Reads a history, without entries that contain a code unknown to this version or a number that is out of range.
     package init(reading node: JSONNode) throws(ManifestError) {
         let members = try JSONMembers(node, keyedBy: Key.self)
         registration = members.has(.registration) ? try members.string(.registration) : nil
@@ -18,10 +18,10 @@ extension StagingHistory: JSONReadable {
             } : nil
         firstLoadedAt =
             members.has(.firstLoadedAt)
-            ? Int64(try members.number(.firstLoadedAt, in: .min ... .max)) : nil
+            ? Int64(try members.number(.firstLoadedAt, in: RecordLimits.times)) : nil
         lastSuccessAt =
             members.has(.lastSuccessAt)
-            ? Int64(try members.number(.lastSuccessAt, in: .min ... .max)) : nil
+            ? Int64(try members.number(.lastSuccessAt, in: RecordLimits.times)) : nil
         spent = try members.value(Spending.self, for: .spent)
         if members.has(.lastRun) {
             lastRun = Run(try members.node(.lastRun, expected: "an object").value)
@@ -73,8 +73,8 @@ extension StagingHistory: JSONReadable {
 extension StagingHistory.Spending: JSONReadable {
     package init(reading node: JSONNode) throws(ManifestError) {
         let members = try JSONMembers(node, keyedBy: Key.self)
-        essential = ByteCount(try members.number(.essential, in: 0...Int.max))
-        other = ByteCount(try members.number(.other, in: 0...Int.max))
+        essential = try members.byteCount(.essential, atMost: RecordLimits.spent)
+        other = try members.byteCount(.other, atMost: RecordLimits.spent)
     }
 
     private enum Key: String, CodingKey { case essential, other }
@@ -88,15 +88,15 @@ extension StagingHistory.Spending: JSONReadable {
 }
 
 extension StagingHistory.PackEntry {
-    /// Reads an entry; returns `nil` if it contains a code unknown to this version.
+    /// Reads an entry; returns `nil` if it contains a code unknown to this version, or a number that is out of range.
     fileprivate init?(_ json: JSONTree, codes: inout Codes) {
         guard let id = json["id"]?.string.flatMap({ try? PackID($0) }),
             let version = json["version"]?.integer,
-            let decidedAt = json["decidedAt"]?.integer,
+            let decidedAt = json["decidedAt"]?.integer, RecordLimits.times.contains(decidedAt),
             let outcome = json["outcome"]?.string.flatMap(PackOutcome.init(rawValue:)),
             let rule = json["rule"].flatMap({ codes.rules.code(of: $0) }),
             let reason = json["reason"].flatMap({ codes.reasons.code(of: $0) }),
-            let failures = json["failures"]?.integer
+            let failures = json["failures"]?.integer, RecordLimits.failures.contains(failures)
         else { return nil }
         self.init(
             id: id,
@@ -187,9 +187,9 @@ extension StagingHistory.Rule: UsualCode {
 }
 
 extension StagingHistory.Run {
-    /// Reads a run; returns `nil` if it contains a code unknown to this version.
+    /// Reads a run; returns `nil` if it contains a code unknown to this version, or a time that is out of range.
     fileprivate init?(_ json: JSONTree) {
-        guard let endedAt = json["endedAt"]?.integer,
+        guard let endedAt = json["endedAt"]?.integer, RecordLimits.times.contains(endedAt),
             case .boolean(let isEssentialOnly)? = json["isEssentialOnly"]
         else { return nil }
         self.init(endedAt: Int64(endedAt), request: nil, isEssentialOnly: isEssentialOnly)

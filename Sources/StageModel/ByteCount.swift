@@ -1,4 +1,7 @@
 /// A number of bytes.
+///
+/// Sums and differences saturate instead of overflowing, since records and clients of the daemon name sizes that
+/// are added up.
 public struct ByteCount: Hashable, Sendable, Comparable, AdditiveArithmetic {
     /// The number itself.
     public var rawValue: Int64
@@ -21,14 +24,17 @@ public struct ByteCount: Hashable, Sendable, Comparable, AdditiveArithmetic {
     /// Orders counts by size.
     public static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
 
-    /// The sum of two counts.
+    /// The sum of two counts; the largest or smallest count instead of one that is out of range.
     public static func + (left: Self, right: Self) -> Self {
-        ByteCount(left.rawValue + right.rawValue)
+        let (sum, overflows) = left.rawValue.addingReportingOverflow(right.rawValue)
+        return ByteCount(overflows ? (right.rawValue < 0 ? .min : .max) : sum)
     }
 
-    /// The difference of two counts, which may be negative.
+    /// The difference of two counts, which may be negative; the largest or smallest count instead of one that is
+    /// out of range.
     public static func - (left: Self, right: Self) -> Self {
-        ByteCount(left.rawValue - right.rawValue)
+        let (difference, overflows) = left.rawValue.subtractingReportingOverflow(right.rawValue)
+        return ByteCount(overflows ? (right.rawValue < 0 ? .max : .min) : difference)
     }
 }
 

@@ -243,7 +243,8 @@ extension StagingHistory {
             )
             entry.source = pack.source ?? before[pack.id]?.source
             if let failure = pack.failure {
-                entry.failures = (before[pack.id]?.failures ?? 0) + 1
+                let failures = before[pack.id]?.failures ?? 0
+                entry.failures = min(failures + 1, RecordLimits.failures.upperBound)
                 entry.problem = Problem(failure)
             }
             entries.append(entry)
@@ -284,6 +285,8 @@ extension StagingHistory.Spending {
             let size = file.transferred ?? .zero
             if file.isEssential { essential += size } else { other += size }
         }
+        essential = min(essential, RecordLimits.spent)
+        other = min(other, RecordLimits.spent)
     }
 }
 

@@ -90,4 +90,30 @@ struct HostileRecordTests {
             expectHarmless(try await installed.world.program.run(arguments + ["--json"]).output)
         }
     }
+
+    /// Numbers that calculations with them would overflow count as damage.
+    @Test(arguments: [Int64.max, 9_007_199_254_740_991, -1])
+    func noNumberOfARecordEndsACommand(value: Int64) async throws {
+        let world = try await stagedWorld()
+        try replace(#/"failures":1/#, with: "\"failures\":\(value)", below: "history", of: world)
+        try replace(#/"essential":[0-9]+/#, with: "\"essential\":1", below: "history", of: world)
+        let failed = try await world.run("prefetch", "--attempts", "1", "--progress", "none")
+        #expect(failed.status == 21, "\(failed)")
+        try replace(#/"essential":1/#, with: "\"essential\":\(value)", below: "history", of: world)
+        #expect(try await world.run("prefetch", "--attempts", "1").status == failed.status)
+        let generations = world.container.appending("generations/aurora")
+        let generation = try #require(try Directory.open(generations).entries().first?.name)
+        let record = "generations/aurora/\(generation)"
+        for member in ["installedSize", "archiveSize", "fileCount", "stagedAt"] {
+            let pattern = try Regex(#""\#(member)":-?[0-9]+"#, as: Substring.self)
+            try replace(pattern, with: "\"\(member)\":\(value)", below: record, of: world)
+        }
+        for arguments in [["du"], ["gc", "--dry-run"], ["status"], ["ls"], ["doctor"], ["why"]] {
+            let ending = try await world.program.run(
+                arguments + ["--container", world.container.string]
+            )
+            // 41 says that a record is damaged.
+            #expect([0, 3, 41].contains(ending.status), "\(arguments): \(ending)")
+        }
+    }
 }

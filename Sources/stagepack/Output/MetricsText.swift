@@ -24,7 +24,7 @@ struct MetricsText {
         precondition(Self.metrics.contains { $0.name == name }, "a metric has a meaning")
         let names = labels.sorted { $0.key < $1.key }
             .map { "\($0.key)=\"\(Self.escaped($0.value))\"" }.joined(separator: ",")
-        let number = value == value.rounded() ? "\(Int64(value))" : "\(value)"
+        let number = Int64(exactly: value).map(String.init) ?? "\(value)"
         samples[name, default: []].append("\(name){\(names)} \(number)")
     }
 

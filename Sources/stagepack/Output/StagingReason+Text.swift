@@ -1,3 +1,4 @@
+import FoundationEssentials
 import StageContainer
 import StageControl
 import StageEngine
@@ -13,7 +14,8 @@ enum Readers {
 
     /// Returns a time, in seconds since 1970, in the format for these readers.
     func text(ofTime seconds: Int64) -> String {
-        let time = InternetTime(secondsSince1970: seconds)
+        // Clamped, since a file system can store any number.
+        let time = InternetTime(Date(timeIntervalSince1970: Double(seconds)))
         return self == .people ? time.text : time.description
     }
 }
