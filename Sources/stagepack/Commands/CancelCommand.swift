@@ -14,6 +14,5 @@ struct CancelCommand: ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         try await selection.change(to: .cancelled, asJSON: json)
-        return .success
     }
 }

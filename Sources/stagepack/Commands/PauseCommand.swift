@@ -14,6 +14,5 @@ struct PauseCommand: ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         try await selection.change(to: .paused, asJSON: json)
-        return .success
     }
 }

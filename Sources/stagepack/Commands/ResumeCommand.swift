@@ -14,6 +14,5 @@ struct ResumeCommand: ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         try await selection.change(to: .unpaused, asJSON: json)
-        return .success
     }
 }

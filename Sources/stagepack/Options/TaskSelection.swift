@@ -20,31 +20,97 @@ struct TaskSelection: ParsableArguments {
         }
     }
 
+    /// The number of times that transfers are listed anew, since a client may create them without end.
+    private static let listings = 16
+
     /// Changes the transfers, and prints their new state.
+    ///
+    /// A transfer of a session, or of all, that ends meanwhile is left out, and those that are created meanwhile
+    /// are changed too. If a transfer cannot be changed, the others still are.
+    ///
+    /// - Returns: The status of the first failure that leaves others changed, else success.
+    /// - Throws: ``CommandFailure`` if no transfer was changed because of a failure.
     func change(
         to state: TransferChange.State,
         asJSON: Bool
-    ) async throws(CommandFailure) {
-        let (numbers, session, all) = (tasks, session, all)
-        let changed = try await Daemon.ask { client throws(ControlError) in
-            var numbers = numbers
-            if all {
-                let tasks = try await client.tasks(all: UserIdentity.current.user == 0)
-                numbers = tasks.filter { !$0.hasEnded }.map(\.id)
-            } else if let session {
-                let tasks = try await client.tasks(in: session)
-                numbers = tasks.filter { !$0.hasEnded }.map(\.id)
+    ) async throws(CommandFailure) -> ExitStatus {
+        let client = try await Daemon.client()
+        var changes = TaskChanges(client: client, state: state)
+        if !tasks.isEmpty {
+            await changes.add(tasks, skipsEnded: false)
+        } else {
+            for _ in 1...Self.listings {
+                guard let new = await unfinished(after: &changes), !new.isEmpty else { break }
+                await changes.add(new, skipsEnded: true)
             }
-            var change = TransferChange()
-            change.state = state
-            var changed: [TransferTask] = []
-            for number in numbers { changed.append(try await client.change(number, by: change)) }
-            return changed
         }
+        let failure = changes.failure.map { CommandFailure($0) }
+        if let failure, changes.changed.isEmpty { throw failure }
         Console.print(
-            Listing(elements: changed.map { TaskReport(task: $0) }, name: "tasks"),
+            Listing(elements: changes.changed.map { TaskReport(task: $0) }, name: "tasks"),
             asJSON: asJSON
         )
+        guard let failure else { return .success }
+        Console.report(failure, asJSON: false)
+        return failure.status
+    }
+
+    /// Returns the unfinished transfers of the session, or of all, that were not tried yet; `nil` if the daemon
+    /// does not list them.
+    private func unfinished(after changes: inout TaskChanges) async -> [Int64]? {
+        do throws(ControlError) {
+            let isRoot = UserIdentity.current.user == 0
+            let found =
+                if let session {
+                    try await changes.client.tasks(in: session)
+                } else {
+                    try await changes.client.tasks(all: isRoot)
+                }
+            return found.filter { !$0.hasEnded }.map(\.id).filter { !changes.tried.contains($0) }
+        } catch {
+            changes.failure = changes.failure ?? error
+            return nil
+        }
+    }
+}
+
+/// The transfers that a command has changed.
+private struct TaskChanges {
+    let client: ControlClient
+    let state: TransferChange.State
+    /// The numbers of the transfers that were to be changed.
+    private(set) var tried: Set<Int64> = []
+    /// The new states.
+    private(set) var changed: [TransferTask] = []
+    /// The first failure.
+    var failure: ControlError?
+
+    init(client: ControlClient, state: TransferChange.State) {
+        self.client = client
+        self.state = state
+    }
+
+    /// Changes transfers; ends early only if the daemon does not answer.
+    mutating func add(_ numbers: [Int64], skipsEnded: Bool) async {
+        var change = TransferChange()
+        change.state = state
+        for number in numbers where tried.insert(number).inserted {
+            do throws(ControlError) {
+                changed.append(try await client.change(number, by: change))
+            } catch {
+                if skipsEnded, error.isOfEndedTask { continue }
+                failure = failure ?? error
+                guard case .refused = error else { return }
+            }
+        }
+    }
+}
+
+extension ControlError {
+    /// True if the daemon refused to change a task because it has ended, or is forgotten.
+    fileprivate var isOfEndedTask: Bool {
+        guard case .refused(let refusal) = self else { return false }
+        return [.conflict, .notFound].contains(refusal.code)
     }
 }
 

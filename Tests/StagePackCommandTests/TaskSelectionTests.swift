@@ -1,0 +1,77 @@
+import StageControl
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// The transfers that `pause`, `resume` and `cancel` change while they end, fail to change, and are created.
+@Suite(.server, .directory)
+struct TaskSelectionTests {
+    /// Runs `body` with a daemon that has transfers with these numbers, from 1 on.
+    private func withTasks(
+        _ count: Int,
+        _ body: (Installed, TestDaemon, ControlClient) async throws -> Void
+    ) async throws {
+        var installed = try await Installed()
+        installed.allowDaemon()
+        _ = try Directory.make(installed.socket.removingLastComponent())
+        let daemon = TestDaemon(path: installed.socket.string)
+        try daemon.start()
+        defer { daemon.stop() }
+        let client = ControlClient(path: daemon.path)
+        try await client.makeSession("s", configuration: SessionConfiguration())
+        let requests = (1...count).map {
+            TransferRequest(token: "\($0)", kind: .download, url: "http://a/\($0)")
+        }
+        _ = try await client.createTasks(requests, in: "s")
+        try await body(installed, daemon, client)
+    }
+
+    private func changed(_ daemon: TestDaemon) -> [String] {
+        daemon.requests.map(\.line).filter { $0.hasPrefix("PATCH ") }
+    }
+
+    @Test(arguments: [["--all"], ["--session", "s"]])
+    func transfersThatEndMeanwhileAreLeftOut(selection: [String]) async throws {
+        try await withTasks(4) { installed, daemon, _ in
+            let ids = daemon.tasks.map(\.id)
+            daemon.refuse("PATCH /v1/tasks/\(ids[0])", with: ControlRefusal(.conflict, "ended"))
+            daemon.refuse("PATCH /v1/tasks/\(ids[2])", with: ControlRefusal(.notFound, "gone"))
+            let ending = try await installed.world.program.run(["pause"] + selection)
+            #expect(ending.status == 0, "\(ending)")
+            #expect(ending.error == "")
+            #expect(changed(daemon) == ids.map { "PATCH /v1/tasks/\($0)" })
+            let shown = ending.output.split(separator: "\n").compactMap { Int64($0.prefix(1)) }
+            #expect(shown == [ids[1], ids[3]], "\(ending.output)")
+        }
+    }
+
+    @Test func whatCannotBeChangedKeepsNoOtherFromBeingChanged() async throws {
+        try await withTasks(3) { installed, daemon, _ in
+            let ids = daemon.tasks.map(\.id)
+            let refusal = ControlRefusal(.storage, "the disk is full")
+            daemon.refuse("PATCH /v1/tasks/\(ids[1])", with: refusal)
+            let ending = try await installed.world.program.run(["pause", "--all"])
+            #expect(ending.status == 51, "\(ending)")
+            #expect(ending.error == "stagepack: error: the disk is full\n")
+            #expect(changed(daemon) == ids.map { "PATCH /v1/tasks/\($0)" })
+            let shown = ending.output.split(separator: "\n").compactMap { Int64($0.prefix(1)) }
+            #expect(shown == [ids[0], ids[2]], "\(ending.output)")
+        }
+    }
+
+    @Test func transfersThatAreCreatedMeanwhileAreChangedToo() async throws {
+        try await withTasks(1) { installed, daemon, client in
+            daemon.hold("PATCH ")
+            let ending = try await installed.world.program.run(["pause", "--all"]) { _ in
+                try await poll { !self.changed(daemon).isEmpty }
+                let request = TransferRequest(token: "2", kind: .download, url: "http://a/2")
+                _ = try await client.createTasks([request], in: "s")
+                daemon.release()
+            }
+            #expect(ending.status == 0, "\(ending)")
+            #expect(changed(daemon) == daemon.tasks.map { "PATCH /v1/tasks/\($0.id)" })
+            #expect(daemon.tasks.count == 2)
+        }
+    }
+}
