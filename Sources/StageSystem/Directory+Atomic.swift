@@ -24,7 +24,7 @@ extension Directory {
             try rename(temporary, to: name, in: self)
             if durably { try synchronize() }
         } catch {
-            // The first error is the one to report; cleanup removes a leftover file later.
+            // The first error is the one to report; for what stays, see removeLeftovers(of:before:).
             _ = try? remove(temporary)
             throw error
         }
@@ -40,9 +40,24 @@ extension Directory {
         do throws(FileError) {
             try rename(temporary, to: name, in: self)
         } catch {
-            // The first error is the one to report; cleanup removes a leftover link later.
+            // The first error is the one to report; for what stays, see removeLeftovers(of:before:).
             _ = try? remove(temporary)
             throw error
+        }
+    }
+
+    /// Removes the temporary files beside `name` that processes left which were killed before they renamed them,
+    /// if they were last modified before `time`, in seconds since 1970: a younger one may be in use.
+    ///
+    /// A container has its own cleanup. Errors are ignored, since what stays does no harm.
+    public func removeLeftovers(of name: FilePath.Component, before time: Int64) {
+        // The next call tries it again.
+        for entry in (try? entries()) ?? []
+        where entry.name.string.hasPrefix(".\(name.string).") && Self.isTemporary(entry.name) {
+            guard let status = try? status(FilePath(entry.name)), status.modified < time else {
+                continue
+            }
+            _ = try? remove(entry.name)
         }
     }
 

@@ -123,6 +123,40 @@ struct ListingTests {
         #expect(again.status == 64, "\(again)")
     }
 
+    @Test func aRegistrationThatLeadsNowhereIsRemoved() async throws {
+        let installed = try await Installed()
+        try installed.uninstall()
+        let folder = try Directory.open(installed.folder)
+        let name: FilePath.Component = "net.example.wallpaper.json"
+        try folder.createLink(FilePath(name), to: "/nowhere")
+        let list = try await installed.run("app", "list")
+        #expect(list.output.contains("net.example.wallpaper"))
+        let removed = try await installed.run("app", "unregister", "net.example.wallpaper")
+        #expect(removed.status == 0, "\(removed)")
+        #expect(try folder.status(FilePath(name)) == nil)
+    }
+
+    /// What a process leaves that is killed before it renames its file goes with the next change; what may be in
+    /// use stays.
+    @Test func whatAKilledRegistrationLeftIsRemoved() async throws {
+        let installed = try await Installed()
+        let folder = try Directory.open(installed.folder)
+        let old: FilePath.Component = ".net.example.wallpaper.json.1old.tmp"
+        let new: FilePath.Component = ".net.example.wallpaper.json.2new.tmp"
+        let other: FilePath.Component = ".net.example.other.json.3old.tmp"
+        for name in [old, new, other] {
+            let file = try folder.file(creating: FilePath(name))
+            if name != new { try file.setModified(1_000_000_000) }
+        }
+        let copy: FilePath.Component = "net.example.wallpaper.json"
+        let directory = installed.world.directory
+        try directory.write(installed.registration.json(), to: copy, durably: false)
+        let path = directory.path.appending(copy).string
+        #expect(try await installed.run("app", "register", path).status == 0)
+        let names = try folder.entries().map(\.name).filter(Directory.isTemporary)
+        #expect(Set(names) == [new, other])
+    }
+
     @Test func theVersionNamesTheLinkedLibraries() async throws {
         let ending = try await Program().run(["version"])
         #expect(ending.status == 0)

@@ -183,7 +183,9 @@ struct AppRegisterCommand: ReportingSubcommand {
             guard let component = FilePath.Component(name) else {
                 preconditionFailure("an identifier is a file name")
             }
-            try Directory.make(folder).write(registration.json(), to: component, durably: true)
+            let directory = try Directory.make(folder)
+            directory.removeLeftovers(of: component)
+            try directory.write(registration.json(), to: component, durably: true)
         } catch {
             throw CommandFailure(registrations: error)
         }

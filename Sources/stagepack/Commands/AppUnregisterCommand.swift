@@ -26,12 +26,14 @@ struct AppUnregisterCommand: ReportingSubcommand {
             throw .usage("no folder for registrations: set HOME or XDG_CONFIG_HOME")
         }
         let path = folder.appending("\(application).json")
-        guard FileStatus.exists(path) else {
+        let name = FilePath.Component(stringLiteral: "\(application).json")
+        guard Self.exists(name, in: folder) else {
             throw Self.notRegistered(application, at: path, in: folders)
         }
         do throws(FileError) {
             let directory = try Directory.open(folder)
-            try directory.remove(FilePath.Component(stringLiteral: "\(application).json"))
+            try directory.remove(name)
+            directory.removeLeftovers(of: name)
             try directory.synchronize()
         } catch {
             throw CommandFailure(registrations: error)
@@ -52,6 +54,12 @@ struct AppUnregisterCommand: ReportingSubcommand {
         } catch {
             throw .usage("expected an application: \(error)")
         }
+    }
+
+    /// Returns whether the folder has an entry of this name, even a link that leads nowhere: `list` shows it.
+    private static func exists(_ name: FilePath.Component, in folder: FilePath) -> Bool {
+        // A folder that cannot be opened has no registration that this user can remove.
+        (try? Directory.open(folder).status(FilePath(name))) != nil
     }
 
     /// Returns the failure that names the file of the registration if it is at another path.

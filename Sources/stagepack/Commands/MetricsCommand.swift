@@ -61,14 +61,15 @@ struct MetricsCommand: StagePackSubcommand {
             throw .usage("expected a file, found '\(path)'")
         }
         do throws(FileError) {
+            let directory = try Directory.open(above.isEmpty ? "." : above)
+            directory.removeLeftovers(of: name)
             // World-readable, since the collector runs as another user.
-            try Directory.open(above.isEmpty ? "." : above)
-                .write(
-                    Array(text.utf8),
-                    to: name,
-                    durably: false,
-                    exactly: [.ownerReadWrite, .groupRead, .otherRead]
-                )
+            try directory.write(
+                Array(text.utf8),
+                to: name,
+                durably: false,
+                exactly: [.ownerReadWrite, .groupRead, .otherRead]
+            )
         } catch {
             throw CommandFailure(output: error)
         }
