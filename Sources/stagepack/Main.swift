@@ -99,6 +99,12 @@ struct StagePackCommand: AsyncParsableCommand {
             }
         } catch {
             if let fault = CommandLineFault(error, of: arguments) { fault.endProgram() }
+            if arguments.first?.hasPrefix("--generate-completion-script") ?? false,
+                exitCode(for: error).isSuccess
+            {
+                let script = CompletionScript(generated: fullMessage(for: error))
+                return Console.write(script.text, to: STDOUT_FILENO)
+            }
             exit(withError: error)
         }
     }

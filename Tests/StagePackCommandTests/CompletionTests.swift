@@ -1,0 +1,69 @@
+import StageSystem
+import StageTesting
+import Subprocess
+import SystemPackage
+import Testing
+
+/// The completion scripts, which run in the shell of whoever presses TAB.
+@Suite(.directory)
+struct CompletionTests {
+    /// Writes a program that records that it ran, and prints words, into a folder of this name.
+    private func makeProgram(_ folder: String, printing words: String) throws -> FilePath {
+        let directory = try TemporaryDirectory.required()
+        let place = try directory.makeDirectory(FilePath(folder))
+        let script = """
+            #!/bin/sh
+            touch '\(place.path)/ran'
+            printf '%s\\n' '\(words)'
+
+            """
+        try place.write(
+            Array(script.utf8),
+            to: "stagepack",
+            durably: false,
+            exactly: [.ownerReadWriteExecute, .groupReadExecute, .otherReadExecute]
+        )
+        return place.path
+    }
+
+    @Test func bashRunsTheInstalledProgramAndExpandsNothing() async throws {
+        let directory = try TemporaryDirectory.required()
+        let expanded = directory.path.appending("expanded")
+        let good = try makeProgram("good", printing: "org.example.$(touch \(expanded))")
+        let evil = try makeProgram("evil", printing: "org.evil")
+        let generated = try await Program().run(["--generate-completion-script", "bash"])
+        #expect(generated.status == 0, "\(generated.error)")
+        try directory.write(Array(generated.output.utf8), to: "script", durably: false)
+        let shell = """
+            . '\(directory.path)/script'
+            COMP_WORDS=('\(evil)/stagepack' status --app org)
+            COMP_CWORD=3
+            COMP_LINE="${COMP_WORDS[*]}"
+            COMP_POINT=${#COMP_LINE}
+            _stagepack stagepack org --app
+            printf '%s\\n' "${COMPREPLY[@]}"
+            """
+        let result = try await Subprocess.run(
+            .path("/bin/bash"),
+            arguments: ["--norc", "-c", shell],
+            environment: .custom(["PATH": "\(good):/usr/bin:/bin"]),
+            output: .string(limit: 1 << 16),
+            error: .string(limit: 1 << 16)
+        )
+        #expect(FileStatus.exists(good.appending("ran")), "\(result.standardError)")
+        #expect(!FileStatus.exists(evil.appending("ran")))
+        #expect(!FileStatus.exists(expanded))
+        #expect(result.standardOutput == "org.example.\\$\\(touch\\ \(expanded)\\)\n")
+    }
+
+    /// The shells that need not be installed here.
+    @Test(arguments: ["zsh", "fish"])
+    func otherShellsRunTheInstalledProgram(shell: String) async throws {
+        let generated = try await Program().run(["--generate-completion-script", shell])
+        #expect(generated.status == 0, "\(generated.error)")
+        #expect(generated.output.contains("command stagepack "))
+        for word in ["\"${command_name}\"", "command $tokens[1]"] {
+            #expect(!generated.output.contains(word))
+        }
+    }
+}
