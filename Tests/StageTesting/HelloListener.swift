@@ -5,13 +5,14 @@ import SystemPackage
 import Testing
 
 /// A listener on this machine that keeps the first bytes of its first connection and answers nothing.
-final class HelloListener: Sendable {
+public final class HelloListener: Sendable {
     /// The port.
-    let port: Int
+    public let port: Int
     private let socket: Int32
     private let bytes = Mutex<[UInt8]>([])
 
-    init() throws {
+    /// Begins to listen.
+    public init() throws {
         let socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         self.socket = socket
         var address = sockaddr_in()
@@ -36,8 +37,8 @@ final class HelloListener: Sendable {
     }
 
     /// The bytes of the first connection; empty before it.
-    var hello: [UInt8] { bytes.withLock { $0 } }
+    public var hello: [UInt8] { bytes.withLock { $0 } }
 
     /// Ends the listener.
-    func close() { Glibc.close(socket) }
+    public func close() { Glibc.close(socket) }
 }
