@@ -16,7 +16,9 @@ struct ClientDeadlineTests {
         channel.read()
     }
 
-    private func pass(_ seconds: Int64) { channel.embeddedEventLoop.advanceTime(by: .seconds(seconds)) }
+    private func pass(_ seconds: Int64) {
+        channel.embeddedEventLoop.advanceTime(by: .seconds(seconds))
+    }
 
     /// Has a part of a request arrive; the channel does not read more by itself.
     private func receive(_ part: HTTPRequestPart) throws { try channel.writeInbound(part) }
