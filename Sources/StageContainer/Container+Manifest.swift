@@ -47,6 +47,22 @@ public struct StoredManifest: Hashable, Sendable, Codable {
         }
         return try Manifest(json: Array(text.utf8))
     }
+
+    /// Decodes the manifest of an application.
+    ///
+    /// - Throws: ``ManifestError`` if the text should be in StagePack's format and is not valid, or if it is the
+    ///   manifest of another application, whose record was put under a wrong name.
+    public func manifest(of application: ApplicationID) throws(ManifestError) -> Manifest {
+        let manifest = try manifest()
+        guard manifest.application == application else {
+            let found = "'\(manifest.application)'"
+            throw .invalid(
+                member: "application",
+                ValueError(expected: "'\(application)'", found: found)
+            )
+        }
+        return manifest
+    }
 }
 
 extension StoredManifest: JSONReadable {

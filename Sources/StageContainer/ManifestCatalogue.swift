@@ -31,7 +31,7 @@ extension ContainerReader {
         for application in try applications() where application != offered?.application {
             guard let record = try storedManifest(for: application),
                 // The run that fetches this manifest reports the error.
-                let manifest = try? record.manifest()
+                let manifest = try? record.manifest(of: application)
             else { return nil }
             manifests.append(manifest)
         }
@@ -46,7 +46,7 @@ extension ContainerReader {
     public func keptPacks() throws(ContainerError) -> Set<PackID> {
         var applications: Set<ApplicationID> = []
         for application in try self.applications()
-        where try storedManifest(for: application)?.ownFormatOf != nil {
+        where try storedManifest(for: application)?.ownFormatOf == application {
             applications.insert(application)
         }
         guard !applications.isEmpty else { return [] }

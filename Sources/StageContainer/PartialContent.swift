@@ -65,7 +65,7 @@ extension ContainerReader {
         for application in try applications() {
             guard let record = try storedManifest(for: application),
                 // The run that fetches this manifest reports the error.
-                let manifest = try? record.manifest(),
+                let manifest = try? record.manifest(of: application),
                 let digest = manifest[id]?.index?.contentDigest, !digests.contains(digest)
             else { continue }
             digests.append(digest)

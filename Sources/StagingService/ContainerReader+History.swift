@@ -29,7 +29,7 @@ extension ContainerReader {
         if let history = try history(of: application), history.firstLoadedAt != nil { return true }
         guard let record = try storedManifest(for: application),
             // An error here is reported when the manifest is next downloaded.
-            let manifest = try? record.manifest()
+            let manifest = try? record.manifest(of: application)
         else { return false }
         return try hasLoadedPack(of: manifest)
     }

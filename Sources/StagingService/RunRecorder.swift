@@ -66,7 +66,7 @@ struct RunRecorder {
     private func storedPlanner(_ application: ApplicationID) -> Planner? {
         // Without a readable manifest, an installation is pending.
         guard let stored = try? container.reader.storedManifest(for: application),
-            let manifest = try? stored.manifest()
+            let manifest = try? stored.manifest(of: application)
         else { return nil }
         return try? Planner(manifest: manifest, container: container)
     }

@@ -149,7 +149,7 @@ extension StagingTarget {
             // A manifest that cannot be read names no packs.
             guard try needsRoot(other, in: path, reader: reader),
                 let record = try reader.storedManifest(for: other),
-                let signed = try? record.manifest()
+                let signed = try? record.manifest(of: other)
             else { continue }
             var names = Set(signed.packs.map(\.id))
             if record.ownFormatOf != nil { names = try reader.stagedPacks(of: other) }

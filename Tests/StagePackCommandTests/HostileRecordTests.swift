@@ -69,6 +69,23 @@ struct HostileRecordTests {
         }
     }
 
+    @Test func aManifestUnderTheNameOfAnotherApplicationIsDamaged() async throws {
+        let world = try await stagedWorld()
+        let manifests = try #require(try Directory.open(world.container).directory("manifest"))
+        let record = try #require(
+            try manifests.bytes(of: "net.example.wallpaper.json", limit: 1 << 20)
+        )
+        try manifests.write(record, to: "net.example.zzz.json", durably: false)
+        let container = ["--container", world.container.string]
+        let status = try await world.program.run(["status"] + container)
+        #expect(status.status == 0, "\(status)")
+        #expect(status.output.split(separator: "\n").count { $0.hasPrefix("aurora ") } == 1)
+        let doctor = try await world.program.run(["doctor"] + container)
+        let fault = "application: expected 'net.example.zzz', found 'net.example.wallpaper'"
+        #expect(doctor.status == 3)
+        #expect(doctor.output.contains(fault), "\(doctor.output)")
+    }
+
     @Test func noTransferReachesTheTerminalAsItIs() async throws {
         var installed = try await Installed()
         installed.allowDaemon()

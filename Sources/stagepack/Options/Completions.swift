@@ -52,7 +52,7 @@ enum PackCompletion {
     private static func packs(in path: FilePath) -> [String] {
         guard let reader = try? ContainerReader.open(path) else { return [] }
         let manifests = ((try? reader.applications()) ?? []).compactMap { application in
-            try? reader.storedManifest(for: application)?.manifest()
+            try? reader.storedManifest(for: application)?.manifest(of: application)
         }
         let offered = manifests.flatMap { $0.packs.map(\.id) }
         let staged = (try? reader.stagedPacks()) ?? []

@@ -190,7 +190,9 @@ struct AcceptedRecord {
         self.application = application
         container = copy.container
         record = copy.record
-        manifest = Result { () throws(ManifestError) in try copy.record.manifest() }
+        manifest = Result { () throws(ManifestError) in
+            try copy.record.manifest(of: application)
+        }
     }
 }
 
@@ -247,9 +249,9 @@ extension ContainerView {
     /// Returns the packs that a manifest of any application offers.
     fileprivate func offeredPacks() throws(ContainerError) -> Set<PackID> {
         var packs: Set<PackID> = []
-        for copy in try storedManifests().values {
+        for (application, copy) in try storedManifests() {
             // A manifest that cannot be read names no packs.
-            guard let manifest = try? copy.record.manifest() else { continue }
+            guard let manifest = try? copy.record.manifest(of: application) else { continue }
             packs.formUnion(manifest.packs.map(\.id))
         }
         return packs
