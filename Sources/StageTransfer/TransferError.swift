@@ -158,6 +158,9 @@ extension TransferError: CustomStringConvertible {
         case .refused(let url, let status, let pause):
             "'\(url.forDisplay())' was answered with status \(status)"
                 + (pause.map { "; the server asks to wait \($0.inWords)" } ?? "")
+        case .captivePortal(let url, let answerer) where url == answerer:
+            "'\(url.forDisplay())' was answered with a web page: the URL may be wrong, or the network may "
+                + "require a login first"
         case .captivePortal(let url, let answerer):
             "a web page from '\(answerer.forDisplay())' replaced the response of '\(url.forDisplay())': "
                 + "the network may require a login first"

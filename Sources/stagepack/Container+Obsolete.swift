@@ -9,9 +9,13 @@ extension Container {
     /// The file of the registration that the last run used must be missing from its folder. If the folder itself
     /// is missing, as on a disk that is not mounted, or with another `XDG_CONFIG_HOME`, the application stays.
     ///
-    /// - Returns: The removed applications and packs.
+    /// - Parameters:
+    ///   - registered: The registered applications.
+    ///   - isDryRun: Pass `true` to remove nothing.
+    /// - Returns: The applications and packs that are removed, or that would be.
     func forgetUnregistered(
-        _ registered: Set<ApplicationID>
+        _ registered: Set<ApplicationID>,
+        isDryRun: Bool = false
     ) async throws(CommandFailure) -> (forgotten: [ApplicationID], removed: [PackID]) {
         var forgotten: [ApplicationID] = []
         do throws(ContainerError) {
@@ -19,7 +23,7 @@ extension Container {
                 guard let path = try reader.history(of: id)?.registration,
                     FilePath(path).isMissingFromItsFolder
                 else { continue }
-                try forget(id)
+                if !isDryRun { try forget(id) }
                 forgotten.append(id)
             }
         } catch {
@@ -27,7 +31,10 @@ extension Container {
         }
         guard !forgotten.isEmpty else { return ([], []) }
         do throws(ContainerError) {
-            return (forgotten, try removeObsoletePacks(includingPinned: true))
+            let removed =
+                try isDryRun
+                ? reader.packs(onlyOf: Set(forgotten)) : removeObsoletePacks(includingPinned: true)
+            return (forgotten, removed)
         } catch {
             throw CommandFailure(error)
         }
@@ -42,6 +49,22 @@ extension Container {
         } catch {
             throw CommandFailure(error)
         }
+    }
+}
+
+extension ContainerReader {
+    /// Returns the staged packs that no manifest of other applications offers; none if such a manifest cannot be
+    /// read.
+    fileprivate func packs(
+        onlyOf applications: Set<ApplicationID>
+    ) throws(ContainerError) -> [PackID] {
+        var wanted = try keptPacks()
+        for id in applications { wanted.subtract(try stagedPacks(of: id)) }
+        for id in try self.applications() where !applications.contains(id) {
+            guard let manifest = try? storedManifest(for: id)?.manifest() else { return [] }
+            wanted.formUnion(manifest.packs.map(\.id))
+        }
+        return try stagedPacks().filter { !wanted.contains($0) }.sorted()
     }
 }
 

@@ -46,10 +46,10 @@ struct FailureTests {
             .portal,
             status: 23,
             """
-            stagepack: warning: the manifest is not available: a web page from \
-            'SERVER/manifest.json' replaced the response of 'SERVER/manifest.json': the network \
-            may require a login first; using revision 1
-            hint: open a web page and log in to the network, then run it again
+            stagepack: warning: the manifest is not available: 'SERVER/manifest.json' was answered \
+            with a web page: the URL may be wrong, or the network may require a login first; using \
+            revision 1
+            hint: log in to the network with a web browser, or correct the URL, then run it again
 
             """
         ),
@@ -146,10 +146,9 @@ struct FailureTests {
             .portal,
             status: 23,
             """
-            stagepack: error: pack 'aurora': a web page from 'SERVER/packs/aurora-2.tar.zst' \
-            replaced the response of 'SERVER/packs/aurora-2.tar.zst': the network may require a \
-            login first
-            hint: open a web page and log in to the network, then run it again
+            stagepack: error: pack 'aurora': 'SERVER/packs/aurora-2.tar.zst' was answered with a \
+            web page: the URL may be wrong, or the network may require a login first
+            hint: log in to the network with a web browser, or correct the URL, then run it again
 
             """
         ),
@@ -160,7 +159,7 @@ struct FailureTests {
             """
             stagepack: error: pack 'aurora': a web page from 'SERVER/login' replaced the response \
             of 'SERVER/packs/aurora-2.tar.zst': the network may require a login first
-            hint: open a web page and log in to the network, then run it again
+            hint: log in to the network with a web browser, or correct the URL, then run it again
 
             """
         ),

@@ -219,6 +219,12 @@ struct HookTests {
         #expect(nothing == Program.Ending(status: 0, output: "", error: ""))
         #expect(try installed.staged() == ["essential": 1, "prefetch": 1])
         try installed.uninstall()
+        let plan = try await installed.run("gc", "--unregistered", "--dry-run")
+        #expect(plan.status == 0 && plan.error == "")
+        #expect(
+            plan.output == "net.example.wallpaper: not registered any more, 2 packs would be removed\n"
+        )
+        #expect(try installed.staged() == ["essential": 1, "prefetch": 1])
         let ending = try await installed.run("gc", "--unregistered")
         let output = "net.example.wallpaper: not registered any more, 2 packs removed\n"
         #expect(ending == Program.Ending(status: 0, output: output, error: ""))

@@ -58,14 +58,17 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
         if unregistered, source.app != nil || !source.manifest.isEmpty {
             throw ValidationError("--unregistered excludes --app and --manifest.")
         }
-        if unregistered, dryRun || previous || quota != nil {
-            throw ValidationError("--unregistered excludes --dry-run, --previous and --quota.")
+        if unregistered, previous || quota != nil {
+            throw ValidationError("--unregistered excludes --previous and --quota.")
         }
     }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         guard !unregistered else {
-            let report = try await UnregisteredReport.make(try Session(source))
+            let report = try await UnregisteredReport.make(
+                try Session(source),
+                isDryRun: dryRun
+            )
             Console.print(report, asJSON: json, schema: OutputSchema("gc-unregistered"))
             return .success
         }

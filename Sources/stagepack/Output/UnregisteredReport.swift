@@ -6,8 +6,10 @@ import StageSystem
 import StagingService
 import SystemPackage
 
-/// Output of `gc --unregistered`: the removed objects.
+/// Output of `gc --unregistered`: the objects that were removed, or would be.
 struct UnregisteredReport: Codable, CustomStringConvertible {
+    /// `true` if nothing was removed.
+    var isDryRun = false
     /// The applications whose records were removed.
     var applications: [ApplicationID] = []
     /// The removed packs; the files of a pack that is being read are deleted after its reader has ended.
@@ -16,12 +18,12 @@ struct UnregisteredReport: Codable, CustomStringConvertible {
     var containers: [String] = []
 
     /// Removes the packs and records of applications that are no longer registered.
-    static func make(_ session: Session) async throws(CommandFailure) -> UnregisteredReport {
+    static func make(_ session: Session, isDryRun: Bool) async throws(CommandFailure) -> UnregisteredReport {
         let folders = RegistrationFolders(environment: session.target.environment)
         let registered = try CommandFailure.wrapping { () throws(StagingFailure) in
             Set(try folders.applications())
         }
-        var report = UnregisteredReport()
+        var report = UnregisteredReport(isDryRun: isDryRun)
         for path in try containers(session) {
             try await report.collect(in: path, except: registered)
         }
@@ -33,11 +35,11 @@ struct UnregisteredReport: Codable, CustomStringConvertible {
         except registered: Set<ApplicationID>
     ) async throws(CommandFailure) {
         guard let container = try Self.open(path) else { return }
-        let (forgotten, removed) = try await container.forgetUnregistered(registered)
+        let (forgotten, removed) = try await container.forgetUnregistered(registered, isDryRun: isDryRun)
         guard !forgotten.isEmpty else { return }
         applications += forgotten
         packs += removed
-        if try container.isDeserted(), let name = path.lastComponent {
+        if !isDryRun, try container.isDeserted(), let name = path.lastComponent {
             try ContainerFolder.remove(name, in: path.removingLastComponent())
             containers.append(path.string)
         }
@@ -65,7 +67,8 @@ struct UnregisteredReport: Codable, CustomStringConvertible {
     var description: String {
         guard !applications.isEmpty else { return "" }
         let names = applications.map(\.text).joined(separator: ", ")
-        return "\(names): not registered any more, \(packs.count.quantity(of: "pack")) removed"
+        let count = packs.count.quantity(of: "pack")
+        return "\(names): not registered any more, \(count) \(isDryRun ? "would be " : "")removed"
     }
 }
 
