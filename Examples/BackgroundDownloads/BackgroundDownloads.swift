@@ -17,7 +17,16 @@ struct BackgroundDownloads {
         $XDG_DATA_HOME/background-downloads.
         """
 
-    static func main() async throws {
+    static func main() async {
+        do {
+            try await run()
+        } catch {
+            FileHandle.standardError.write(Data("background-downloads: \(error)\n".utf8))
+            exit(1)
+        }
+    }
+
+    private static func run() async throws {
         let store = DownloadStore(folder: folder)
         if try await BackgroundLaunch.handle(by: store) { return }
         let arguments = Array(CommandLine.arguments.dropFirst())

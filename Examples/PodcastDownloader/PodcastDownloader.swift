@@ -13,7 +13,16 @@ struct PodcastDownloader {
         Episodes are in $XDG_DATA_HOME/podcast-downloader.
         """
 
-    static func main() async throws {
+    static func main() async {
+        do {
+            try await run()
+        } catch {
+            FileHandle.standardError.write(Data("podcast-downloader: \(error)\n".utf8))
+            exit(1)
+        }
+    }
+
+    private static func run() async throws {
         // A process that the daemon launched handles the events of the session, and ends.
         if try await BackgroundLaunch.handle(by: EpisodeStore.shared) { return }
         let store = EpisodeStore.shared
