@@ -62,7 +62,15 @@ struct HookRun: Sendable {
     ) async -> Ending {
         switch session {
         case .success(let session): await run(session, within: rest)
-        case .failure(let error): (Self.line(for: "registrations", error.message), error.status)
+        case .failure(let error):
+            // No later run can go on before the file is corrected.
+            (
+                Self.line(
+                    for: "registrations",
+                    error.message + (error.hint.map { "; \($0)" } ?? ""),
+                    isFinished: true
+                ), error.status
+            )
         }
     }
 

@@ -68,6 +68,15 @@ struct HookTests {
         #expect(ending.output.split(separator: "\n").count == 2)
     }
 
+    @Test func aRegistrationThatIsNotValidIsLeftToNoLaterRun() async throws {
+        let installed = try await Installed()
+        try installed.write(Array("{}".utf8), to: "net.example.wallpaper.json")
+        let ending = try await installed.run("prefetch", "--all", "--hook")
+        #expect(ending.status == 0)
+        #expect(ending.output.contains("stagepack: registrations: registration '"), "\(ending)")
+        #expect(ending.output.hasSuffix("install the application's package again\n"), "\(ending)")
+    }
+
     /// An origin that is not as it should be, and what the one line says then.
     private static let origins: [(name: String, line: String, status: Int32)] = [
         ("absent", "nothing staged: ", 10),
