@@ -98,9 +98,7 @@ public final class Container: Sendable {
     }
 
     /// Returns the free space of the container's file system.
-    public func freeSpace() throws(ContainerError) -> FreeSpace {
-        try ContainerError.wrapping { () throws(FileError) in try root.freeSpace() }
-    }
+    public func freeSpace() throws(ContainerError) -> FreeSpace { try reader.freeSpace() }
 
     /// Syncs everything that was written into the container to disk.
     public func synchronize() throws(ContainerError) {

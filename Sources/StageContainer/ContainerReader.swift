@@ -36,6 +36,11 @@ public final class ContainerReader: Sendable {
         self.packs = packs
     }
 
+    /// Returns the free space of the container's file system.
+    public func freeSpace() throws(ContainerError) -> FreeSpace {
+        try ContainerError.wrapping { () throws(FileError) in try root.freeSpace() }
+    }
+
     /// Returns the name of the pack's current generation, or `nil` if the pack is not staged.
     ///
     /// Costs one readlink(2).

@@ -70,6 +70,23 @@ struct DoctorTests {
         #expect(!hints.contains { $0.contains("chown") }, "\(hints)")
     }
 
+    @Test func commandsThatReadMakeNoDirectories() async throws {
+        let installed = try await installed()
+        let container = try Directory.open(installed.container)
+        for name in ["downloads", "history", "locks"] as [FilePath.Component] {
+            try container.removeTree(name)
+        }
+        for command in ["status", "du", "ls", "why", "metrics"] {
+            let ending = try await installed.run(command)
+            #expect(ending.status == 0, "\(command): \(ending)")
+        }
+        let report = try await report(installed, status: 3)
+        for name in ["downloads", "history", "locks"] {
+            #expect(!FileStatus.exists(installed.container.appending(name)))
+            #expect(report.problems().contains { $0.subject.hasSuffix("/\(name)'") }, "\(name)")
+        }
+    }
+
     @Test(arguments: [[], ["--app", "net.example.wallpaper"]])
     func aMachineWithoutFaultsHasNoProblem(options: [String]) async throws {
         let installed = try await installed()

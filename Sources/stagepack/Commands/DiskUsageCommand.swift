@@ -28,7 +28,7 @@ struct DiskUsageCommand: ScopedSubcommand, ReportingSubcommand {
             let view = try scopes.view(of: scope)
             do throws(ContainerError) {
                 for path in view.positions.map({ view.containers[$0] }) {
-                    guard let container = try Container.open(path) else { continue }
+                    guard let container = try ContainerReader.open(path) else { continue }
                     usages.append(try DiskUsage(of: container, at: scope.location(of: path)))
                 }
             } catch {
@@ -61,11 +61,11 @@ private struct DiskUsage: Encodable, CustomStringConvertible {
     var downloads: ByteCount
     var total: ByteCount
 
-    init(of container: Container, at location: ContainerLocation?) throws(ContainerError) {
+    init(of container: ContainerReader, at location: ContainerLocation?) throws(ContainerError) {
         self.location = location
         self.container = container.root.path.string
         var usages: [PackID: PackUsage] = [:]
-        for generation in try container.reader.inventory() {
+        for generation in try container.inventory() {
             var usage = usages[generation.id] ?? PackUsage(id: generation.id)
             if generation.role == .current {
                 usage.current = usage.current + generation.size

@@ -43,7 +43,7 @@ extension DoctorReport {
             let path = view.containers[position]
             let location = scope.location(of: path).map { " (\($0.rawValue))" } ?? ""
             do throws(ContainerError) {
-                guard let container = try Container.open(path) else { continue }
+                guard let container = try ContainerReader.open(path) else { continue }
                 add(.good, subject: "container", finding: "'\(path)'\(location)")
                 // Only root looks after the system's container.
                 guard path == scope.own || scope.own == nil else { continue }
@@ -56,10 +56,10 @@ extension DoctorReport {
     }
 
     private mutating func check(
-        _ container: Container,
+        _ container: ContainerReader,
         needing space: ByteCount
     ) throws(ContainerError) {
-        if !container.isWritable() {
+        if !container.root.isWritable {
             add(
                 .problem,
                 subject: "container",
@@ -68,10 +68,10 @@ extension DoctorReport {
             )
         }
         checkSpace(try container.freeSpace(), needing: space)
-        for fault in try container.reader.faults() { add(fault, in: container.root.path) }
-        for id in try container.reader.packsWithGenerations() {
-            if try container.reader.currentGeneration(of: id) != nil,
-                try container.reader.lease(id, marksUse: false) == nil
+        for fault in try container.faults() { add(fault, in: container.root.path) }
+        for id in try container.packsWithGenerations() {
+            if try container.currentGeneration(of: id) != nil,
+                try container.lease(id, marksUse: false) == nil
             {
                 add(
                     .problem,

@@ -240,7 +240,7 @@ extension ContainerScope {
 
     /// Returns the sizes of partial downloads in the container in which this user's packs are staged.
     fileprivate func downloadedSizes() throws(ContainerError) -> [Digest: ByteCount] {
-        guard let own, let container = try Container.open(own) else { return [:] }
+        guard let own, let container = try ContainerReader.open(own) else { return [:] }
         return try container.downloadedSizes()
     }
 }
