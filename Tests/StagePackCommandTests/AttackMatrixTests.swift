@@ -146,7 +146,11 @@ struct AttackMatrixTests {
     ///
     /// The rule for stalled transfers is that of the engine, which all clients have: 60 KiB in a minute, and less here for
     /// the library. ``SlowRetrievalTests`` has workers of the daemon, which try four times before they say so.
-    @Test(arguments: AttackWorld.Kind.allCases, [.command, .library] as [AttackWorld.Client])
+    @Test(
+        .waiting,
+        arguments: AttackWorld.Kind.allCases,
+        [.command, .library] as [AttackWorld.Client]
+    )
     func slowRetrievalIsGivenUp(
         kind: AttackWorld.Kind,
         client: AttackWorld.Client
@@ -195,7 +199,7 @@ struct AttackMatrixTests {
 /// A server that sends metadata a byte at a time to a worker of the daemon.
 ///
 /// The worker tries four times, a minute each, so this suite has a time limit of its own.
-@Suite(.server, .directory, .timeLimit(.minutes(20)))
+@Suite(.waiting, .server, .directory, .timeLimit(.minutes(20)))
 struct SlowRetrievalTests {
     /// The pack is staged as the version verified last describes it, so the task ends; the history tells of the stalls.
     @Test(arguments: AttackWorld.Kind.allCases)

@@ -8,7 +8,7 @@ import SystemPackage
 import Testing
 
 /// Servers that misbehave below HTTP, proxies that do, and addresses at which no server is.
-@Suite(.server, .directory, .timeLimit(.minutes(5)))
+@Suite(.waiting, .server, .directory, .timeLimit(.minutes(5)))
 struct MisbehaviourEncryptionTests {
     /// How a server on an encrypted port misbehaves, and what the program says to it.
     enum Encryption: String, CaseIterable {
@@ -164,7 +164,7 @@ struct MisbehaviourEncryptionTests {
 }
 
 /// Servers that misbehave towards a worker of the daemon's.
-@Suite(.server, .directory, .timeLimit(.minutes(10)))
+@Suite(.waiting, .server, .directory, .timeLimit(.minutes(10)))
 struct MisbehaviourDaemonTests {
     private static func rows(_ names: Set<String>) -> [MisbehaviourRow] {
         (Misbehaviour.catalogue + Misbehaviour.delays).filter { names.contains($0.name) }

@@ -4,7 +4,7 @@ import Testing
 
 /// Servers that misbehave: each run brings the right content or says clearly what is wrong, in bounded
 /// time and memory.
-@Suite(.server, .directory, .timeLimit(.minutes(10)))
+@Suite(.waiting, .server, .directory, .timeLimit(.minutes(10)))
 struct MisbehaviourTests {
     /// Keeps as many rows from running at once as would take each other's time.
     private static let turnstile = Turnstile(width: 6)
