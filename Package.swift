@@ -447,7 +447,7 @@ let package = Package(
                 "stagepack", "BackgroundTransfer", "StageConditions", "StageControl",
                 "StageDaemon", "StageDigest", "StageModel", "StageSystem", "StageTesting",
                 "StageTransfer", "StageURLSession", logging, nioCore,
-                .product(name: "NIOEmbedded", package: "swift-nio"),
+                tool("NIOEmbedded", "swift-nio"),
                 subprocess,
                 system,
             ]

@@ -45,7 +45,8 @@ import Testing
             products.map(\.1) == ["BackgroundTransfer", "BackgroundAssets", "BackgroundAssets"]
         )
         for product in products {
-            #expect(package.contains(#".library(name: "\#(product.1)""#))
+            let declaration = try Regex(#"\.library\(\s*name: "\#(product.1)""#)
+            #expect(package.contains(declaration), "\(product.1)")
         }
     }
 
