@@ -100,7 +100,9 @@ struct ClientDeadlineTests {
         #expect(!channel.isActive)
     }
 
-    @Test func aClientThatReadsNothingIsCutOff() {
+    @Test func aClientThatReadsNothingIsCutOff() throws {
+        try receive(Self.head)
+        try receive(.end(nil))
         channel.isWritable = false
         channel.pipeline.fireChannelWritabilityChanged()
         pass(29)
