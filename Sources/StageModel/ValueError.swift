@@ -42,32 +42,47 @@ extension String {
 
     /// The lines of the text, with other control and bidirectional characters escaped: safe to print on a terminal.
     package var linesForDisplay: String {
-        escapingUnsafeScalars { $0 == "\n" ? "\n" : "\\u{\(String($0.value, radix: 16))}" }
+        escapingUnsafeScalars(keepsLineBreaks: true) { "\\u{\(String($0.value, radix: 16))}" }
     }
 
     /// JSON with the control and bidirectional characters in its strings escaped that an encoder leaves as they are.
     ///
     /// The line breaks between members stay, since the encoder has escaped those in strings.
     package var jsonForDisplay: String {
-        escapingUnsafeScalars { scalar in
-            guard scalar != "\n" else { return "\n" }
+        escapingUnsafeScalars(keepsLineBreaks: true) { scalar in
             let digits = String(scalar.value, radix: 16)
             return "\\u" + String(repeating: "0", count: 4 - digits.utf8.count) + digits
         }
     }
 
     /// Returns the text with each unsafe character replaced; costs one look at each byte where there is none.
-    private func escapingUnsafeScalars(_ escaped: (Unicode.Scalar) -> String) -> String {
-        guard utf8.contains(where: \.mayBeginUnsafeScalar) else { return self }
+    ///
+    /// - Parameters:
+    ///   - keepsLineBreaks: Pass `true` if line breaks are safe.
+    ///   - escaped: Returns the replacement of a character.
+    private func escapingUnsafeScalars(
+        keepsLineBreaks: Bool = false,
+        _ escaped: (Unicode.Scalar) -> String
+    ) -> String {
         var shown = ""
-        for scalar in unicodeScalars {
-            if scalar.isUnsafeForDisplay {
-                shown += escaped(scalar)
-            } else {
-                shown.unicodeScalars.append(scalar)
+        // The text before it is in `shown`.
+        var start = utf8.startIndex
+        var index = start
+        while index < utf8.endIndex {
+            guard utf8[index].mayBeginUnsafeScalar else {
+                utf8.formIndex(after: &index)
+                continue
             }
+            let scalar = unicodeScalars[index]
+            let next = unicodeScalars.index(after: index)
+            if scalar.isUnsafeForDisplay, scalar != "\n" || !keepsLineBreaks {
+                shown += self[start..<index]
+                shown += escaped(scalar)
+                start = next
+            }
+            index = next
         }
-        return shown
+        return start == startIndex ? self : shown + self[start...]
     }
 }
 
