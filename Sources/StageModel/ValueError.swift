@@ -60,6 +60,7 @@ extension String {
     /// - Parameters:
     ///   - keepsLineBreaks: Pass `true` if line breaks are safe.
     ///   - escaped: Returns the replacement of a character.
+    /// - Returns: The text with the replacements.
     private func escapingUnsafeScalars(
         keepsLineBreaks: Bool = false,
         _ escaped: (Unicode.Scalar) -> String

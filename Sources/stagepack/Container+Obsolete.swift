@@ -13,6 +13,7 @@ extension Container {
     ///   - registered: The registered applications.
     ///   - isDryRun: Pass `true` to remove nothing.
     /// - Returns: The applications and packs that are removed, or that would be.
+    /// - Throws: ``CommandFailure`` if the container cannot be read or written.
     func forgetUnregistered(
         _ registered: Set<ApplicationID>,
         isDryRun: Bool = false

@@ -33,7 +33,8 @@ extension StagingAdvice {
         case .runAgainLater: "run it again later"
         case .raiseLimits: SystemShortage.limitHint
         case .checkNetwork: "check the network and the server, then run it again"
-        case .logIn: "log in to the network with a web browser, or correct the URL, then run it again"
+        case .logIn:
+            "log in to the network with a web browser, or correct the URL, then run it again"
         case .passCredentials: "pass credentials with --netrc-file or --token-file"
         case .passProxyCredentials:
             "set http_proxy or https_proxy to 'http://USER:PASSWORD@HOST:PORT'"

@@ -18,7 +18,10 @@ struct UnregisteredReport: Codable, CustomStringConvertible {
     var containers: [String] = []
 
     /// Removes the packs and records of applications that are no longer registered.
-    static func make(_ session: Session, isDryRun: Bool) async throws(CommandFailure) -> UnregisteredReport {
+    static func make(
+        _ session: Session,
+        isDryRun: Bool
+    ) async throws(CommandFailure) -> UnregisteredReport {
         let folders = RegistrationFolders(environment: session.target.environment)
         let registered = try CommandFailure.wrapping { () throws(StagingFailure) in
             Set(try folders.applications())
@@ -35,7 +38,10 @@ struct UnregisteredReport: Codable, CustomStringConvertible {
         except registered: Set<ApplicationID>
     ) async throws(CommandFailure) {
         guard let container = try Self.open(path) else { return }
-        let (forgotten, removed) = try await container.forgetUnregistered(registered, isDryRun: isDryRun)
+        let (forgotten, removed) = try await container.forgetUnregistered(
+            registered,
+            isDryRun: isDryRun
+        )
         guard !forgotten.isEmpty else { return }
         applications += forgotten
         packs += removed
