@@ -50,7 +50,7 @@ public struct StoredManifest: Hashable, Sendable, Codable {
 
     /// Decodes the manifest of an application.
     ///
-    /// - Throws: ``ManifestError`` if the text should be in StagePack's format and is not valid, or if it is the
+    /// - Throws: `ManifestError` if the text should be in StagePack's format and is not valid, or if it is the
     ///   manifest of another application, whose record was put under a wrong name.
     public func manifest(of application: ApplicationID) throws(ManifestError) -> Manifest {
         let manifest = try manifest()
