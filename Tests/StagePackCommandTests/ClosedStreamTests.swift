@@ -16,8 +16,8 @@ struct ClosedStreamTests {
     @Test func noFileBecomesAStream() async throws {
         var world = try World()
         // Slow enough to be looked at.
-        let pack = try SamplePack.large(try .aurora, version: 1, mebibytes: 1)
-        try world.publish(pack, rate: 200_000)
+        let pack = try SamplePack.large(try .aurora, version: 1, mebibytes: 4)
+        try world.publish(pack, rate: 2 << 20)
         let note = world.directory.path.appending("process")
         world.program.wrapper = [
             "/bin/sh", "-c", #"echo $$ >"$0"; exec "$@" <&- >&- 2>&-"#, note.string,

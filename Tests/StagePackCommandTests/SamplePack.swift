@@ -82,7 +82,8 @@ struct SamplePack: Sendable {
 
     /// A pack of a few files of 4 MiB that no compression makes smaller.
     static func large(_ id: PackID, version: Int, mebibytes: Int) throws -> SamplePack {
-        try SamplePack(
+        precondition(mebibytes >= 4 && mebibytes % 4 == 0, "each file has four mebibytes")
+        return try SamplePack(
             id,
             version: version,
             (0..<mebibytes / 4).map { index in
