@@ -2,13 +2,6 @@ public import StageModel
 import StageSystem
 import SystemPackage
 
-extension Container {
-    /// Returns the number of downloaded bytes of each archive or bundle, from the sizes of partial files.
-    public func downloadedSizes() throws(ContainerError) -> [Digest: ByteCount] {
-        try ContainerError.wrapping { () throws(FileError) in try downloads.sizesOfPartFiles() }
-    }
-}
-
 extension ContainerReader {
     /// Returns the number of downloaded bytes of each archive or bundle; only the container's owner has
     /// permission to read them.

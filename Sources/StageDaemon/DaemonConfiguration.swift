@@ -91,18 +91,18 @@ public struct DaemonConfiguration: Equatable, Sendable {
 
     private var numbers: [BoundedNumber] {
         [
-            BoundedNumber("connections", connections, limit: 256),
-            BoundedNumber("connectionsPerHost", connectionsPerHost),
-            BoundedNumber("tasksPerUser", tasksPerUser),
-            BoundedNumber("journalPerUser", journalPerUser),
-            BoundedNumber("bandwidth", bandwidth, remedy: "omit it for no limit"),
-            BoundedNumber("bytesPerUser", bytesPerUser, remedy: "omit it for the default"),
-            BoundedNumber("reserve", reserve, mayBeZero: true),
-            BoundedNumber("launchLease", launchLease),
-            BoundedNumber("discretionaryWindow", discretionaryWindow, mayBeZero: true),
-            BoundedNumber("relaunchDelay", relaunchDelay, mayBeZero: true),
-            BoundedNumber("retryBase", retryBase, mayBeZero: true),
-            BoundedNumber("settlingTime", settlingTime, mayBeZero: true),
+            BoundedNumber("connections", is: connections, limit: 256),
+            BoundedNumber("connectionsPerHost", is: connectionsPerHost),
+            BoundedNumber("tasksPerUser", is: tasksPerUser),
+            BoundedNumber("journalPerUser", is: journalPerUser),
+            BoundedNumber("bandwidth", is: bandwidth, remedy: "omit it for no limit"),
+            BoundedNumber("bytesPerUser", is: bytesPerUser, remedy: "omit it for the default"),
+            BoundedNumber("reserve", is: reserve, mayBeZero: true),
+            BoundedNumber("launchLease", is: launchLease),
+            BoundedNumber("discretionaryWindow", is: discretionaryWindow, mayBeZero: true),
+            BoundedNumber("relaunchDelay", is: relaunchDelay, mayBeZero: true),
+            BoundedNumber("retryBase", is: retryBase, mayBeZero: true),
+            BoundedNumber("settlingTime", is: settlingTime, mayBeZero: true),
         ]
     }
 }
@@ -123,18 +123,18 @@ private struct BoundedNumber {
     private static let byteLimit = Double(1 << 50 as Int64)
 
     /// Creates a number of things.
-    init(_ name: String, _ value: Int, limit: Double = usualLimit) {
+    init(_ name: String, is value: Int, limit: Double = usualLimit) {
         (self.name, self.value, self.limit) = (name, Double(value), limit)
     }
 
     /// Creates a number of seconds.
-    init(_ name: String, _ value: Double, mayBeZero: Bool = false) {
+    init(_ name: String, is value: Double, mayBeZero: Bool = false) {
         (self.name, self.value, self.mayBeZero) = (name, value, mayBeZero)
         limit = Self.usualLimit
     }
 
     /// Creates a number of bytes, or of bytes per second.
-    init(_ name: String, _ value: ByteCount?, mayBeZero: Bool = false, remedy: String? = nil) {
+    init(_ name: String, is value: ByteCount?, mayBeZero: Bool = false, remedy: String? = nil) {
         (self.name, self.mayBeZero, self.remedy) = (name, mayBeZero, remedy)
         self.value = value.map { Double($0.rawValue) }
         limit = Self.byteLimit

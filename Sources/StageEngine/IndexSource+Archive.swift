@@ -51,7 +51,7 @@ extension IndexSource {
         guard let archive = work.pack.archive else { return nil }
         let (container, pack) = (work.container, work.pack)
         let held = try await StageError.blocking { () throws(ContainerError) in
-            try container.downloadedSizes()[archive.digest] ?? .zero
+            try container.reader.downloadedSizes()[archive.digest] ?? .zero
         }
         let free = try await StageError.blocking { () throws(FileError) in
             try area.directory.freeSpace()
@@ -137,7 +137,7 @@ extension IndexSource {
         let container = work.container
         let name = ContainerLayout.downloadName(of: archive.digest)
         let lock = try StageError.wrapping { () throws(ContainerError) -> DownloadLock? in
-            guard try container.downloadedSizes()[archive.digest] != nil else { return nil }
+            guard try container.reader.downloadedSizes()[archive.digest] != nil else { return nil }
             return try container.attemptDownloadLock(name)
         }
         guard let lock else { return }

@@ -10,7 +10,7 @@ extension Planner {
     public init(manifest: Manifest, container: Container) throws(StageError) {
         try self.init(manifest: manifest, reader: container.reader)
         downloaded = try StageError.wrapping { () throws(ContainerError) in
-            try container.downloadedSizes()
+            try container.reader.downloadedSizes()
         }
     }
 

@@ -20,6 +20,17 @@ struct ClientDeadlineTests {
         channel.embeddedEventLoop.advanceTime(by: .seconds(seconds))
     }
 
+    /// Expects the channel to be open a second before, and closed then.
+    private func expectClosing(
+        after seconds: Int64,
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) {
+        pass(seconds - 1)
+        #expect(channel.isActive, sourceLocation: sourceLocation)
+        pass(1)
+        #expect(!channel.isActive, sourceLocation: sourceLocation)
+    }
+
     /// Has a part of a request arrive; the channel does not read more by itself.
     private func receive(_ part: HTTPRequestPart) throws { try channel.writeInbound(part) }
 
@@ -29,10 +40,7 @@ struct ClientDeadlineTests {
     private static let piece = HTTPRequestPart.body(ByteBuffer(string: "{"))
 
     @Test func anIdleConnectionIsClosed() {
-        pass(19)
-        #expect(channel.isActive)
-        pass(1)
-        #expect(!channel.isActive)
+        expectClosing(after: 20)
     }
 
     @Test func aBodyThatComesByPiecesHasOneLimit() throws {
@@ -43,10 +51,7 @@ struct ClientDeadlineTests {
             try receive(Self.piece)
         }
         channel.read()
-        pass(9)
-        #expect(channel.isActive)
-        pass(1)
-        #expect(!channel.isActive)
+        expectClosing(after: 10)
     }
 
     @Test func aRequestThatIsWholeMayWaitForItsResponse() throws {
@@ -56,10 +61,7 @@ struct ClientDeadlineTests {
         pass(3600)
         #expect(channel.isActive)
         channel.pipeline.fireUserInboundEventTriggered(ClientDeadlineHandler.RequestEnded())
-        pass(19)
-        #expect(channel.isActive)
-        pass(1)
-        #expect(!channel.isActive)
+        expectClosing(after: 20)
     }
 
     @Test func timeInWhichTheDaemonDoesNotReadIsNotTheClients() throws {
@@ -67,10 +69,7 @@ struct ClientDeadlineTests {
         pass(3600)
         #expect(channel.isActive)
         channel.read()
-        pass(29)
-        #expect(channel.isActive)
-        pass(1)
-        #expect(!channel.isActive)
+        expectClosing(after: 30)
     }
 
     @Test func aRequestThatWasRefusedBeforeItsEndLeavesTheLimitOfAnIdleConnection() throws {
@@ -80,10 +79,7 @@ struct ClientDeadlineTests {
         pass(5)
         try receive(.end(nil))
         channel.read()
-        pass(19)
-        #expect(channel.isActive)
-        pass(1)
-        #expect(!channel.isActive)
+        expectClosing(after: 20)
     }
 
     @Test func theNextRequestMayArriveBeforeTheResponse() throws {

@@ -4,7 +4,7 @@ import Subprocess
 import SystemPackage
 import Testing
 
-/// The completion scripts, which run in the shell of whoever presses TAB.
+/// The completion scripts, which run in the shell of the user who presses TAB.
 @Suite(.directory)
 struct CompletionTests {
     /// Writes a program that records that it ran, and prints words, into a folder of this name.

@@ -64,10 +64,13 @@ struct DoctorTests {
         #expect(ending.status == 0, "\(ending)")
         #expect(unsafe chown(path, 65534, 65534) == 0)
         #expect(unsafe chmod("\(path)/locks", 0o700) == 0)
+        try Directory.open(installed.world.container).removeTree("history")
         let report = try await report(installed, "--container", path, status: 3)
         let hints = report.checks.filter { $0.subject.hasPrefix("'\(path)/") }.compactMap(\.hint)
         #expect(!hints.isEmpty && hints.allSatisfy { $0.hasPrefix("as user 65534, ") }, "\(hints)")
         #expect(!hints.contains { $0.contains("chown") }, "\(hints)")
+        let missing = report.problems().first { $0.subject == "'\(path)/history'" }
+        #expect(missing?.hint?.hasPrefix("as user 65534, run ") ?? false, "\(report)")
     }
 
     @Test func commandsThatReadMakeNoDirectories() async throws {

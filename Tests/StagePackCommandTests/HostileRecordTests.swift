@@ -88,10 +88,7 @@ struct HostileRecordTests {
 
     @Test func noTransferReachesTheTerminalAsItIs() async throws {
         var installed = try await Installed()
-        installed.allowDaemon()
-        _ = try Directory.make(installed.socket.removingLastComponent())
-        let daemon = TestDaemon(path: installed.socket.string)
-        try daemon.start()
+        let daemon = try installed.startTestDaemon()
         defer { daemon.stop() }
         let client = ControlClient(path: daemon.path)
         try await client.makeSession("s", configuration: SessionConfiguration())

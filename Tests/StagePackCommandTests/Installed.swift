@@ -81,6 +81,15 @@ struct Installed {
         world.program.asksDaemon = true
     }
 
+    /// Starts a stand-in for the daemon at ``socket``, which the program may ask; the caller stops it.
+    mutating func startTestDaemon() throws -> TestDaemon {
+        allowDaemon()
+        _ = try Directory.make(socket.removingLastComponent())
+        let daemon = TestDaemon(path: socket.string)
+        try daemon.start()
+        return daemon
+    }
+
     /// Puts the registration where the package puts it.
     func install() throws {
         try write(registration.json(), to: "\(registration.application).json")

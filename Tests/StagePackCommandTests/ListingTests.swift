@@ -136,8 +136,7 @@ struct ListingTests {
         #expect(try folder.status(FilePath(name)) == nil)
     }
 
-    /// What a process leaves that is killed before it renames its file goes with the next change; what may be in
-    /// use stays.
+    /// A change removes the temporary files of processes that were killed, and keeps those that may be in use.
     @Test func whatAKilledRegistrationLeftIsRemoved() async throws {
         let installed = try await Installed()
         let folder = try Directory.open(installed.folder)

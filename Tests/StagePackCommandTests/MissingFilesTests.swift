@@ -10,7 +10,7 @@ import Testing
 /// again.
 @Suite(.server, .directory)
 struct MissingFilesTests {
-    /// What was deleted, below the generations of the pack.
+    /// The deleted files, below the generations of the pack.
     enum Loss: String, CaseIterable, Sendable {
         case generations = "aurora"
         case content = "aurora/G/content"

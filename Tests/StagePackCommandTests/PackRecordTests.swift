@@ -59,7 +59,7 @@ struct PackRecordTests {
         return String(try #require(name).output)
     }
 
-    /// What a shell makes of the command in a hint.
+    /// Runs the command of a hint, in the words that a shell makes of it.
     private func follow(_ ending: Program.Ending) async throws -> Program.Ending {
         let words = try await HintedCommand.words(in: ending.error)
         return try await program.run(words)

@@ -13,10 +13,7 @@ struct TaskSelectionTests {
         _ body: (Installed, TestDaemon, ControlClient) async throws -> Void
     ) async throws {
         var installed = try await Installed()
-        installed.allowDaemon()
-        _ = try Directory.make(installed.socket.removingLastComponent())
-        let daemon = TestDaemon(path: installed.socket.string)
-        try daemon.start()
+        let daemon = try installed.startTestDaemon()
         defer { daemon.stop() }
         let client = ControlClient(path: daemon.path)
         try await client.makeSession("s", configuration: SessionConfiguration())

@@ -118,7 +118,7 @@ struct ManifestAddCommand: ReportingSubcommand {
         let record = try record(for: source)
         guard let format = format?.format ?? ManifestLint.format(of: archive) else {
             let stored = try IndexFile(archive).readForOffer()
-            try check(record, stored.reference.digest)
+            try check(record, against: stored.reference.digest)
             if stored.unnamedBases > 0 {
                 Console.note("stagepack: note: \(UnnamedBases.text(stored.unnamedBases))")
             }
@@ -143,7 +143,7 @@ struct ManifestAddCommand: ReportingSubcommand {
         } catch {
             throw CommandFailure(error, archive: display)
         }
-        try check(record, packaged.digest)
+        try check(record, against: packaged.digest)
         let pack = packaged.pack(version: packVersion, url: reference(in: file))
         return try await put(pack, into: file, signing: keyring)
     }
@@ -167,7 +167,7 @@ struct ManifestAddCommand: ReportingSubcommand {
         }
     }
 
-    private func check(_ record: PackRecord?, _ digest: Digest) throws(CommandFailure) {
+    private func check(_ record: PackRecord?, against digest: Digest) throws(CommandFailure) {
         do throws(PackRecordError) {
             try record?.check(digest)
         } catch {

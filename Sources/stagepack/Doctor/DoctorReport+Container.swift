@@ -135,19 +135,22 @@ extension DoctorReport {
         let quoted = CommandFailure.quoted(name.string)
         let isOfPack = fault.name.starts(with: FilePath(ContainerLayout.generations))
         let command = HintSource.current.staging(isOfPack ? "repair" : "prefetch")
-        var hint =
+        // A user who owns directories of the path could have root change a file elsewhere by it.
+        let owner = Self.otherOwner(of: container)
+        let hint =
             switch fault.problem {
             case .hasMode(_, let expected): "run \"chmod \(String(expected, radix: 8)) \(quoted)\""
+            case .belongsTo where owner != nil: "remove it"
             case .belongsTo(_, let expected): "run \"chown \(expected) \(quoted)\""
             case .isMissing: Self.run(command)
             case .isNo, .isDamaged: "remove it" + (command.map { ", then run \($0)" } ?? "")
             }
-        if let owner = Self.otherOwner(of: container) {
-            // A user who owns directories of the path could have root change a file elsewhere by it.
-            let change = if case .hasMode = fault.problem { hint } else { nil as String? }
-            hint = "as user \(owner), \(change ?? "remove it")"
-        }
-        add(.problem, subject: path, finding: fault.description, hint: hint)
+        add(
+            .problem,
+            subject: path,
+            finding: fault.description,
+            hint: hint.map { hint in owner.map { "as user \($0), \(hint)" } ?? hint }
+        )
     }
 
     /// Returns the user whose container root looks at; `nil` for a container of this process's user.
