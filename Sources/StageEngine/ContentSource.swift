@@ -63,7 +63,7 @@ enum ContentSource: Sendable {
     func removeDownload() throws(StageError) {
         switch self {
         case .archive(let archive): try archive.remove()
-        case .index(let source): try source.removeArchive()
+        case .index(let source): try source.removeDownloads()
         }
     }
 

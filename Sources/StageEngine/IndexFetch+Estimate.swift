@@ -12,7 +12,7 @@ extension IndexFetch {
         var received: ByteCount
     }
 
-    /// Compares the sizes of the transfer from objects and from the archive.
+    /// Compares the sizes of the transfer from objects, from the archive and by the patch.
     ///
     /// Requests the table of a delta set only if it can change the choice.
     ///
@@ -22,20 +22,23 @@ extension IndexFetch {
     ///   - base: The staged generation.
     ///   - archive: The bytes of the archive still to download; `nil` if there is no archive or no space for
     ///     it.
+    ///   - patch: The bytes of the patch from the staged generation still to download; `nil` likewise.
     /// - Returns: The choice.
     /// - Throws: ``StageError`` if the task is cancelled.
     func choose(
         for missing: [Int],
         of index: ContentIndex,
         _ base: IndexSource.Base?,
-        archive: ByteCount?
+        archive: ByteCount?,
+        patch: ByteCount?
     ) async throws(StageError) -> Comparison {
         let objects = ByteCount(RangePlan(missing, of: index).byteCount)
-        let choice = TransferChoice(objects: objects, archive: archive)
-        guard let archive, choice.way == .archive, let base,
+        let choice = TransferChoice(objects: objects, archive: archive, patch: patch)
+        let least = choice.byteCount
+        guard choice.way != .objects, let base,
             let set = reference.deltas.first(where: { $0.base == base.contentMap.indexDigest })?
                 .frames,
-            set.size < archive, set.tableSize.rawValue <= archive.rawValue / 16
+            set.size < least, set.tableSize.rawValue <= least.rawValue / 16
         else { return Comparison(choice: choice, deltas: .unknown, received: .zero) }
         let deltas = try await deltas(for: missing, of: index, base)
         guard let source = deltas.source else {
@@ -43,7 +46,7 @@ extension IndexFetch {
         }
         let bytes = source.byteCount(for: missing, of: index)
         return Comparison(
-            choice: TransferChoice(objects: bytes, archive: archive),
+            choice: TransferChoice(objects: bytes, archive: archive, patch: patch),
             deltas: .known(source),
             received: deltas.received
         )
@@ -57,16 +60,18 @@ extension IndexFetch {
     ///   - base: The staged generation; `nil` if no version of the pack is staged.
     ///   - archive: The bytes of the archive still to download; `nil` if there is no archive or no space for
     ///     it.
+    ///   - patch: The bytes of the patch from the staged version still to download; `nil` likewise.
     /// - Returns: The choice with exact sizes, and the bytes of all requests of a run.
     /// - Throws: ``StageError`` if the index cannot be fetched.
     func estimate(
         from base: IndexSource.Base?,
-        archive: ByteCount?
+        archive: ByteCount?,
+        patch: ByteCount?
     ) async throws(StageError) -> (choice: TransferChoice, byteCount: ByteCount) {
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
         let index = try await index(in: nil, base: base, countingIn: &figures).content
         let missing = index.framesMissing(from: base?.contentMap)
-        var found = try await choose(for: missing, of: index, base, archive: archive)
+        var found = try await choose(for: missing, of: index, base, archive: archive, patch: patch)
         guard found.choice.way == .objects else {
             return (found.choice, figures.transferred + found.received + found.choice.byteCount)
         }

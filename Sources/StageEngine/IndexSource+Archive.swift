@@ -28,18 +28,21 @@ extension IndexSource {
         }
     }
 
-    /// Compares the sizes of the transfer from objects and from the archive.
+    /// Compares the sizes of the transfer from objects, from the archive and by the patch, if that is considered.
     func chooseTransfer(
         for run: Run,
         reusing local: ReusableContent,
+        considersPatch: Bool,
         countingIn figures: inout StagingFigures
     ) async throws(StageError) -> (TransferChoice, Deltas) {
         let archive = try await remainingArchive(in: run.area)
+        let patch = considersPatch ? try await remainingPatch(in: run) : nil
         let found = try await indexFetch.choose(
             for: local.missing,
             of: run.tree.index,
             run.base,
-            archive: archive
+            archive: archive,
+            patch: patch
         )
         figures.transferred = figures.transferred + found.received
         return (found.choice, found.deltas)
@@ -100,7 +103,7 @@ extension IndexSource {
         _ = try await StageError.blocking { () throws(FileError) in
             try area.removeTree(Self.unpacked)
         }
-        return local.adding(done)
+        return local.adding(IndexedTree.Inventory(done: done, frames: local.begun.frames))
     }
 
     /// The directory of the staging area for the files of the archive; the next run in this area removes it.
@@ -131,19 +134,22 @@ extension IndexSource {
         )
     }
 
-    /// Removes the archive of a staged pack, unless another process holds its download lock.
-    func removeArchive() throws(StageError) {
-        guard let archive = work.pack.archive else { return }
+    /// Removes the archive and the patches of a staged pack, unless another process holds the download lock.
+    func removeDownloads() throws(StageError) {
         let container = work.container
-        let name = ContainerLayout.downloadName(of: archive.digest)
-        let lock = try StageError.wrapping { () throws(ContainerError) -> DownloadLock? in
-            guard try container.reader.downloadedSizes()[archive.digest] != nil else { return nil }
-            return try container.attemptDownloadLock(name)
+        let held = try StageError.wrapping { () throws(ContainerError) in
+            try container.reader.downloadedSizes()
         }
-        guard let lock else { return }
-        defer { lock.end() }
-        try StageError.wrapping { () throws(TransferError) in
-            try PartialFile.open(name, in: container.downloads).remove()
+        for digest in work.pack.downloads where held[digest] != nil {
+            let name = ContainerLayout.downloadName(of: digest)
+            let lock = try StageError.wrapping { () throws(ContainerError) in
+                try container.attemptDownloadLock(name)
+            }
+            guard let lock else { continue }
+            defer { lock.end() }
+            try StageError.wrapping { () throws(TransferError) in
+                try PartialFile.open(name, in: container.downloads).remove()
+            }
         }
     }
 }
@@ -157,9 +163,9 @@ extension StagingFigures {
 }
 
 extension StageError {
-    /// `true` if the error concerns the archive, its server, its decoder or the space that it needs, so that
-    /// fetching from objects may still succeed.
-    fileprivate var isOfArchive: Bool {
+    /// `true` if the error concerns an archive or a patch, its server, its decoder or the space that it needs, so
+    /// that another way may still succeed.
+    var isOfArchive: Bool {
         if isOutOfSpace { return true }
         return switch self {
         case .content: true
@@ -170,7 +176,7 @@ extension StageError {
 }
 
 extension TransferError {
-    /// `true` if the server does not have the archive, or has another one.
+    /// `true` if the server does not have the object, or has another one.
     fileprivate var isOfArchive: Bool {
         switch self {
         case .refused, .wrongSize, .wrongDigest, .unacceptable: true

@@ -118,7 +118,7 @@ struct IndexSource: Sendable {
         from local: ReusableContent,
         countingIn figures: inout StagingFigures
     ) async throws(StageError) {
-        guard let archive = work.pack.archive else {
+        guard work.pack.archive != nil || indexFetch.patch(from: run.base) != nil else {
             try await takeObjects(
                 run,
                 from: local,
@@ -128,14 +128,40 @@ struct IndexSource: Sendable {
             )
             return
         }
-        let (first, deltas) = try await chooseTransfer(
+        var local = local
+        var (choice, deltas) = try await chooseTransfer(
             for: run,
             reusing: local,
+            considersPatch: true,
             countingIn: &figures
         )
-        var choice = first
         work.report(.chose(choice))
-        if choice.way == .objects {
+        if choice.way == .patch {
+            local = try await takePatch(in: run, reusing: local, countingIn: &figures)
+            // Nothing is left to fetch as a rule.
+            if !local.missing.isEmpty {
+                (choice, deltas) = try await chooseTransfer(
+                    for: run,
+                    reusing: local,
+                    considersPatch: false,
+                    countingIn: &figures
+                )
+                work.report(.chose(choice))
+            }
+        }
+        try await complete(run, from: local, by: choice, deltas: deltas, countingIn: &figures)
+    }
+
+    /// Completes the files of a tree from objects or from the archive.
+    private func complete(
+        _ run: Run,
+        from local: ReusableContent,
+        by choice: TransferChoice,
+        deltas: Deltas,
+        countingIn figures: inout StagingFigures
+    ) async throws(StageError) {
+        var (choice, local) = (choice, local)
+        if choice.way != .archive {
             do throws(StageError) {
                 let limit = choice.archive
                 try await takeObjects(
@@ -152,14 +178,16 @@ struct IndexSource: Sendable {
                 work.report(.chose(choice))
             }
         }
-        let left = try await takeArchive(archive, in: run, reusing: local, countingIn: &figures)
-        if !left.missing.isEmpty {
+        if let archive = work.pack.archive {
+            local = try await takeArchive(archive, in: run, reusing: local, countingIn: &figures)
+        }
+        if !local.missing.isEmpty {
             choice.archive = nil
             work.report(.chose(choice))
         }
         try await takeObjects(
             run,
-            from: left,
+            from: local,
             deltas: deltas,
             unlessOver: nil,
             countingIn: &figures
@@ -183,8 +211,8 @@ struct IndexSource: Sendable {
             await Result { () async throws(StageError) in try await take(local) }
         } and: {
             await Result { () async throws(StageError) in
-                // After an archive, no frame is missing as a rule.
-                guard !missing.isEmpty || work.pack.archive == nil else {
+                // After an archive or a patch, no frame is missing as a rule.
+                guard !missing.isEmpty else {
                     return FrameDownloader.Outcome.nothing
                 }
                 let deltas = try await source(of: deltas, for: missing, of: tree, run.base)

@@ -143,6 +143,17 @@ struct IndexedTree: Sendable {
         return written
     }
 
+    /// Writes the whole content of the file at `position`.
+    func writeFile(
+        _ position: Int,
+        content bytes: [UInt8],
+        using cursor: inout DirectoryCursor
+    ) throws(FileError) {
+        guard let file = index.entries.file(at: position) else { return }
+        let target = try makeFile(at: index.entries.path(at: position), for: file, using: &cursor)
+        try target.write(bytes.span, at: 0)
+    }
+
     /// Returns the frames that are needed for files that are not `done`.
     func frames(except done: [Bool]) -> [Int] {
         index.frames.indices.filter { frame in

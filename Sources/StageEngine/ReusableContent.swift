@@ -47,10 +47,9 @@ struct ReusableContent: Sendable {
         tree.frames(except: expected.done).filter { !expected.frames.contains($0) }
     }
 
-    /// Returns the local content after adding complete files, by their entries.
-    func adding(_ done: [Bool]) -> ReusableContent {
-        let begun = IndexedTree.Inventory(done: done, frames: self.begun.frames)
-        return ReusableContent(of: tree, begun: begun, base: base)
+    /// Returns the local content after the area has got more.
+    func adding(_ begun: IndexedTree.Inventory) -> ReusableContent {
+        ReusableContent(of: tree, begun: begun, base: base)
     }
 
     /// Takes the expected content from the generation; returns `nil` if stopped early.

@@ -87,6 +87,10 @@ extension IndexFetch {
         let archive = choice.archive.flatMap { remaining in
             freeSpace.map { remaining + files + Planner.reserve <= $0 } ?? true ? remaining : nil
         }
-        return try await estimate(from: held, archive: archive)
+        let memory = patch(from: held)?.windowSize ?? .zero
+        let remainder = choice.patch.flatMap { remaining in
+            freeSpace.map { remaining + memory + Planner.reserve <= $0 } ?? true ? remaining : nil
+        }
+        return try await estimate(from: held, archive: archive, patch: remainder)
     }
 }

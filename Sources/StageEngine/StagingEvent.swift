@@ -12,7 +12,7 @@ public enum StagingEvent: Equatable, Sendable {
     case waiting(reason: String, seconds: Double)
     /// The way to transfer an indexed pack has been chosen: the one with the fewest bytes.
     ///
-    /// Reported if the pack has an archive beside its index, and again if the choice changes because the
+    /// Reported if the pack has an archive or a patch beside its objects, and again if the choice changes because the
     /// chosen way fails.
     case chose(TransferChoice)
     /// The transfer sends a request to a server.

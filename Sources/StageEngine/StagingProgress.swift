@@ -90,6 +90,8 @@ public struct PackProgress: Equatable, Sendable {
     public private(set) var unpacked = ByteCount.zero
     /// The outcome; `nil` until staging has ended.
     public private(set) var outcome: StagingOutcome?
+    /// The size of the index.
+    private let sizeOfIndex: ByteCount
     /// The total size of the index and its bundles.
     private let sizeOfObjects: ByteCount
     /// The total size of the index and the archive.
@@ -102,6 +104,7 @@ public struct PackProgress: Equatable, Sendable {
         version = pack.version
         self.sharesArchive = sharesArchive
         let size = pack.index?.size ?? .zero
+        sizeOfIndex = size
         sizeOfObjects = size + (pack.index?.bundleSize ?? .zero)
         sizeWithArchive = size + (pack.archive?.size ?? .zero)
         downloadSize = sharesArchive ? .zero : pack.downloadSize
@@ -121,7 +124,12 @@ public struct PackProgress: Equatable, Sendable {
         case .waiting(let reason, let seconds):
             phase = .waiting(reason: reason, seconds: seconds)
         case .chose(let choice):
-            downloadSize = choice.way == .archive ? sizeWithArchive : sizeOfObjects
+            downloadSize =
+                switch choice.way {
+                case .objects: sizeOfObjects
+                case .archive: sizeWithArchive
+                case .patch: sizeOfIndex + choice.byteCount
+                }
             received = .zero
             reused = .zero
         case .connecting(let url):

@@ -11,12 +11,16 @@ public struct TransferChoice: Equatable, Sendable {
         case objects
         /// The complete archive of all files.
         case archive
+        /// The patch from the staged version.
+        case patch
     }
 
     /// The bytes to transfer from objects; an upper bound if ``dependsOnIndex``.
     public var objects: ByteCount
     /// The bytes of the archive still to download; `nil` if the pack has no archive.
     public var archive: ByteCount?
+    /// The bytes of the patch from the staged version still to download; `nil` if there is none.
+    public var patch: ByteCount?
     /// `true` if a version of the pack is staged, so that only the index tells how many bytes of objects are
     /// missing.
     public var dependsOnIndex: Bool
@@ -27,23 +31,25 @@ public struct TransferChoice: Equatable, Sendable {
     public init(
         objects: ByteCount,
         archive: ByteCount?,
+        patch: ByteCount? = nil,
         dependsOnIndex: Bool = false,
         differences: ByteCount? = nil
     ) {
         self.objects = objects
         self.archive = archive
+        self.patch = patch
         self.dependsOnIndex = dependsOnIndex
         self.differences = differences
     }
 
-    /// The way with the fewest bytes; objects if both are equal.
+    /// The way with the fewest bytes; of equal ones objects, then the patch.
     public var way: Way {
-        guard let archive, archive < objects else { return .objects }
-        return .archive
+        if objects == byteCount { return .objects }
+        return patch == byteCount ? .patch : .archive
     }
 
     /// The number of bytes to transfer in the chosen way; an upper bound if ``dependsOnIndex``.
-    public var byteCount: ByteCount { min(objects, archive ?? objects) }
+    public var byteCount: ByteCount { min(objects, archive ?? objects, patch ?? objects) }
 }
 
 extension Planner {
@@ -56,6 +62,9 @@ extension Planner {
         return TransferChoice(
             objects: index.bundleSize,
             archive: pack.archive.map {
+                max(.zero, $0.size - (downloaded[$0.digest] ?? .zero))
+            },
+            patch: delta?.patch.map {
                 max(.zero, $0.size - (downloaded[$0.digest] ?? .zero))
             },
             dependsOnIndex: base != nil,

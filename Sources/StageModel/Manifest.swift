@@ -108,11 +108,12 @@ extension Pack {
         return index.size + min(index.bundleSize, archive?.size ?? index.bundleSize)
     }
 
-    /// The digests by which partial downloads of the pack are identified: its content digest, and that of its
-    /// archive.
+    /// The digests by which partial downloads of the pack are identified: its content digest, and those of the
+    /// archive and the patches of an indexed pack.
     public var downloads: [Digest] {
-        guard index != nil, let archive else { return [contentDigest] }
-        return [contentDigest, archive.digest]
+        guard let index else { return [contentDigest] }
+        let patches = index.deltas.compactMap(\.patch)
+        return [contentDigest] + [archive?.digest].compactMap(\.self) + patches.map(\.digest)
     }
 
     /// The URLs in the manifest from which the pack is downloaded.
@@ -148,6 +149,8 @@ public struct PackIndex: Hashable, Sendable {
         public var digest: Digest
         /// The delta set with smaller frames for clients that have the older version; `nil` for none.
         public var frames: DeltaFrames?
+        /// The patch for clients that have the older version; `nil` for none.
+        public var patch: Patch?
 
         /// Creates a delta from its parts.
         public init(
@@ -155,13 +158,15 @@ public struct PackIndex: Hashable, Sendable {
             url: String,
             size: ByteCount,
             digest: Digest,
-            frames: DeltaFrames? = nil
+            frames: DeltaFrames? = nil,
+            patch: Patch? = nil
         ) {
             self.base = base
             self.url = url
             self.size = size
             self.digest = digest
             self.frames = frames
+            self.patch = patch
         }
     }
 
@@ -184,6 +189,28 @@ public struct PackIndex: Hashable, Sendable {
             self.digest = digest
             self.tableSize = tableSize
             self.tableDigest = tableDigest
+        }
+    }
+
+    /// A patch: everything that an older version lacks, compressed as one stream that refers to what that
+    /// version has instead.
+    public struct Patch: Hashable, Sendable {
+        /// The patch's URL: absolute, or relative to each mirror.
+        public var url: String
+        /// Its exact size for download, in bytes.
+        public var size: ByteCount
+        /// The digest of its bytes as downloaded.
+        public var digest: Digest
+        /// The most bytes of the newer version that a decoder keeps in memory, beside those of the older one
+        /// that the patch refers to; at most ``ManifestLimits/windowSize``.
+        public var windowSize: ByteCount
+
+        /// Creates a reference from its parts.
+        public init(url: String, size: ByteCount, digest: Digest, windowSize: ByteCount) {
+            self.url = url
+            self.size = size
+            self.digest = digest
+            self.windowSize = windowSize
         }
     }
 

@@ -22,7 +22,7 @@ public enum ManifestLimits {
     public static let userInfoLength = 64 << 10
     /// The largest archive: 1 TiB.
     public static let archiveSize = ByteCount.mebibytes(1 << 20)
-    /// The largest decoder window of an archive: 128 MiB.
+    /// The largest decoder window of an archive or a patch: 128 MiB.
     public static let windowSize = ByteCount.mebibytes(128)
     /// The largest index of a pack, compressed and decompressed: 256 MiB.
     public static let indexSize = ByteCount.mebibytes(256)

@@ -47,11 +47,15 @@ struct IndexDocument: JSONReadable, Encodable {
 private struct DeltaDocument: JSONReadable, Encodable {
     var delta: PackIndex.Delta
 
-    private enum Key: String, CodingKey, CaseIterable { case from, url, size, sha256, frames }
+    private enum Key: String, CodingKey, CaseIterable {
+        case from, url, size, sha256, frames, patch
+    }
 
     static let memberNames = MemberNames(
         Key.self,
-        nested: [.frames: DeltaFramesDocument.memberNames]
+        nested: [
+            .frames: DeltaFramesDocument.memberNames, .patch: PatchDocument.memberNames,
+        ]
     )
 
     init(_ delta: PackIndex.Delta) { self.delta = delta }
@@ -64,8 +68,12 @@ private struct DeltaDocument: JSONReadable, Encodable {
             size: try members.byteCount(.size, atMost: ManifestLimits.indexSize),
             digest: try members.digest(.sha256)
         )
-        guard members.has(.frames) else { return }
-        delta.frames = try members.value(DeltaFramesDocument.self, for: .frames).frames
+        if members.has(.frames) {
+            delta.frames = try members.value(DeltaFramesDocument.self, for: .frames).frames
+        }
+        if members.has(.patch) {
+            delta.patch = try members.value(PatchDocument.self, for: .patch).patch
+        }
     }
 
     func encode(to encoder: any Encoder) throws {
@@ -78,6 +86,36 @@ private struct DeltaDocument: JSONReadable, Encodable {
             delta.frames.map(DeltaFramesDocument.init),
             forKey: .frames
         )
+        try container.encodeIfPresent(delta.patch.map(PatchDocument.init), forKey: .patch)
+    }
+}
+
+/// A patch in the JSON of a manifest.
+private struct PatchDocument: JSONReadable, Encodable {
+    var patch: PackIndex.Patch
+
+    private enum Key: String, CodingKey, CaseIterable { case url, size, sha256, windowSize }
+
+    static let memberNames = MemberNames(Key.self)
+
+    init(_ patch: PackIndex.Patch) { self.patch = patch }
+
+    init(reading node: JSONNode) throws(ManifestError) {
+        let members = try JSONMembers(node, keyedBy: Key.self)
+        patch = PackIndex.Patch(
+            url: try members.reference(.url),
+            size: try members.byteCount(.size, atMost: ManifestLimits.deltaSetSize),
+            digest: try members.digest(.sha256),
+            windowSize: try members.byteCount(.windowSize, atMost: ManifestLimits.windowSize)
+        )
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: Key.self)
+        try container.encode(patch.url, forKey: .url)
+        try container.encode(patch.size, forKey: .size)
+        try container.encode(patch.digest, forKey: .sha256)
+        try container.encode(patch.windowSize, forKey: .windowSize)
     }
 }
 

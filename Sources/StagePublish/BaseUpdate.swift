@@ -10,12 +10,20 @@ public struct UpdateCost: Equatable, Sendable {
     public var objects: ByteCount
     /// The bytes of the archive; `nil` if there is none.
     public var archive: ByteCount?
+    /// The bytes of the patch; `nil` if there is none.
+    public var patch: ByteCount?
 
     /// Creates a cost from its parts.
-    public init(index: ByteCount, objects: ByteCount, archive: ByteCount?) {
+    public init(
+        index: ByteCount,
+        objects: ByteCount,
+        archive: ByteCount?,
+        patch: ByteCount? = nil
+    ) {
         self.index = index
         self.objects = objects
         self.archive = archive
+        self.patch = patch
     }
 
     /// Computes the cost of an update from the indexes of both versions; `set` is the delta set between them,
@@ -35,32 +43,38 @@ public struct UpdateCost: Equatable, Sendable {
         )
     }
 
-    /// The bytes of the update with the download that clients choose: the smallest one.
-    public var total: ByteCount { index + min(objects, archive ?? objects) }
+    /// The bytes of the content in the way that clients choose: the smallest one.
+    public var content: ByteCount { min(objects, archive ?? objects, patch ?? objects) }
+
+    /// The bytes of the update, including the index.
+    public var total: ByteCount { index + content }
 }
 
 /// An older version of a pack, and the objects that make the update from it smaller.
 public struct BaseUpdate: Equatable, Sendable {
-    /// The delta set from the older version, or the reason why it was not made.
-    public enum DeltaSetResult: Equatable, Sendable {
-        /// The set was created, with this size.
+    /// The size of a delta set or a patch from the older version, or the reason why there is none.
+    public enum Outcome: Equatable, Sendable {
+        /// The object was created, with this size.
         case made(ByteCount)
-        /// The store already had the set, with this size.
+        /// The store already had the object, with this size.
         case present(ByteCount)
-        /// The set, of this size, would not make the update smaller, and was discarded.
+        /// The object, of this size, would not make the update smaller, and was discarded.
         case useless(ByteCount)
-        /// No changed part is smaller as a difference from the older version.
+        /// Of a delta set: no changed part is smaller as a difference from the older version. Of a patch: the
+        /// versions differ by nothing, or by more than a patch may contain.
         case empty
     }
 
     /// The ``PackIndex/contentDigest`` of the older version.
     public var base: Digest
     /// The delta set.
-    public var set: DeltaSetResult
-    /// The index delta with its delta set for the manifest; `nil` if neither saves bytes.
+    public var set: Outcome
+    /// The patch.
+    public var patch: Outcome
+    /// The index delta with its delta set and its patch for the manifest; `nil` if none of them saves bytes.
     public var delta: PackIndex.Delta?
     /// The bytes that the update transfers.
     public var cost: UpdateCost
-    /// The bytes that the update would transfer without a delta set.
-    public var costWithoutSet: UpdateCost
+    /// The bytes that the update would transfer without a delta set and without a patch.
+    public var plainCost: UpdateCost
 }

@@ -7,15 +7,18 @@ import SystemPackage
 
 /// Creates objects that make updates to one version of a pack from older ones smaller, if all objects are in
 /// the same store: for each older version an index delta, `i/<SHA-256>.from.<SHA-256>`, and a delta set,
-/// `d/<SHA-256>`.
+/// `d/<SHA-256>`, or a patch, `p/<SHA-256>.of.<SHA-256>.from.<SHA-256>`.
 ///
-/// Needs no source files. Keeps sets that the store already has, and discards a set that does not make the
-/// update smaller: clients then download frames without a set, or the archive if that is smaller.
+/// Needs no source files. Keeps objects that the store already has. Of set and patch, writes the one with which
+/// the update is smaller, and neither if it does not become smaller: clients then download frames without a set,
+/// or the archive if that is smaller.
 public struct DeltaSetWriter: Sendable {
     /// The number of processors to use.
     public var width: Int
     /// Called with the bytes compared so far for one update, and the bytes to compare.
     public var report: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
+    /// Indicates whether patches are created.
+    public var makesPatches = true
 
     /// Creates a writer that uses `width` processors.
     public init(width: Int) {
@@ -93,40 +96,68 @@ public struct DeltaSetWriter: Sendable {
         var update = BaseUpdate(
             base: base,
             set: .empty,
+            patch: .empty,
             delta: nil,
             cost: cost(nil),
-            costWithoutSet: cost(nil)
+            plainCost: cost(nil)
         )
-        var frames: PackIndex.DeltaFrames?
-        if unpublished == nil, let present = version.deltaSets[base] {
-            frames = version.reference.deltas.first { $0.base == base }?.frames
+        let named = version.reference.deltas.first { $0.base == base }
+        var (frames, patch) = (named?.frames, named?.patch)
+        if let patch {
+            update.patch = .present(patch.size)
+            update.cost.patch = patch.size
+        } else if unpublished == nil, let present = version.deltaSets[base] {
             update.set = .present(frames?.size ?? .zero)
             update.cost = cost(present)
-        } else if let unpublished = try await nonEmpty(
-            unpublished,
-            to: version,
-            from: old,
-            in: store
-        ) {
-            let set = unpublished.set(from: base, to: version.reference.contentDigest)
-            let shortened = cost(set)
-            if shortened.total < update.cost.total {
-                let written = try PackagingError.wrapping { () throws(FileError) in
-                    try unpublished.write(set, in: store)
-                }
-                frames = written
-                update.set = .made(written.size)
-                update.cost = shortened
-            } else {
-                update.set = .useless(unpublished.size(of: set))
-            }
+        } else {
+            let draft = try await nonEmpty(unpublished, to: version, from: old, in: store)
+            let set = draft?.set(from: base, to: version.reference.contentDigest)
+            (frames, patch) = try await keepBetter(
+                of: set,
+                from: draft,
+                costing: set.map(cost),
+                and: PatchWriter(from: old, base: base, to: version),
+                in: store,
+                updating: &update
+            )
         }
-        // Clients find a delta set through the index delta, even if that saves no bytes by itself.
-        guard size < version.reference.size || frames != nil else { return update }
+        // Clients find a delta set and a patch through the index delta, even if that saves no bytes by itself.
+        guard size < version.reference.size || frames != nil || patch != nil else { return update }
         update.delta = try PackagingError.wrapping { () throws(FileError) in
-            try indexDelta.write(bytes, frames: frames, to: store)
+            try indexDelta.write(bytes, frames: frames, patch: patch, to: store)
         }
         return update
+    }
+
+    /// Writes a set or a patch, whichever makes the update smaller.
+    private func keepBetter(
+        of set: DeltaSet?,
+        from draft: UnpublishedDeltaSet?,
+        costing setCost: UpdateCost?,
+        and writer: PatchWriter,
+        in store: Directory,
+        updating update: inout BaseUpdate
+    ) async throws(PackagingError) -> (PackIndex.DeltaFrames?, PackIndex.Patch?) {
+        let content = min(update.cost.content, setCost?.content ?? update.cost.content)
+        var patch: PackIndex.Patch?
+        if makesPatches {
+            (update.patch, patch) = try await writer.write(insteadOf: content, in: store)
+        }
+        guard let draft, let set, let setCost else {
+            update.cost.patch = patch?.size
+            return (nil, patch)
+        }
+        guard patch == nil, setCost.content < update.cost.content else {
+            update.set = .useless(draft.size(of: set))
+            update.cost.patch = patch?.size
+            return (nil, patch)
+        }
+        let frames = try PackagingError.wrapping { () throws(FileError) in
+            try draft.write(set, in: store)
+        }
+        update.set = .made(frames.size)
+        update.cost = setCost
+        return (frames, nil)
     }
 
     /// Creates the frames of a set unless they exist already; `nil` if there are none.
@@ -200,6 +231,7 @@ private struct IndexDelta {
     func write(
         _ bytes: [UInt8],
         frames: PackIndex.DeltaFrames?,
+        patch: PackIndex.Patch?,
         to store: Directory
     ) throws(FileError) -> PackIndex.Delta {
         if try present(in: store) != bytes {
@@ -210,7 +242,8 @@ private struct IndexDelta {
             url: "i/\(name)",
             size: ByteCount(bytes.count),
             digest: Digest(of: bytes),
-            frames: frames
+            frames: frames,
+            patch: patch
         )
     }
 

@@ -41,8 +41,8 @@ public struct IndexedPack: Equatable, Sendable {
 }
 
 /// Creates an indexed pack from a recipe: bundles `b/<SHA-256>`, the index `i/<SHA-256>`, an archive of the
-/// same files in `a/` and a delta set `d/<SHA-256>` from each older version, in a store, a directory that any
-/// web server can serve.
+/// same files in `a/`, and from each older version a delta set `d/<SHA-256>` or a patch in `p/`, in a store, a
+/// directory that any web server can serve.
 ///
 /// Writes objects under temporary names, syncs them, and then renames them; never modifies or replaces
 /// existing objects unless they are damaged. Equal files and equal previous indexes give equal bytes, and
@@ -61,6 +61,8 @@ public struct IndexedPackWriter: Sendable {
     /// Indicates whether delta sets from older versions are created; for the previous version, as far as its
     /// bundles are in the store.
     public var makesDeltas = true
+    /// Indicates whether patches from older versions are created, if delta sets are.
+    public var makesPatches = true
     /// Indicates whether an archive of the files is created if it is smaller than the frames.
     public var makesArchive = true
     /// Called with the bytes of files processed so far.
@@ -165,6 +167,7 @@ public struct IndexedPackWriter: Sendable {
     ) async throws(PackagingError) -> [BaseUpdate] {
         var deltas = DeltaSetWriter(width: width)
         deltas.report = reportComparison
+        deltas.makesPatches = makesDeltas && makesPatches
         var bases: [(index: ContentIndex, unpublished: UnpublishedDeltaSet?)] = [
             (previous, unpublished ?? UnpublishedDeltaSet())
         ]

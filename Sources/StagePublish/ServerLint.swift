@@ -59,7 +59,7 @@ public enum ServerLint {
     }
 
     /// Returns the objects of a pack that the manifest names: archive, index, and deltas with their delta
-    /// sets.
+    /// sets and patches.
     private static func objects(
         of pack: Pack,
         at member: String
@@ -94,6 +94,16 @@ public enum ServerLint {
             )
             object.names.append(index.contentDigest)
             objects.append(object)
+            if let patch = delta.patch {
+                objects.append(
+                    ManifestObject(
+                        url: patch.url,
+                        size: patch.size,
+                        digest: patch.digest,
+                        member: "\(path).patch"
+                    )
+                )
+            }
             guard let frames = delta.frames else { continue }
             objects.append(
                 ManifestObject(size: frames.size, names: [frames.digest], member: "\(path).frames")

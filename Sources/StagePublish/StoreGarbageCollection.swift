@@ -9,7 +9,7 @@ public import SystemPackage
 /// Clients with an older manifest may still download such objects, so an object is kept for some time after
 /// it was first found unused. The store records that time in its file `.unused`, and deletes the record when
 /// a manifest names the object again, or a version that contains it is packaged or offered (``StoreMark``).
-/// Only objects in the directories `a`, `b`, `d` and `i` are considered.
+/// Only objects in the directories `a`, `b`, `d`, `i` and `p` are considered.
 public struct StoreGarbageCollection: Equatable, Sendable {
     /// The number and total size of objects.
     public struct Count: Equatable, Sendable {
@@ -84,7 +84,7 @@ public struct StoreGarbageCollection: Equatable, Sendable {
         let marks = try StoreMark.all(in: store)
         var unused = UnusedObjects()
         var expired: [(folder: Directory, name: FilePath.Component)] = []
-        for folder in ["a", "b", "d", "i"] {
+        for folder in ["a", "b", "d", "i", "p"] {
             guard let directory = try store.directory(FilePath(folder)) else { continue }
             for entry in try directory.entries() where Self.isObject(entry) {
                 let path = "\(folder)/\(entry.name)"
@@ -123,8 +123,14 @@ public struct StoreGarbageCollection: Equatable, Sendable {
             (try? Digest(hexadecimal: String(text)))?.description == String(text)
         }
         guard entry.kind == .file, let first = parts.first, isDigest(first) else { return false }
-        return parts.count == 1
-            || parts.count == 3 && ["from", "of"].contains(parts[1]) && isDigest(parts[2])
+        switch parts.count {
+        case 1: return true
+        case 3: return ["from", "of"].contains(parts[1]) && isDigest(parts[2])
+        case 5:
+            return parts[1] == "of" && isDigest(parts[2]) && parts[3] == "from"
+                && isDigest(parts[4])
+        default: return false
+        }
     }
 
     /// Returns the paths of the objects that manifests name; the store must contain all their indexes.
@@ -141,6 +147,7 @@ public struct StoreGarbageCollection: Equatable, Sendable {
                 for delta in index.deltas {
                     paths.insert("i/\(name(delta.url))")
                     if let frames = delta.frames { paths.insert("d/\(frames.digest)") }
+                    if let patch = delta.patch { paths.insert("p/\(name(patch.url))") }
                 }
                 for bundle in try content(of: index, of: pack.id, in: store).bundles {
                     paths.insert("b/\(bundle.digest)")

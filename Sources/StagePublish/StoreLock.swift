@@ -76,7 +76,7 @@ struct StoreLock: ~Copyable {
 
 /// A kind of object that has a temporary name in its directory until it is complete.
 enum StoreObjectKind: CaseIterable {
-    case archive, bundle, deltas
+    case archive, bundle, deltas, patch
 
     /// The directory in the store.
     var folder: String {
@@ -84,6 +84,7 @@ enum StoreObjectKind: CaseIterable {
         case .archive: "a"
         case .bundle: "b"
         case .deltas: "d"
+        case .patch: "p"
         }
     }
 
@@ -93,6 +94,7 @@ enum StoreObjectKind: CaseIterable {
         case .archive: ".archive."
         case .bundle: ".bundle."
         case .deltas: ".deltas."
+        case .patch: ".patch."
         }
     }
 

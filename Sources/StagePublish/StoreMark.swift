@@ -14,7 +14,7 @@ public enum StoreMark {
     /// The most bytes of a mark, enough for the bundles of the largest index.
     private static let limit = 64 << 20
 
-    /// Marks the objects of an index, with its deltas and delta sets.
+    /// Marks the objects of an index, with its deltas, delta sets and patches.
     ///
     /// - Throws: ``FileError`` if the store cannot be written.
     public static func write(
@@ -51,6 +51,7 @@ public enum StoreMark {
             ["i/\(name)"] + index.bundles.map { "b/\($0.digest)" }
             + [archive?.url].compactMap(\.self) + deltas.map(\.url)
             + deltas.compactMap(\.frames).map { "\(StoreObjectKind.deltas.folder)/\($0.digest)" }
+            + deltas.compactMap(\.patch?.url)
         let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
         guard let file = FilePath.Component(prefix + mark) else {
             throw FileError("create", path: store.path, errno: .invalidArgument)

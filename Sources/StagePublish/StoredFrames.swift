@@ -44,6 +44,35 @@ struct StoredFrames: Sendable {
         return Digest(of: bytes) == frame.digest ? bytes : nil
     }
 
+    /// Returns the pieces of a patch, one after the other; `nil` if the store lacks some of them.
+    func bytes(
+        of content: PatchContent,
+        decompressor: inout FrameDecompressor
+    ) throws(FileError) -> [UInt8]? {
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(Int(content.size))
+        var recent = RecentFrames()
+        for piece in content.pieces {
+            if let frame = piece.frame {
+                guard let content = try self.content(of: frame, decompressor: &decompressor) else {
+                    return nil
+                }
+                bytes += content
+            } else {
+                guard
+                    case .part(let frame, let start)? = index.entries.file(at: piece.entry)?.content,
+                    let content = try recent.content(
+                        of: frame,
+                        in: self,
+                        decompressor: &decompressor
+                    )
+                else { return nil }
+                bytes += content[start..<start + piece.length]
+            }
+        }
+        return bytes
+    }
+
     /// Returns the bytes of a window; `nil` if the store lacks some of them.
     func bytes(
         of window: DeltaSet.Window,

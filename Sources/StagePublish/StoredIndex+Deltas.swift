@@ -111,3 +111,36 @@ extension StoredIndex {
         return (frames, set)
     }
 }
+
+extension StoredIndex {
+    /// Finds the patches to this version, and adds them to the index deltas; of two from the same version, the
+    /// smaller one.
+    ///
+    /// Skips damaged patches: clients do not need them.
+    mutating func findPatches(in folder: FilePath) throws(FileError) {
+        let directory: Directory
+        do throws(FileError) {
+            directory = try Directory.open(folder)
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return
+        }
+        let content = reference.contentDigest
+        for entry in try directory.entries().sorted(by: { $0.name.string < $1.name.string })
+        where entry.kind == .file && entry.name.string.contains(".of.\(content).from.") {
+            guard
+                let place = reference.deltas.firstIndex(where: {
+                    entry.name.string.hasSuffix(".of.\(content).from.\($0.base)")
+                }), let file = try directory.file(reading: FilePath(entry.name))
+            else { continue }
+            let found = try StoredPatch.reference(
+                of: file,
+                to: content,
+                from: reference.deltas[place].base
+            )
+            guard let found, entry.name.string == found.url.split(separator: "/").last ?? "",
+                reference.deltas[place].patch.map({ $0.size > found.size }) ?? true
+            else { continue }
+            reference.deltas[place].patch = found
+        }
+    }
+}

@@ -29,7 +29,7 @@ public struct StoredIndex: Equatable, Sendable {
     }
 
     /// Reads an index of a store, `…/i/<SHA-256>` and, unless `findsCompanions` is false, finds its deltas,
-    /// delta sets and archive, which it reads completely.
+    /// delta sets, patches and archive, which it reads completely.
     public init(at path: FilePath, findsCompanions: Bool = true) throws(Fault) {
         let stored: [UInt8]
         do throws(FileError) {
@@ -62,6 +62,7 @@ public struct StoredIndex: Equatable, Sendable {
         do throws(FileError) {
             unnamedBases = try findDeltas(in: path.removingLastComponent())
             try findDeltaSets(in: path.removingLastComponent().pushing("../d"))
+            try findPatches(in: path.removingLastComponent().pushing("../p"))
             archive = try Self.archive(of: contentDigest, beside: path)
         } catch {
             throw .file(error)
@@ -90,6 +91,7 @@ public struct StoredIndex: Equatable, Sendable {
         )
         unnamedBases = try findDeltas(in: store.path.appending("i"))
         try findDeltaSets(in: store.path.appending(StoreObjectKind.deltas.folder))
+        try findPatches(in: store.path.appending(StoreObjectKind.patch.folder))
     }
 
     /// Decompresses an index.
@@ -119,10 +121,15 @@ extension StoredIndex {
     /// Returns the archive for a manifest whose index is at a URL.
     private func archive(besideIndexAt url: String) -> PackArchive? {
         guard var archive else { return nil }
+        archive.url = Self.url(of: archive.url, besideIndexAt: url)
+        return archive
+    }
+
+    /// Returns the URL of an object for a manifest whose index is at a URL, from its path in the store.
+    private static func url(of object: String, besideIndexAt url: String) -> String {
         let folders = url.split(separator: "/", omittingEmptySubsequences: false).dropLast()
         let above = folders.isEmpty ? [".."] : Array(folders.dropLast())
-        archive.url = (above + [archive.url[...]]).joined(separator: "/")
-        return archive
+        return (above + [object[...]]).joined(separator: "/")
     }
 
     /// Returns the deltas for a manifest whose index is at a URL.
@@ -131,6 +138,11 @@ extension StoredIndex {
         return reference.deltas.map { delta in
             var delta = delta
             delta.url = String(folder + delta.url.dropFirst("i/".count))
+            delta.patch = delta.patch.map { patch in
+                var patch = patch
+                patch.url = Self.url(of: patch.url, besideIndexAt: url)
+                return patch
+            }
             return delta
         }
     }

@@ -69,7 +69,7 @@ struct DirectUpdateTests {
         // As the publisher said, and half of what it is without the set.
         let said = try #require(packs[2].updates.first { $0.base == delta.base })
         #expect(said.cost.total == sent.0.transferred)
-        #expect(said.costWithoutSet.total > ByteCount(1_900_000) && size < ByteCount(1_200_000))
+        #expect(said.plainCost.total > ByteCount(1_900_000) && size < ByteCount(1_200_000))
     }
 
     @Test func withoutTheSetEverythingThatChangedIsFetched() async throws {

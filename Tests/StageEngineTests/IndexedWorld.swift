@@ -36,6 +36,7 @@ final class IndexedWorld {
         directories: [String] = [],
         deltas: Bool = true,
         fromAllVersions: Bool = false,
+        patches: Bool = false,
         archive: Bool = false
     ) async throws -> IndexedPack {
         revision += 1
@@ -64,6 +65,7 @@ final class IndexedWorld {
         writer.previous = previous
         writer.older = fromAllVersions ? older : []
         writer.makesDeltas = deltas
+        writer.makesPatches = patches
         writer.makesArchive = archive
         let packaged = try await writer.write(RecipeEvaluation(recipe), to: store)
         try FileManager.default.removeItem(atPath: source.string)
@@ -81,7 +83,7 @@ final class IndexedWorld {
         as ids: [PackID] = [],
         changing change: (Answer) -> Answer = { $0 }
     ) throws {
-        for path in ["a", "b", "i", "d"].flatMap({ objects(in: $0) }) {
+        for path in ["a", "b", "d", "i", "p"].flatMap({ objects(in: $0) }) {
             let bytes = try bytes(of: store.path.appending(String(path.dropFirst())))
             server.answer(path, with: change(.content(bytes)))
         }
@@ -223,6 +225,9 @@ final class IndexedWorld {
     var archiveBytes: Int { archives.reduce(0) { $0 + server.counts(for: $1).bytes } }
     /// The requests for archives.
     var archiveRequests: Int { archives.reduce(0) { $0 + server.counts(for: $1).requests } }
+
+    /// The paths of the patches on the server.
+    var patches: [String] { objects(in: "p") }
 
     private func objects(in folder: String) -> [String] {
         let names = try? FileManager.default.contentsOfDirectory(atPath: "\(store.path)/\(folder)")

@@ -23,7 +23,7 @@ struct ArchiveBesideIndexTests {
     private struct Transfer: Decodable, Equatable {
         var way: String?
         var objects: Int
-        var archive, differences: Int?
+        var archive, patch, differences: Int?
     }
 
     private struct Plans: Decodable {
@@ -103,15 +103,24 @@ struct ArchiveBesideIndexTests {
         #expect(text.contains("not staged yet; by its archive ("), "\(text)")
         try await world.succeed("fetch", "levels")
         try publisher.write(tree(2))
-        let second = try await publisher.package(version: 2, base: first, archive: true)
+        let second = try await publisher.package(
+            version: 2,
+            base: first,
+            patches: true,
+            archive: true
+        )
         (pack, planned, text) = try await plan(second, 2, of: publisher)
-        // The index is known, and the delta set makes nearly all that changed.
-        let set = try #require(pack.index?.deltas.first?.frames)
-        let size = try bytes(set.size)
+        // The index is known, and nothing is smaller than the patch.
+        let patch = try bytes(pack.index?.deltas.first?.patch?.size)
         let archive = try bytes(pack.archive?.size)
-        #expect(planned?.way == "objects" && planned?.archive == archive)
-        #expect(size..<size + 100 ~= planned?.objects ?? 0, "\(String(describing: planned))")
-        #expect(text.contains("version 1 is staged; by objects ("), "\(text)")
+        #expect(planned?.way == "patch" && planned?.archive == archive)
+        #expect(planned?.patch == patch && patch < planned?.objects ?? 0)
+        #expect(text.contains("version 1 is staged; by a patch ("), "\(text)")
+        let before = publisher.bytesSent
+        try await world.succeed("fetch", "levels")
+        #expect(publisher.bytesSent - before == patch)
+        #expect(try world.staged(try PackID("levels")) == publisher.files())
+        try await world.succeed("verify", "levels")
     }
 
     @Test(arguments: [1, 2] as [UInt64])

@@ -65,7 +65,14 @@ struct DeltaTests {
         #expect(try world.staged(try PackID("levels")) == published.publisher.files())
         let sent = published.publisher.bytesSent(of: ["b", "d", "i"]) - before
         let indexes = published.indexes
-        let told = try await report(world, "delta", indexes[2], "--from", indexes[0])
+        let told = try await report(
+            world,
+            "delta",
+            indexes[2],
+            "--from",
+            indexes[0],
+            "--no-patches"
+        )
         #expect(told.updates.map(\.set) == ["present"])
         #expect(sent == told.updates[0].downloadSize && sent < 30_000)
         #expect(told.updates[0].downloadSizeWithoutSet > 590_000)
@@ -89,7 +96,9 @@ struct DeltaTests {
             try FileManager.default.setAttributes([.modificationDate: date], ofItemAtPath: path)
         }
         let bases = indexes.flatMap { ["--from", $0] }
-        let ending = try await world.program.run(["delta", newest, "--json"] + bases)
+        let ending = try await world.program.run(
+            ["delta", newest, "--json", "--no-patches"] + bases
+        )
         let report = try JSONDecoder().decode(Report.self, from: Data(ending.output.utf8))
         #expect(
             report.updates.map(\.from) == indexes.indices.filter { $0 != 15 }.map { indexes[$0] }
@@ -113,6 +122,7 @@ struct DeltaTests {
         let made = try await report(
             world,
             "delta",
+            "--no-patches",
             indexes[2],
             "--from",
             indexes[1],
@@ -135,6 +145,7 @@ struct DeltaTests {
         let again = try await report(
             world,
             "delta",
+            "--no-patches",
             indexes[2],
             "--from",
             indexes[0],
@@ -180,7 +191,7 @@ struct DeltaTests {
         var random = SeededGenerator(seed: seed)
         for _ in 0..<10 {
             let moment = Duration.milliseconds(Int.random(in: 0..<120, using: &random))
-            let arguments = ["delta", indexes[2], "--from", indexes[0]]
+            let arguments = ["delta", indexes[2], "--from", indexes[0], "--no-patches"]
             _ = try await world.program.run(arguments) { running in
                 try await Task.sleep(for: moment)
                 running.send(SIGKILL)
@@ -193,7 +204,14 @@ struct DeltaTests {
             // Whatever there is can be offered.
             _ = try StoredIndex(at: FilePath(indexes[2]))
         }
-        let told = try await report(world, "delta", indexes[2], "--from", indexes[0])
+        let told = try await report(
+            world,
+            "delta",
+            indexes[2],
+            "--from",
+            indexes[0],
+            "--no-patches"
+        )
         #expect(["made", "present"].contains(told.updates[0].set))
         #expect(try objects().count == before.count + 2)
         #expect(try StoredIndex(at: FilePath(indexes[2])).deltaSets.count == 2)

@@ -48,6 +48,7 @@ struct IndexedPublisher {
         version: Int,
         base: String? = nil,
         older: [String] = [],
+        patches: Bool = false,
         archive: Bool = false
     ) async throws -> String {
         let path = world.directory.path.appending(recipe).string
@@ -55,7 +56,9 @@ struct IndexedPublisher {
             "package", path, "--indexed", "--level", "3", "--json", "-o", store.string,
         ]
         let bases = [base].compactMap(\.self) + older
-        let options = bases.flatMap { ["--base", $0] } + (archive ? [] : ["--no-archive"])
+        let options =
+            bases.flatMap { ["--base", $0] } + (archive ? [] : ["--no-archive"])
+            + (bases.isEmpty || patches ? [] : ["--no-patches"])
         let ending = try await world.program.run(arguments + options)
         #expect(ending.status == 0, "\(ending)")
         struct Report: Decodable { var file: String }
@@ -66,7 +69,7 @@ struct IndexedPublisher {
 
     /// Serves the store, and a manifest that offers an index of it.
     func publish(_ index: String, version: Int, rate: Int? = nil) throws {
-        for folder in ["a", "b", "i", "d"] as [FilePath.Component] {
+        for folder in ["a", "b", "d", "i", "p"] as [FilePath.Component] {
             let place = store.appending(folder)
             guard FileStatus.exists(place) else { continue }
             for name in try Directory.open(place).entries().map(\.name) {
@@ -105,8 +108,8 @@ struct IndexedPublisher {
         }
     }
 
-    /// The bytes of bundles, delta sets and archives that were sent.
-    var bytesSent: Int { bytesSent(of: ["a", "b", "d"]) }
+    /// The bytes of bundles, delta sets, archives and patches that were sent.
+    var bytesSent: Int { bytesSent(of: ["a", "b", "d", "p"]) }
 
     /// The bytes of objects of some folders that were sent.
     func bytesSent(of folders: [String]) -> Int {

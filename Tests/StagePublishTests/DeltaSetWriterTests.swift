@@ -69,7 +69,7 @@ struct DeltaSetWriterTests {
         }
         for update in third.updates {
             #expect(update.cost.total < ByteCount(20_000))
-            #expect(update.costWithoutSet.total > ByteCount(390_000))
+            #expect(update.plainCost.total > ByteCount(390_000))
         }
         let all = try stored(third, in: store)
         #expect(Set(all.reference.deltas) == Set(deltas) && all.unnamedBases == 0)
@@ -85,7 +85,7 @@ struct DeltaSetWriterTests {
         let before = try objects(of: other)
         let version = try stored(packs[2], in: other)
         let bases = packs[..<2].map(\.index)
-        let writer = DeltaSetWriter(width: 2)
+        let writer = DeltaSetWriter.withoutPatches(width: 2)
         let updates = try await writer.write(to: version, from: bases, in: other.directory())
         let present = try #require(packs[2].reference.deltas[0].frames?.size)
         #expect(updates.map(\.delta) == together[2].reference.deltas.reversed())
@@ -131,7 +131,7 @@ struct DeltaSetWriterTests {
                 continue
             }
             #expect(size > archive && size < update.cost.objects)
-            #expect(update.cost == update.costWithoutSet)
+            #expect(update.cost == update.plainCost)
             #expect(update.cost.total == archive + update.cost.index)
             #expect(update.delta?.frames == nil)
         }
@@ -152,7 +152,7 @@ struct DeltaSetWriterTests {
         for (base, fault) in faults {
             let expected = PackagingError.base(base.reference.contentDigest, fault)
             await #expect(throws: expected) {
-                try await DeltaSetWriter(width: 1).write(
+                try await DeltaSetWriter.withoutPatches(width: 1).write(
                     to: version,
                     // The set from the first one could be created.
                     from: [packs[0].index, base.index],
@@ -179,7 +179,7 @@ struct DeltaSetWriterTests {
         }
         let last = try await store.package(trees[1], "last", after: older[0].index)
         let version = try stored(last, in: store)
-        let updates = try await DeltaSetWriter(width: 2).write(
+        let updates = try await DeltaSetWriter.withoutPatches(width: 2).write(
             to: version,
             from: older.map(\.index),
             in: store.directory()
@@ -202,7 +202,7 @@ struct DeltaSetWriterTests {
         let packs = try await package(into: store, bases: 1)
         let folder = try store.directory("d")
         try folder.write([1, 2, 3], to: ".deltas.abc", durably: false)
-        let updates = try await DeltaSetWriter(width: 1).write(
+        let updates = try await DeltaSetWriter.withoutPatches(width: 1).write(
             to: stored(packs[2], in: store),
             from: [packs[0].index],
             in: store.directory()

@@ -31,6 +31,7 @@ struct IndexedStore {
         var writer = IndexedPackWriter(width: 2)
         writer.level = 3
         writer.previous = previous
+        writer.makesPatches = false
         change(&writer)
         return try await writer.write(source.evaluate(#"{"directory": "."}"#), to: directory())
     }
@@ -83,5 +84,14 @@ struct IndexedStore {
             }
         }
         return files
+    }
+}
+
+extension DeltaSetWriter {
+    /// Returns a writer that makes delta sets only.
+    static func withoutPatches(width: Int) -> DeltaSetWriter {
+        var writer = DeltaSetWriter(width: width)
+        writer.makesPatches = false
+        return writer
     }
 }

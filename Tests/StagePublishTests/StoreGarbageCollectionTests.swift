@@ -183,7 +183,7 @@ struct StoreGarbageCollectionTests {
         let place = try store.directory().path.appending(third.reference.url)
         var packs: [IndexedPack] = []
         for bases in [[], [first.index]] {
-            _ = try await DeltaSetWriter(width: 1).write(
+            _ = try await DeltaSetWriter.withoutPatches(width: 1).write(
                 to: StoredIndex(at: place),
                 from: bases,
                 in: store.directory()
@@ -211,7 +211,7 @@ struct StoreGarbageCollectionTests {
         let versions = try await versions()
         _ = try await collect(try manifest(versions[2]))
         let place = try store.directory().path.appending(versions[1].reference.url)
-        let updates = try await DeltaSetWriter(width: 1).write(
+        let updates = try await DeltaSetWriter.withoutPatches(width: 1).write(
             to: StoredIndex(at: place),
             from: [versions[0].index],
             in: store.directory()

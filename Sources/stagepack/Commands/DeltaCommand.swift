@@ -13,13 +13,13 @@ struct DeltaCommand: ReportingSubcommand {
         commandName: "delta",
         abstract: "Shorten updates to an indexed pack from older versions.",
         discussion: """
-            Makes delta sets in the store that the index lies in: for each version that '--from' names, the parts \
-            of files that changed since, as differences from it. The bundles of all versions have to be in the \
-            store; the sources are not needed. Sets that are there are left alone. One that does not make \
-            the update smaller is not kept.
+            Makes delta sets or patches in the store that the index lies in: for each version that '--from' names, \
+            what changed since, as differences from it, frame by frame or as one stream, whichever is smaller. \
+            The bundles of all versions have to be in the store; the sources are not needed. What is there \
+            is left alone, and what does not make the update smaller is not kept.
 
-            Clients use a delta set once their manifest names it: with '--manifest' the manifest is edited, and \
-            'stagepack manifest add' finds the sets by itself. A manifest names those from the 16 newest \
+            Clients use it once their manifest names it: with '--manifest' the manifest is edited, and \
+            'stagepack manifest add' finds sets and patches by itself. A manifest names those from the 16 newest \
             versions, by the times of their indexes in the store.
             """
     )
@@ -41,9 +41,12 @@ struct DeltaCommand: ReportingSubcommand {
     )
     var bases: [String]
 
+    @Flag(help: "Make delta sets only, also where patches are smaller.")
+    var noPatches = false
+
     @Option(
         help: ArgumentHelp(
-            "A manifest that offers the index, to name the sets.",
+            "A manifest that offers the index, to name sets and patches.",
             valueName: "file"
         ),
         completion: .file()
@@ -142,6 +145,7 @@ struct DeltaCommand: ReportingSubcommand {
         let name = FilePath(index).lastComponent?.string.prefix(12) ?? ""
         let display = PackagingDisplay(String(name), total: stored.index.installedSize)
         var writer = DeltaSetWriter(width: ProcessInfo.processInfo.activeProcessorCount)
+        writer.makesPatches = !noPatches
         writer.report = { display.take(compared: $0, of: $1) }
         let configured = writer
         let indexes = versions.list.map(\.index)

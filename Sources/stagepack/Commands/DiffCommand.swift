@@ -85,12 +85,13 @@ private struct UpdateReport: Encodable, CustomStringConvertible {
         let delta = new.reference.deltas.first { $0.base == old.reference.contentDigest }
         let choice = TransferChoice(
             objects: estimate.bundleBytes + estimate.deltaBytes,
-            archive: new.archive?.size
+            archive: new.archive?.size,
+            patch: delta?.patch?.size
         )
         from = path
         transfer = TransferReport(choice)
         downloadSize = choice.byteCount + min(delta?.size ?? new.reference.size, new.reference.size)
-        requests = 1 + (choice.way == .archive ? 1 : estimate.requests)
+        requests = 1 + (choice.way == .objects ? estimate.requests : 1)
         reusedFiles = estimate.reusedFiles
         changedFiles = estimate.changedFiles
         removedFiles = estimate.removedFiles

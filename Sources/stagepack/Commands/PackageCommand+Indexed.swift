@@ -22,6 +22,7 @@ extension PackageCommand {
         var writer = IndexedPackWriter(width: ProcessInfo.processInfo.activeProcessorCount)
         if let level { writer.level = level }
         writer.makesDeltas = !noDeltas
+        writer.makesPatches = !noPatches
         writer.makesArchive = !noArchive
         let bases = try BaseVersions(base, of: pack, in: path, keepsFirst: true)
         writer.previous = bases.list.first?.index ?? ContentIndex()

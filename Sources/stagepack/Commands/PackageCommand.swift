@@ -20,9 +20,10 @@ struct PackageCommand: ReportingSubcommand {
             With '--indexed' the pack is an index with bundles, in a store that any web server can \
             serve: an update then costs about the bytes that changed. Beside them lies an archive \
             of all files, for first installations. '--base' names the index of the version before; \
-            if its bundles are in the store, changed parts of files are also stored as differences \
-            from it (a delta set). Further '--base' give delta sets for clients that have these \
-            versions; 'stagepack delta' makes them later.
+            if its bundles are in the store, what changed is also stored as differences from it: \
+            frame by frame (a delta set), or as one stream where that is smaller (a patch). \
+            Further '--base' give one of both for clients that have these versions; 'stagepack \
+            delta' makes them later.
             """
     )
 
@@ -66,7 +67,7 @@ struct PackageCommand: ReportingSubcommand {
         help: ArgumentHelp(
             "With '--indexed': the index of the version before, as 'package' named it, or a manifest "
                 + "that has it. May be given more than once: content is reused from the first, and "
-                + "updates from each get a delta set; of more than 16 the newest.",
+                + "updates from each get a delta set or a patch; of more than 16 the newest.",
             valueName: "file"
         ),
         completion: .file()
@@ -75,6 +76,9 @@ struct PackageCommand: ReportingSubcommand {
 
     @Flag(help: "With '--base': store nothing as differences from files of these versions.")
     var noDeltas = false
+
+    @Flag(help: "With '--base': make delta sets only, also where patches are smaller.")
+    var noPatches = false
 
     @Flag(help: "With '--indexed': make no archive of the files for first installations.")
     var noArchive = false
@@ -88,11 +92,13 @@ struct PackageCommand: ReportingSubcommand {
     mutating func validate() throws {
         if indexed {
             if format != nil { throw ValidationError("'--format' is for archives.") }
+            if noPatches, base.isEmpty { throw ValidationError("'--no-patches' is for '--base'.") }
             if noDeltas, base.isEmpty { throw ValidationError("'--no-deltas' is for '--base'.") }
             guard let level, !(1...22).contains(level) else { return }
             throw ValidationError("'--level' of an indexed pack is a number from 1 to 22.")
         }
         if noDeltas { throw ValidationError("'--no-deltas' is for '--indexed'.") }
+        if noPatches { throw ValidationError("'--no-patches' is for '--indexed'.") }
         if noArchive { throw ValidationError("'--no-archive' is for '--indexed'.") }
         if !base.isEmpty { throw ValidationError("'--base' is for '--indexed'.") }
         try checkEnding()

@@ -1,9 +1,9 @@
 import StageModel
 import StagePublish
 
-/// The delta set from an older version, and the transfer sizes of the update from it.
+/// The delta set and the patch from an older version, and the transfer sizes of the update from it.
 struct DeltaReport: Encodable, CustomStringConvertible {
-    /// Result of creating the delta set.
+    /// Result of creating a delta set or a patch.
     enum Outcome: String, Encodable {
         case made, present, useless, empty
     }
@@ -13,9 +13,12 @@ struct DeltaReport: Encodable, CustomStringConvertible {
     var set: Outcome
     /// The bytes of the set, even if it was not kept; `nil` if a set would be empty.
     var deltaBytes: ByteCount?
+    var patch: Outcome
+    /// The bytes of the patch, even if it was not kept; `nil` if there can be none.
+    var patchBytes: ByteCount?
     /// The bytes that the update transfers, including the index.
     var downloadSize: ByteCount
-    /// The bytes that the update would transfer without the set.
+    /// The bytes that the update would transfer with neither.
     var downloadSizeWithoutSet: ByteCount
 
     /// The reason why an older version has no delta set when the number of versions exceeds the manifest's
@@ -26,28 +29,40 @@ struct DeltaReport: Encodable, CustomStringConvertible {
     init(from name: String, _ update: BaseUpdate) {
         from = name
         downloadSize = update.cost.total
-        downloadSizeWithoutSet = update.costWithoutSet.total
-        switch update.set {
-        case .made(let size): (set, deltaBytes) = (.made, size)
-        case .present(let size): (set, deltaBytes) = (.present, size)
-        case .useless(let size): (set, deltaBytes) = (.useless, size)
-        case .empty: set = .empty
+        downloadSizeWithoutSet = update.plainCost.total
+        (set, deltaBytes) = Self.outcome(update.set)
+        (patch, patchBytes) = Self.outcome(update.patch)
+    }
+
+    private static func outcome(_ outcome: BaseUpdate.Outcome) -> (Outcome, ByteCount?) {
+        switch outcome {
+        case .made(let size): (.made, size)
+        case .present(let size): (.present, size)
+        case .useless(let size): (.useless, size)
+        case .empty: (.empty, nil)
         }
     }
 
     var description: String {
-        let size = deltaBytes ?? .zero
         let transfers = "an update transfers \(downloadSize)"
+        let (setSize, patchSize) = (deltaBytes ?? .zero, patchBytes ?? .zero)
         let text =
-            switch set {
-            case .made:
-                "a delta set of \(size); \(transfers) instead of \(downloadSizeWithoutSet)"
-            case .present:
-                "a delta set of \(size), which was there; \(transfers) instead of "
+            switch (patch, set) {
+            case (.made, _):
+                "a patch of \(patchSize); \(transfers) instead of \(downloadSizeWithoutSet)"
+            case (.present, _):
+                "a patch of \(patchSize), which was there; \(transfers) instead of "
                     + "\(downloadSizeWithoutSet)"
-            case .useless:
-                "no delta set, since one of \(size) would save nothing; \(transfers)"
-            case .empty:
+            case (_, .made):
+                "a delta set of \(setSize); \(transfers) instead of \(downloadSizeWithoutSet)"
+            case (_, .present):
+                "a delta set of \(setSize), which was there; \(transfers) instead of "
+                    + "\(downloadSizeWithoutSet)"
+            case (_, .useless):
+                "no delta set, since one of \(setSize) would save nothing; \(transfers)"
+            case (.useless, .empty):
+                "no patch, since it would save nothing; \(transfers)"
+            case (.empty, .empty):
                 "no delta set, since no changed part is like one of that version; \(transfers)"
             }
         return "\(from.forDisplay()): \(text)"

@@ -9,6 +9,8 @@ struct TransferReport: Codable, Equatable {
     var objects: ByteCount
     /// The bytes of the archive that are still to be transferred; `nil` without an archive.
     var archive: ByteCount?
+    /// The bytes of the patch from the staged version that are still to be transferred; `nil` without one.
+    var patch: ByteCount?
     /// The bytes of the delta set from the staged version; `nil` without one.
     var differences: ByteCount?
 
@@ -16,6 +18,7 @@ struct TransferReport: Codable, Equatable {
         way = choice.dependsOnIndex ? nil : choice.way
         objects = choice.objects
         archive = choice.archive
+        patch = choice.patch
         differences = choice.differences
     }
 
@@ -24,13 +27,15 @@ struct TransferReport: Codable, Equatable {
         switch way {
         case .archive:
             return "by its archive (\(archive ?? .zero)), since objects have \(objects)"
+        case .patch:
+            return "by a patch (\(patch ?? .zero)), since objects have \(objects)"
         case .objects:
             let other = archive.map { ", since its archive has \($0)" } ?? ""
             return "by objects (\(objects))\(other)"
         case nil:
             let set = differences.map { " (differences have \($0))" } ?? ""
-            let most = min(objects, archive ?? objects)
-            let limit = archive.map { $0 < objects } == true ? "its archive" : "all objects"
+            let most = min(objects, archive ?? objects, patch ?? objects)
+            let limit = most == objects ? "all objects" : most == patch ? "a patch" : "its archive"
             return "by what changed\(set), or by \(limit) (\(most)) where that is less"
         }
     }

@@ -1,0 +1,200 @@
+import FoundationEssentials
+import StageContainer
+import StageDigest
+import StageEngine
+import StageFrame
+import StageIndex
+import StageModel
+import StagePublish
+import StageSystem
+import StageTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+/// Updates by a patch from the staged version.
+@Suite(.directory, .server)
+struct PatchStagingTests {
+    private let world: IndexedWorld
+    private let old = Self.trees.old
+    private let new = Self.trees.new
+
+    init() throws { world = try IndexedWorld() }
+
+    /// Two trees; the second has near copies of one new file, which only a window over all of them finds, and a
+    /// file under two names.
+    private static let trees = {
+        let large = noise(1_500_000)
+        var old: [String: [UInt8]] = ["large": large, "same": noise(100_000, seed: 2)]
+        for number in 0..<20 { old["small/\(number)"] = noise(3000, seed: UInt64(number + 10)) }
+        var new = old
+        for place in stride(from: 5000, to: large.count, by: 50_000) { new["large"]?[place] ^= 1 }
+        for number in 0..<20 { new["small/\(number)"]?[500] ^= 1 }
+        new["copy/3"] = new["small/3"]
+        for (name, content) in nearCopies(of: noise(400_000, seed: 7), count: 4) {
+            new["new/\(name)"] = content
+        }
+        new["empty"] = []
+        return (old: old, new: new)
+    }()
+
+    private struct Failure: Error {}
+
+    /// Publishes the old tree, stages it, and publishes the new one; returns the patch's path on the server.
+    @discardableResult
+    private func publishBoth(archive: Bool = false) async throws -> String {
+        try await world.publish(old, archive: archive)
+        guard case .staged = try await world.stage() else { throw Failure() }
+        let version = try await world.publish(new, patches: true, archive: archive)
+        #expect(version.updates.first?.delta?.frames == nil)
+        return try #require(world.patches.first)
+    }
+
+    /// Stages the new tree; returns the bytes of bundles, of archives and of the patch that it took.
+    @discardableResult
+    private func update() async throws -> (bundles: Int, patch: Int, figures: StagingFigures) {
+        let before = world.bundleBytes
+        guard case .staged(let figures) = try await world.stage() else { throw Failure() }
+        #expect(try world.staged() == new)
+        let container = try #require(try Container.open(world.root.path.appending("container")))
+        #expect(try container.differences(in: try PackID("levels")) == [])
+        // Nothing is left of what was downloaded.
+        #expect(try container.reader.downloadedSizes().isEmpty)
+        let patch = world.patches.reduce(0) { $0 + world.server.counts(for: $1).bytes }
+        return (world.bundleBytes - before, patch, figures)
+    }
+
+    @Test func anUpdateTakesThePatchAlone() async throws {
+        let path = try await publishBoth()
+        let chosen = Chosen()
+        let outcome = try await world.stage { event in
+            if case .chose(let choice) = event { chosen.ways.withLock { $0.append(choice.way) } }
+        }
+        guard case .staged(let figures) = outcome else { throw Failure() }
+        #expect(try world.staged() == new && chosen.ways.withLock { $0 } == [.patch])
+        let delta = try #require(world.pack?.index?.deltas.first)
+        let size = try #require(delta.patch?.size)
+        #expect(figures.transferred == size + delta.size)
+        // One of the four near copies, and what has changed.
+        #expect(size < ByteCount(450_000))
+        #expect(world.server.counts(for: path).requests == 1)
+    }
+
+    @Test func thePlanNamesThePatch() async throws {
+        try await publishBoth()
+        let delta = try #require(world.pack?.index?.deltas.first)
+        let container = try #require(try Container.open(world.root.path.appending("container")))
+        let pack = try #require(world.pack)
+        let manifest = Manifest(
+            application: try ApplicationID("net.example.game"),
+            revision: 9,
+            packs: [pack]
+        )
+        let planner = try Planner(manifest: manifest, container: container)
+        let choice = try #require(planner.transferChoice(for: pack))
+        #expect(choice.patch == delta.patch?.size && choice.way == .patch)
+    }
+
+    @Test(arguments: [false, true])
+    func aPatchThatIsNotThereIsDoneWithout(archive: Bool) async throws {
+        let path = try await publishBoth(archive: archive)
+        world.server.answer(path, with: .status(404))
+        let sent = try await update()
+        #expect(sent.patch == 0 && (archive || sent.bundles > 1_000_000))
+    }
+
+    @Test(arguments: [0, 20, 5000])
+    func otherBytesOfThePatchAreNotBelieved(position: Int) async throws {
+        let path = try await publishBoth()
+        var content = try bytes(of: world.store.path.appending(String(path.dropFirst())))
+        content[position] ^= 1
+        world.server.answer(path, with: .content(content))
+        #expect(try await update().bundles > 1_000_000)
+    }
+
+    /// The manifest's publisher may have made the patch badly: no piece counts that has not its digest.
+    @Test(arguments: [0, 40_000, 200_000])
+    func aPatchThatWasMadeBadlyCostsPiecesOnly(position: Int) async throws {
+        let path = try await publishBoth()
+        var content = try bytes(of: world.store.path.appending(String(path.dropFirst())))
+        content[position] ^= 1
+        try offer(content)
+        #expect(try await update().bundles > 0)
+    }
+
+    /// A patch of other content, which decompresses well.
+    @Test(arguments: [0, 1000, 3_000_000])
+    func aPatchOfOtherContentCostsPiecesOnly(count: Int) async throws {
+        try await publishBoth()
+        var compressor = FrameCompressor(level: 3)
+        let content = [UInt8](repeating: 7, count: count)
+        try offer(compressor.compress(content.span))
+        #expect(try await update().bundles > 1_000_000)
+    }
+
+    /// Offers another patch under its own digest.
+    private func offer(_ content: [UInt8]) throws {
+        var pack = try #require(world.pack)
+        let digest = Digest(of: content)
+        let url = "p/\(digest)"
+        let window = try #require(pack.index?.deltas[0].patch?.windowSize)
+        pack.index?.deltas[0].patch = PackIndex.Patch(
+            url: url,
+            size: ByteCount(content.count),
+            digest: digest,
+            windowSize: window
+        )
+        world.server.answer("/\(url)", with: .content(content))
+        try world.serve(offering: pack)
+    }
+
+    @Test func aPatchThatNeedsMoreMemoryThanItSaysIsDoneWithout() async throws {
+        try await publishBoth()
+        var pack = try #require(world.pack)
+        pack.index?.deltas[0].patch?.windowSize = ByteCount(100_000)
+        try world.serve(offering: pack)
+        #expect(try await update().bundles > 1_000_000)
+    }
+
+    @Test func oldContentThatWasDamagedIsNotBelieved() async throws {
+        try await publishBoth()
+        try overwrite(world.path(of: "large"), noise(30_000, seed: 99), at: 400_000)
+        try overwrite(world.path(of: "small/7"), [0xFF, 0xFE], at: 100)
+        try await update()
+    }
+
+    @Test(arguments: ["large", "small/5", "same"])
+    func oldContentThatIsGoneIsDoneWithout(file: String) async throws {
+        try await publishBoth()
+        try FileManager.default.removeItem(atPath: world.path(of: file).string)
+        try await update()
+    }
+
+    @Test func anUpdateThatBreaksGoesOnWhereItWas() async throws {
+        let path = try await publishBoth()
+        let content = try bytes(of: world.store.path.appending(String(path.dropFirst())))
+        let half = content.count / 2
+        let broken = [Answer](repeating: .dropped, count: 40)
+        world.server.answer(path, with: [Answer.content(content).cut(after: half)] + broken)
+        guard case .failed = try await world.stage() else { throw Failure() }
+        #expect(try world.staged() == old)
+        let came = world.server.counts(for: path).bytes
+        #expect(came >= half / 2)
+        try world.serve()
+        let sent = try await update()
+        #expect(sent.patch - came < content.count - half / 2 && sent.bundles == 0)
+        #expect(sent.figures.reused > .zero)
+    }
+
+    @Test func anotherBaseTakesNoPatch() async throws {
+        try await publishBoth()
+        guard case .staged = try await world.stage("other") else { throw Failure() }
+        #expect(try world.staged("other") == new)
+        #expect(world.patches.allSatisfy { world.server.counts(for: $0).requests == 0 })
+    }
+}
+
+/// The ways that were reported.
+private final class Chosen: Sendable {
+    let ways = Mutex<[TransferChoice.Way]>([])
+}

@@ -1,0 +1,162 @@
+import StageDigest
+import StageFrame
+import StageIndex
+import StageModel
+import StagePublish
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Patches between versions in a publisher's store.
+@Suite(.directory)
+struct PatchWriterTests {
+    private let store: IndexedStore
+
+    init() throws { store = try IndexedStore() }
+
+    /// Near copies of one file, with other bytes in each version.
+    private func tree(_ version: UInt64) -> [String: [UInt8]] {
+        var content = noise(200_000)
+        for place in stride(from: 0, to: content.count - 8192, by: 8192) {
+            let other = noise(4096, seed: version * 1000 + UInt64(place))
+            content.replaceSubrange(place..<place + 4096, with: other)
+        }
+        var files = nearCopies(of: content, count: 6)
+        files["small"] = [UInt8(version), 3]
+        return files
+    }
+
+    private func package(
+        _ version: UInt64,
+        after old: [IndexedPack] = []
+    ) async throws -> IndexedPack {
+        try await store.package(tree(version), "tree", after: old.first?.index ?? ContentIndex()) {
+            $0.makesPatches = true
+            $0.older = old.dropFirst().map(\.index)
+        }
+    }
+
+    private func stored(_ pack: IndexedPack) throws -> StoredIndex {
+        try StoredIndex(at: store.directory().path.appending(pack.reference.url))
+    }
+
+    /// Returns the pieces of a version that another one lacks.
+    private func bytes(of version: IndexedPack, notIn other: IndexedPack) throws -> [UInt8] {
+        let files = try store.files(of: version.index)
+        return PatchContent(of: version.index, notIn: other.index).pieces.flatMap { piece in
+            let path = version.index.entries.path(at: piece.entry).text
+            let start = Int(piece.offset)
+            return files[path]?[start..<start + piece.length] ?? []
+        }
+    }
+
+    @Test func aPatchIsSmallerThanTheSetAndTheArchive() async throws {
+        let first = try await package(1)
+        let second = try await package(2, after: [first])
+        let update = try #require(second.updates.first)
+        let patch = try #require(update.delta?.patch)
+        guard case .made(patch.size) = update.patch, case .useless(let set) = update.set else {
+            Issue.record("\(update.patch) \(update.set)")
+            return
+        }
+        #expect(patch.size < set && patch.size < second.archive?.size ?? .zero)
+        #expect(update.delta?.frames == nil && update.cost.total == update.cost.index + patch.size)
+        #expect(update.plainCost.total > update.cost.total)
+        #expect(try store.directory().directory("d") == nil)
+        // As the format has it.
+        let bytes = try store.bytes(patch.url)
+        #expect(Digest(of: bytes) == patch.digest && ByteCount(bytes.count) == patch.size)
+        let content = try self.bytes(of: second, notIn: first)
+        #expect(ByteCount(content.count) == patch.windowSize)
+        var decompressor = FrameDecompressor()
+        let prefix = try self.bytes(of: first, notIn: second)
+        let made = try decompressor.decompress(bytes.span, after: prefix.span, to: content.count)
+        #expect(made == content)
+        // 'manifest add' finds it.
+        #expect(try stored(second).reference.deltas == [update.delta])
+    }
+
+    @Test func eachBaseHasAPatchAndNothingIsMadeAgain() async throws {
+        let (first, second) = (try await package(1), try await package(2))
+        let third = try await package(3, after: [second, first])
+        #expect(third.updates.count == 2)
+        #expect(third.updates.allSatisfy { $0.delta?.patch != nil })
+        let names = try store.names(in: "p")
+        #expect(names.count == 2)
+        let inodes = try names.map { try store.directory("p").status(FilePath($0))?.inode }
+        let again = try await DeltaSetWriter(width: 2).write(
+            to: stored(third),
+            from: [second.index, first.index],
+            in: store.directory()
+        )
+        #expect(again.map(\.delta) == third.updates.map(\.delta))
+        for update in again {
+            #expect(update.patch == .present(update.delta?.patch?.size ?? .zero))
+        }
+        let repeated = try await package(3, after: [second, first])
+        #expect(repeated.reference == third.reference)
+        #expect(try names.map { try store.directory("p").status(FilePath($0))?.inode } == inodes)
+        #expect(try store.names(in: "p") == names)
+    }
+
+    /// Frames compress as well as a patch where they have nothing in common.
+    @Test func aPatchThatSavesNothingIsNotKept() async throws {
+        let first = try await store.package(["large": noise(300_000)], "one")
+        let second = try await store.package(
+            ["large": noise(300_000, seed: 2)],
+            "two",
+            after: first.index
+        ) {
+            $0.makesPatches = true
+        }
+        guard case .useless = try #require(second.updates.first).patch else {
+            Issue.record("\(second.updates)")
+            return
+        }
+        #expect(try store.directory().directory("p") == nil)
+    }
+
+    @Test func aDamagedPatchIsNotOffered() async throws {
+        let first = try await package(1)
+        let second = try await package(2, after: [first])
+        let patch = try #require(second.updates.first?.delta?.patch)
+        var bytes = try store.bytes(patch.url)
+        bytes[bytes.count / 2] ^= 1
+        let name = try #require(FilePath(patch.url).lastComponent)
+        try store.directory("p").write(bytes, to: name, durably: false)
+        #expect(try stored(second).reference.deltas.first?.patch == nil)
+        // It is made anew.
+        let update = try await DeltaSetWriter(width: 2).write(
+            to: stored(second),
+            from: [first.index],
+            in: store.directory()
+        )
+        #expect(update.first?.delta?.patch == patch)
+        #expect(try stored(second).reference.deltas.first?.patch == patch)
+    }
+
+    @Test func garbageCollectionKeepsWhatAManifestNames() async throws {
+        let first = try await package(1)
+        let second = try await package(2, after: [first])
+        try store.directory("p").write([1], to: "not an object", durably: false)
+        func manifest(_ pack: Pack) throws -> Manifest {
+            Manifest(application: try ApplicationID("net.example.game"), revision: 1, packs: [pack])
+        }
+        let names = try store.names(in: "p")
+        func collect(_ pack: Pack) async throws {
+            _ = try await StoreGarbageCollection.collect(
+                store.directory(),
+                keeping: [manifest(pack)],
+                for: 0,
+                now: 1_700_000_000
+            )
+        }
+        try await collect(second.pack(version: 2))
+        #expect(try store.names(in: "p") == names && names.count == 2)
+        var pack = second.pack(version: 2)
+        pack.index?.deltas[0].patch = nil
+        try await collect(pack)
+        #expect(try store.names(in: "p") == ["not an object"])
+    }
+}
