@@ -12,9 +12,8 @@ LOCATIONS = pathlib.Path(__file__).resolve().parent.parent / "server/nginx/stage
 ADDRESS = ("127.0.0.1", 80)
 
 
-@contextlib.contextmanager
-def nginx(directory, serving, rules=""):
-    """nginx, serving a directory with the locations of deploy/server, or by rules of its own."""
+def start_nginx(directory, server, address):
+    """Starts nginx with a server, whose directives these are, waits until it answers at an address, and returns the process."""
     directory = pathlib.Path(directory)
     kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
     temporary = " ".join(f"{kind}_temp_path {directory}/{kind};" for kind in kinds)
@@ -25,28 +24,31 @@ def nginx(directory, serving, rules=""):
         http {{
             {temporary}
             access_log {directory}/access.log;
-            server {{ listen {ADDRESS[0]}:{ADDRESS[1]}; root {serving}; {rules or f"include {LOCATIONS};"} }}
+            server {{ listen {address[0]}:{address[1]}{server} }}
         }}
         """,
         "utf-8",
     )
     process = subprocess.Popen(["nginx", "-q", "-c", configuration])
+    for _ in range(100):
+        with contextlib.suppress(OSError), socket.create_connection(address, 1):
+            return process
+        if process.poll() is not None:
+            break
+        time.sleep(0.1)
+    process.kill()
+    raise RuntimeError("nginx did not start")
+
+
+@contextlib.contextmanager
+def nginx(directory, serving, rules=""):
+    """nginx, serving a directory with the locations of deploy/server, or by rules of its own."""
+    process = start_nginx(directory, f"; root {serving}; {rules or f'include {LOCATIONS};'}", ADDRESS)
     try:
-        _wait_for_connections(process)
         yield
     finally:
         process.terminate()
         process.wait()
-
-
-def _wait_for_connections(process):
-    for _ in range(100):
-        with contextlib.suppress(OSError), socket.create_connection(ADDRESS, 1):
-            return
-        if process.poll() is not None:
-            break
-        time.sleep(0.1)
-    raise RuntimeError("nginx did not start")
 
 
 def slow(directory, serving):

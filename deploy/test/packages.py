@@ -26,21 +26,32 @@ def places(directory):
     }
 
 
-def make_packages(directory):
-    """Makes what is installed and served, and returns the package that 'make deb' made."""
+def package_of(directory):
+    """Returns the package that 'make deb' made."""
     found = sorted(directory.glob("stagepack_*.deb"))
     if len(found) != 1:
         raise Failure(f"expected one package 'stagepack' in '{directory}', found {len(found)}: run 'make deb'")
+    return found[0]
+
+
+def make_sample(directory, version):
+    """Makes a package of the sample application."""
+    build = [HERE.parent / "sample/build", "--output", directory / "life", "--version", version, "--manifest", MANIFEST]
+    subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
+
+
+def make_packages(directory):
+    """Makes what is installed and served, and returns the package that 'make deb' made."""
+    package = package_of(directory)
     work, made = directory / "life", places(directory)
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     for version in ("1.0", "2.0"):
-        build = [HERE.parent / "sample/build", "--output", work, "--version", version, "--manifest", MANIFEST]
-        subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
+        make_sample(directory, version)
     # The package as it is but for its compression, which takes most of the time of each test; and the
     # same under a later version.
     tree = work / "tree"
-    subprocess.run(["dpkg-deb", "--raw-extract", found[0], tree], check=True)
+    subprocess.run(["dpkg-deb", "--raw-extract", package, tree], check=True)
     build = ["dpkg-deb", "--root-owner-group", "-Znone", "--build", tree]
     subprocess.run([*build, made["stagepack"]], check=True, stdout=subprocess.DEVNULL)
     control = tree / "DEBIAN/control"
@@ -53,12 +64,14 @@ def make_packages(directory):
         subprocess.run([SOURCES / "Packs/build", output, release, release], check=True)
         # nginx makes entity tags from the second and the size: releases are not made in one second.
         os.utime(output / "manifest.json", (int(release), int(release)))
-    return found[0]
+    return package
 
 
 def make_root(directory, package):
     """Makes the root that all machines begin with, if it is not there yet."""
     sample = places(directory)["sample 1.0"]
+    if not sample.exists():
+        make_sample(directory, "1.0")
     recipe = (HERE / "make-root").read_text("utf-8")
     for file in (package, sample):
         field = ["dpkg-deb", "--field", file, "Depends"]
