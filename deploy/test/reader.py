@@ -6,6 +6,7 @@ is one other server, https://cdn.example.org, which serves the user's directory 
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -73,6 +74,9 @@ def become_user(root: pathlib.Path):
     for place in (HOME, RUNTIME):
         (root / place[1:]).mkdir(parents=True, exist_ok=True)
         mount("-t", "tmpfs", "-o", f"mode=700,uid={IDENTITY},gid={IDENTITY}", "tmpfs", root / place[1:])
+    for file in (root / "etc/skel").iterdir():
+        copy = shutil.copy(file, root / HOME[1:])
+        os.chown(copy, IDENTITY, IDENTITY)
     if (root / CLONE).is_dir():
         (root / CLONE_OF_USER[1:]).mkdir()
         mount("--bind", root / CLONE, root / CLONE_OF_USER[1:])

@@ -26,6 +26,8 @@ struct CompletionScript {
             #"""
             __stagepack_add_words() {
                 local word quoted
+                # The words are no files: a directory of the same name adds no slash.
+                compopt +o filenames 2>/dev/null
                 while IFS='' read -r word; do
                     if [[ -n "${word}" && "${word}" = "${cur}"* ]]; then
                         printf -v quoted '%q' "${word}"
