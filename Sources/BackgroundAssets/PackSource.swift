@@ -23,11 +23,12 @@ final class PackSource: Sendable {
 
     /// Returns the packs of the manifest that was accepted last, or `nil` if there is no readable one.
     func offers() throws(PackStoreError) -> [PackID: Pack]? {
-        guard let record = try record() else { return nil }
+        guard let (application, record) = try record() else { return nil }
         return known.withLock { known in
             if let known, known.record == record { return known.packs }
-            // An unreadable manifest counts as missing: the server is asked again.
-            guard let manifest = try? record.manifest() else { return nil }
+            // An unreadable manifest, or one of another application, counts as missing: the server is asked
+            // again.
+            guard let manifest = try? record.manifest(of: application) else { return nil }
             let packs = Dictionary(
                 manifest.packs.map { ($0.id, $0) },
                 uniquingKeysWith: { first, _ in first }
@@ -39,13 +40,13 @@ final class PackSource: Sendable {
 
     /// Returns whether the manifest has the application's own format, which does not say which packs are
     /// obsolete.
-    func hasOwnFormat() throws(PackStoreError) -> Bool { try record()?.ownFormatOf != nil }
+    func hasOwnFormat() throws(PackStoreError) -> Bool { try record()?.value.ownFormatOf != nil }
 
-    private func record() throws(PackStoreError) -> StoredManifest? {
+    private func record() throws(PackStoreError) -> (key: ApplicationID, value: StoredManifest)? {
         let records = try store.storedManifests()
         return switch catalogue {
-        case .application(let id): records[id]
-        case .manifest(let url): records.values.first { $0.url == url }
+        case .application(let id): records[id].map { (id, $0) }
+        case .manifest(let url): records.first { $0.value.url == url }
         }
     }
 

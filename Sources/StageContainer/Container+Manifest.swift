@@ -53,15 +53,27 @@ public struct StoredManifest: Hashable, Sendable, Codable {
     /// - Throws: `ManifestError` if the text should be in StagePack's format and is not valid, or if it is the
     ///   manifest of another application, whose record was put under a wrong name.
     public func manifest(of application: ApplicationID) throws(ManifestError) -> Manifest {
-        let manifest = try manifest()
-        guard manifest.application == application else {
-            let found = "'\(manifest.application)'"
-            throw .invalid(
-                member: "application",
-                ValueError(expected: "'\(application)'", found: found)
-            )
+        try manifest().checked(isOf: application)
+    }
+
+    /// Returns whether the record is under a wrong name: its manifest is that of another application than
+    /// `application`.
+    ///
+    /// A manifest that cannot be decoded is of no other application.
+    package func isMisplaced(under application: ApplicationID) -> Bool {
+        guard let manifest = try? manifest() else { return false }
+        return manifest.application != application
+    }
+}
+
+extension Manifest {
+    /// Returns the manifest, after checking that it is that of `expected`.
+    func checked(isOf expected: ApplicationID) throws(ManifestError) -> Manifest {
+        guard application == expected else {
+            let fault = ValueError(expected: "'\(expected)'", found: "'\(application)'")
+            throw .invalid(member: "application", fault)
         }
-        return manifest
+        return self
     }
 }
 
@@ -113,6 +125,33 @@ extension ContainerReader {
         return try JSONRecord.readIfWhole(parsing: StoredManifest.self, at: name, in: root)
     }
 
+    /// Returns the stored manifests of all applications, without those of damaged records.
+    ///
+    /// Reads a file once, however many names (hard links) it has. Leaves out records after the first ones with
+    /// ``ManifestLimits/storedByteCount`` bytes together, which ``faults()`` reports.
+    package func storedManifests() throws(ContainerError) -> [ApplicationID: StoredManifest] {
+        var found: [ApplicationID: StoredManifest] = [:]
+        var known: [UInt64: StoredManifest] = [:]
+        var budget = RecordBudget()
+        for application in try applications() {
+            let name = FilePath(ContainerLayout.manifest).appending(application.recordName)
+            let status = try ContainerError.wrapping { () throws(FileError) in
+                try root.status(name)
+            }
+            guard let status else { continue }
+            if let record = known[status.inode] {
+                found[application] = record
+                continue
+            }
+            guard budget.take(status),
+                let record = try storedManifest(for: application)
+            else { continue }
+            known[status.inode] = record
+            found[application] = record
+        }
+        return found
+    }
+
     /// Returns the applications with a stored manifest, in order.
     public func applications() throws(ContainerError) -> [ApplicationID] {
         try applications(recordedIn: ContainerLayout.manifest)
@@ -127,6 +166,42 @@ extension ContainerReader {
             return try directory.entries().filter { $0.name.string.hasSuffix(".json") }
                 .compactMap { try? ApplicationID(String($0.name.string.dropLast(5))) }.sorted()
         }
+    }
+}
+
+/// Search for records under wrong names, which decodes equal records once.
+package struct MisplacedRecords {
+    private var known: [(record: StoredManifest, application: ApplicationID?)] = []
+
+    /// Creates a search.
+    package init() {}
+
+    /// Returns whether the record is that of another application than `application`.
+    package mutating func contains(
+        _ record: StoredManifest,
+        under application: ApplicationID
+    ) -> Bool {
+        let index = known.firstIndex { $0.record == record } ?? known.endIndex
+        // A manifest that cannot be decoded is of no other application.
+        if index == known.endIndex {
+            known.append((record, (try? record.manifest())?.application))
+        }
+        return known[index].application.map { $0 != application } ?? false
+    }
+}
+
+/// Limit of the total size of the records that one command decodes.
+struct RecordBudget {
+    private var files: Set<UInt64> = []
+    private var rest = Int64(ManifestLimits.storedByteCount)
+
+    /// Counts a file once, and returns whether the files so far are within the limit.
+    mutating func take(_ file: FileStatus) -> Bool {
+        guard !files.contains(file.inode) else { return true }
+        guard file.size <= rest else { return false }
+        files.insert(file.inode)
+        rest -= file.size
+        return true
     }
 }
 

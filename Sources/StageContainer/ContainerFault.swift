@@ -1,3 +1,4 @@
+public import StageModel
 public import StageSystem
 public import SystemPackage
 
@@ -15,6 +16,8 @@ public struct ContainerFault: Hashable, Sendable {
         case belongsTo(user: UInt32, expected: UInt32)
         /// The content of the record is invalid.
         case isDamaged
+        /// The record is not read: it and those before it exceed the limit of their total size.
+        case exceedsLimit(ByteCount)
     }
 
     /// The path, relative to the container.
@@ -41,6 +44,8 @@ extension ContainerFault: CustomStringConvertible {
         case .belongsTo(let user, let expected):
             "belongs to user \(user), expected user \(expected)"
         case .isDamaged: "is damaged"
+        case .exceedsLimit(let limit):
+            "is ignored: the manifests of a container are at most \(limit) together"
         }
     }
 }

@@ -146,11 +146,35 @@ private struct ContainerInspection {
         let names = try ContainerError.wrapping { () throws(FileError) in
             try self.names(in: FilePath(directory), suffix: ".json")
         }
+        var budget = RecordBudget()
+        // A file with several names (hard links) is decoded once.
+        var problems: [UInt64: ContainerFault.Problem?] = [:]
         for name in names {
-            let isFile = try ContainerError.wrapping { () throws(FileError) in
-                try check(name, is: .file, mode: .file)
+            let status = try ContainerError.wrapping { () throws(FileError) in
+                try check(name, is: .file, mode: .file) ? root.status(name) : nil
             }
-            if isFile { try checkRecord(of: type, at: name) }
+            guard let status else { continue }
+            if let known = problems[status.inode] {
+                if let known { add(known, at: name) }
+            } else if budget.take(status) {
+                let count = faults.count
+                try checkRecord(of: type, at: name)
+                problems[status.inode] = .some(faults.count > count ? faults.last?.problem : nil)
+            } else {
+                add(.exceedsLimit(ByteCount(ManifestLimits.storedByteCount)), at: name)
+            }
+        }
+    }
+
+    /// Checks that the records of the current generations can be decoded.
+    mutating func checkPackRecords(of current: Set<FilePath>) throws(ContainerError) {
+        for generation in current.sorted(by: { $0.string < $1.string }) {
+            let name = generation.appending(ContainerLayout.packRecord)
+            let status = try ContainerError.wrapping { () throws(FileError) in
+                try root.status(name)
+            }
+            // Another kind of file is a fault of its own.
+            if status?.kind == .file { try checkRecord(of: StagedPack.self, at: name) }
         }
     }
 
@@ -190,6 +214,7 @@ extension ContainerReader {
             try inspection.checkTrust()
             return inspection
         }
+        try inspection.checkPackRecords(of: current)
         try inspection.checkRecords(of: StoredManifest.self, in: ContainerLayout.manifest)
         try inspection.checkRecords(of: StagingHistory.self, in: ContainerLayout.history)
         try inspection.checkRecords(of: Pin.self, in: ContainerLayout.pins)

@@ -97,13 +97,52 @@ package struct ContainerView: Sendable {
         var found: [ApplicationID: StoredCopy] = [:]
         for (position, reader) in readers.enumerated() {
             guard let reader else { continue }
-            for application in try reader.applications() {
-                guard let record = try reader.storedManifest(for: application) else { continue }
+            for (application, record) in try reader.storedManifests() {
                 if let other = found[application]?.record, !record.isNewer(than: other) { continue }
                 found[application] = StoredCopy(container: position, record: record)
             }
         }
         return found
+    }
+
+    /// Returns the manifests of ``storedManifests()``, decoded, in the order of their applications.
+    package func decodedManifests() throws(ContainerError) -> [DecodedManifest] {
+        var decoded: [DecodedManifest] = []
+        for (application, copy) in try storedManifests().sorted(by: { $0.key < $1.key }) {
+            // Names of one file (hard links) have the same text, which is decoded once.
+            let same = decoded.last { $0.copy.record == copy.record }?.anyManifest
+            decoded.append(DecodedManifest(application, copy, manifest: same))
+        }
+        return decoded
+    }
+
+    /// A manifest that a container stores, decoded.
+    package struct DecodedManifest: Sendable {
+        /// The application by the name of the record.
+        package let application: ApplicationID
+        /// The record.
+        package let copy: StoredCopy
+        /// The manifest of any application; the error if it cannot be read.
+        fileprivate let anyManifest: Result<Manifest, ManifestError>
+
+        fileprivate init(
+            _ application: ApplicationID,
+            _ copy: StoredCopy,
+            manifest: Result<Manifest, ManifestError>?
+        ) {
+            self.application = application
+            self.copy = copy
+            anyManifest =
+                manifest
+                ?? Result { () throws(ManifestError) in try copy.record.manifest() }
+        }
+
+        /// The manifest; the error if it cannot be read, or is that of another application.
+        package var manifest: Result<Manifest, ManifestError> {
+            anyManifest.flatMap { manifest in
+                Result { () throws(ManifestError) in try manifest.checked(isOf: application) }
+            }
+        }
     }
 
     /// A manifest that a container stores.

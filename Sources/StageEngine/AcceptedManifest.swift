@@ -139,6 +139,13 @@ public struct AcceptedManifest: Equatable, Sendable {
 }
 
 extension ManifestSource {
+    /// Returns whether a stored manifest can be that of the source: it has its format, and the application that
+    /// the source names.
+    fileprivate func accepts(_ stored: StoredManifest) -> Bool {
+        guard stored.ownFormatOf == ownFormatOf else { return false }
+        return application.map { !stored.isMisplaced(under: $0) } ?? true
+    }
+
     /// Throws if a URL is not acceptable as the source of a manifest.
     fileprivate func checkURLs() throws(StageError) {
         for url in urls where !ManifestTrust.isAcceptable(url, isSigned: trust != nil) {
@@ -174,8 +181,9 @@ extension Stager {
             let visits = RepositoryVisits(self, source: source, trust: trust, report: report)
             return try await visits.manifest(stored: stored)
         }
-        // A stored manifest that is unreadable or in another format is fetched without a condition.
-        let stored = stored?.ownFormatOf == source.ownFormatOf ? stored : nil
+        // A stored manifest that is unreadable, in another format or of another application is replaced by a
+        // request without a condition.
+        let stored = stored.flatMap { source.accepts($0) ? $0 : nil }
         let before = stored.flatMap { try? AcceptedManifest(stored: $0) }
         var request = FetchRequest(mirrors: source.urls, limit: ByteCount(ManifestLimits.byteCount))
         request.needsTrust = true

@@ -4,6 +4,8 @@
 public enum ManifestLimits {
     /// The most bytes of a manifest: 16 MiB.
     public static let byteCount = 16 << 20
+    /// The most bytes of the records of a container's manifests together: 128 MiB.
+    public static let storedByteCount = 128 << 20
     /// The most bytes of a registration: 1 MiB.
     public static let registrationByteCount = 1 << 20
     /// The most levels of nested arrays and objects.

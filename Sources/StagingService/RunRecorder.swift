@@ -265,7 +265,11 @@ extension ContainerReader {
         ofManifestFrom urls: [String]
     ) throws(ContainerError) -> ApplicationID? {
         for id in try applications() {
-            if let stored = try storedManifest(for: id), urls.contains(stored.url) { return id }
+            if let stored = try storedManifest(for: id), urls.contains(stored.url),
+                !stored.isMisplaced(under: id)
+            {
+                return id
+            }
         }
         return nil
     }

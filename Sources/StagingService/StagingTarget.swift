@@ -168,16 +168,23 @@ extension StagingTarget {
     }
 
     /// Returns the manifests that the container has stored, only those of the target's application if it has
-    /// one.
+    /// one; without those that are stored under the name of another application.
     package func stored(_ reader: ContainerReader) throws(StagingFailure) -> [StoredManifest] {
         do throws(ContainerError) {
-            var records: [StoredManifest] = []
-            for id in try reader.applications() {
-                if let wanted = registration?.application ?? application, wanted != id { continue }
-                if let record = try reader.storedManifest(for: id) { records.append(record) }
+            var records: [ApplicationID: StoredManifest] = [:]
+            if let wanted = registration?.application ?? application {
+                records[wanted] = try reader.storedManifest(for: wanted)
+            } else {
+                records = try reader.storedManifests()
             }
-            return manifests.isEmpty || registration != nil
-                ? records : records.filter { manifests.contains($0.url) }
+            var misplaced = MisplacedRecords()
+            return records.sorted { $0.key < $1.key }
+                .filter { id, record in
+                    let isWanted =
+                        manifests.isEmpty || registration != nil || manifests.contains(record.url)
+                    return isWanted && !misplaced.contains(record, under: id)
+                }
+                .map(\.value)
         } catch {
             throw StagingFailure(error)
         }

@@ -62,7 +62,7 @@ extension ContainerReader {
         var wanted = try keptPacks()
         for id in applications { wanted.subtract(try stagedPacks(of: id)) }
         for id in try self.applications() where !applications.contains(id) {
-            guard let manifest = try? storedManifest(for: id)?.manifest() else { return [] }
+            guard let manifest = try? storedManifest(for: id)?.manifest(of: id) else { return [] }
             wanted.formUnion(manifest.packs.map(\.id))
         }
         return try stagedPacks().filter { !wanted.contains($0) }.sorted()

@@ -155,6 +155,21 @@ struct DoctorTests {
         #expect(try await self.report(installed, status: 0).problems() == [])
     }
 
+    @Test func aDamagedRecordOfAStagedPackIsRepaired() async throws {
+        let installed = try await installed()
+        let generations = installed.container.appending("generations/aurora")
+        let generation = try #require(try Directory.open(generations).entries().first?.name)
+        let record = try Directory.open(generations.appending(generation))
+        try record.write(Array("{".utf8), to: "pack.json", durably: false)
+        #expect(try await installed.run("status").status == 41)
+        let problems = try await report(installed, status: 3).problems()
+        #expect(problems.map(\.finding) == ["is damaged"])
+        #expect(problems.first?.subject.hasSuffix("/pack.json'") == true)
+        let repair = try await follow(problems.first, installed)
+        #expect(repair.status == 0, "\(repair)")
+        #expect(try await report(installed, status: 0).problems() == [])
+    }
+
     @Test func aManifestThatWasNeverAcceptedIsAProblemWithTheReason() async throws {
         let installed = try await Installed()
         installed.world.server.answer("/manifest.json", with: .status(404))

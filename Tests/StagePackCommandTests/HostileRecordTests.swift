@@ -1,3 +1,4 @@
+import Glibc
 import StageControl
 import StageModel
 import StageSystem
@@ -84,6 +85,66 @@ struct HostileRecordTests {
         let fault = "application: expected 'net.example.zzz', found 'net.example.wallpaper'"
         #expect(doctor.status == 3)
         #expect(doctor.output.contains(fault), "\(doctor.output)")
+    }
+
+    @Test func aManifestUnderAWrongNameIsNotUsed() async throws {
+        let world = try await stagedWorld()
+        let manifests = try #require(try Directory.open(world.container).directory("manifest"))
+        let record = try #require(
+            try manifests.bytes(of: "net.example.wallpaper.json", limit: 1 << 20)
+        )
+        let text = String(decoding: record, as: UTF8.self)
+        let newer = text.replacing(#/revision\\" ?: ?1/#, with: "revision\\\":7")
+        #expect(newer != text)
+        try manifests.write(Array(newer.utf8), to: "net.example.aaa.json", durably: false)
+        let plan = try await world.run("plan", "--offline")
+        #expect(plan.output.contains("revision 1"), "\(plan)")
+        #expect(!plan.output.contains("revision 7"))
+    }
+
+    /// The names of one file are a user's to make without end, and take no space.
+    @Test func linksOfOneManifestTakeNoMoreMemoryThanOne() async throws {
+        let world = try await stagedWorld()
+        let manifests = world.container.appending("manifest")
+        let directory = try Directory.open(manifests)
+        let record = try #require(
+            try directory.bytes(of: "net.example.wallpaper.json", limit: 1 << 20)
+        )
+        // Space before the text is part of the manifest, and not of what is decoded.
+        let text = String(decoding: record, as: UTF8.self)
+        let space = String(repeating: " ", count: 6 << 20)
+        let large = text.replacing(#/"text" ?: ?"/#) { "\($0.output)\(space)" }
+        #expect(large.utf8.count > 6 << 20)
+        try directory.write(Array(large.utf8), to: "net.example.wallpaper.json", durably: false)
+        let original = manifests.appending("net.example.wallpaper.json").string
+        for number in 1...60 {
+            let name = manifests.appending("net.example.z\(number).json").string
+            #expect(unsafe link(original, name) == 0)
+        }
+        var program = world.program
+        program.wrapper = [
+            "/bin/sh", "-c", #"ulimit -d 300000; exec "$@""#, "sh", try Program.path.string,
+        ]
+        for (command, status) in [("status", Int32(0)), ("doctor", 3)] {
+            let arguments = [command, "--container", world.container.string]
+            let ending = try await program.run(arguments)
+            #expect(ending.status == status, "\(command): \(ending.error)")
+        }
+    }
+
+    @Test func manifestsBeyondTheLimitAreNotRead() async throws {
+        let world = try await stagedWorld()
+        let manifests = try #require(try Directory.open(world.container).directory("manifest"))
+        for name in ["net.example.zza.json", "net.example.zzb.json"] {
+            let path = manifests.path.appending(name).string
+            try manifests.write([], to: try #require(FilePath.Component(name)), durably: false)
+            #expect(unsafe truncate(path, 70 << 20) == 0)
+        }
+        let doctor = try await world.program.run(["doctor", "--container", world.container.string])
+        #expect(doctor.status == 3)
+        let finding =
+            "zzb.json': is ignored: the manifests of a container are at most 134.2 MB together"
+        #expect(doctor.output.contains(finding), "\(doctor.output)")
     }
 
     @Test func noTransferReachesTheTerminalAsItIs() async throws {

@@ -143,7 +143,9 @@ extension DoctorReport {
             case .belongsTo where owner != nil: "remove it"
             case .belongsTo(_, let expected): "run \"chown \(expected) \(quoted)\""
             case .isMissing: Self.run(command)
-            case .isNo, .isDamaged: "remove it" + (command.map { ", then run \($0)" } ?? "")
+            case .isDamaged where isOfPack: Self.run(command)
+            case .isNo, .isDamaged, .exceedsLimit:
+                "remove it" + (command.map { ", then run \($0)" } ?? "")
             }
         add(
             .problem,

@@ -186,33 +186,30 @@ struct AcceptedRecord {
     /// The manifest, decoded once; the error if it cannot be read.
     let manifest: Result<Manifest, ManifestError>
 
-    init(of application: ApplicationID, copy: ContainerView.StoredCopy) {
-        self.application = application
-        container = copy.container
-        record = copy.record
-        manifest = Result { () throws(ManifestError) in
-            try copy.record.manifest(of: application)
-        }
+    init(_ decoded: ContainerView.DecodedManifest) {
+        application = decoded.application
+        container = decoded.copy.container
+        record = decoded.copy.record
+        manifest = decoded.manifest
     }
 }
 
 extension ContainerScope {
     /// Returns the manifests that the options select, in the order of their applications.
     func manifests(_ view: ContainerView) throws(CommandFailure) -> [AcceptedRecord] {
-        let stored: [ApplicationID: ContainerView.StoredCopy]
+        let stored: [ContainerView.DecodedManifest]
         do throws(ContainerError) {
-            stored = try view.storedManifests()
+            stored = try view.decodedManifests()
         } catch {
             throw CommandFailure(error)
         }
         let only = session.target.registration?.application
         let urls = session.target.manifests
-        return stored.filter { id, copy in
-            if let only { return id == only }
-            return urls.isEmpty || urls.contains(copy.record.url)
+        return stored.filter { manifest in
+            if let only { return manifest.application == only }
+            return urls.isEmpty || urls.contains(manifest.copy.record.url)
         }
-        .map { AcceptedRecord(of: $0.key, copy: $0.value) }
-        .sorted { $0.application < $1.application }
+        .map(AcceptedRecord.init)
     }
 
     /// Returns the signed metadata of the applications that are registered with a root, from the container
@@ -249,9 +246,9 @@ extension ContainerView {
     /// Returns the packs that a manifest of any application offers.
     fileprivate func offeredPacks() throws(ContainerError) -> Set<PackID> {
         var packs: Set<PackID> = []
-        for (application, copy) in try storedManifests() {
+        for decoded in try decodedManifests() {
             // A manifest that cannot be read names no packs.
-            guard let manifest = try? copy.record.manifest(of: application) else { continue }
+            guard let manifest = try? decoded.manifest.get() else { continue }
             packs.formUnion(manifest.packs.map(\.id))
         }
         return packs
