@@ -52,6 +52,26 @@ struct SharingTests {
         #expect(try world.names(in: "downloads") == [])
     }
 
+    @Test func packsOfSeveralApplicationsAreToldApart() async throws {
+        var world = try World()
+        try world.publish(.small(try PackID("one")))
+        try await world.succeed("prefetch", "--quiet")
+        #expect(try await !world.succeed("status").contains("application"))
+        let other = Manifest(
+            application: try ApplicationID("net.example.zebra"),
+            revision: 1,
+            packs: [try SamplePack.small(try PackID("two"), policy: .onDemand).pack]
+        )
+        world.server.answer("/other.json", with: .content(other.json()))
+        let source = world.source(manifest: world.server.url("/other.json"))
+        #expect(try await world.program.run(["prefetch", "--quiet"] + source).status == 0)
+        let status = try await world.program.run(["status", "--container", world.container.string])
+        let rows = status.output.split(separator: "\n").map { $0.split(separator: " ").prefix(2) }
+        #expect(rows.contains(["pack", "application"]), "\(status)")
+        #expect(rows.contains(["one", "net.example.wallpaper"]))
+        #expect(rows.contains(["two", "net.example.zebra"]))
+    }
+
     @Test func prioritiesOfAnySizeAreOrdered() async throws {
         var world = try World()
         var packs = try ["lowest", "highest", "usual"].map { try SamplePack.small(try PackID($0)) }

@@ -72,6 +72,8 @@ struct StatusReport: Encodable {
         }
 
         var id: PackID
+        /// The application whose manifest offers the pack, or offered it when it was staged.
+        var application: ApplicationID
         var state: State
         /// The container with the copy that readers use; `nil` if the pack is not staged.
         var container: String?
@@ -142,6 +144,7 @@ extension StatusReport.Part {
                 }
                 var status = StatusReport.PackStatus(
                     pack,
+                    of: manifest.application,
                     staged: present,
                     downloaded: pack.downloads.lazy.compactMap { downloaded[$0] }.first
                 )
@@ -256,8 +259,14 @@ extension ContainerView {
 }
 
 extension StatusReport.PackStatus {
-    init(_ pack: Pack, staged present: StagedPack?, downloaded: ByteCount?) {
+    init(
+        _ pack: Pack,
+        of application: ApplicationID,
+        staged present: StagedPack?,
+        downloaded: ByteCount?
+    ) {
         id = pack.id
+        self.application = application
         offeredVersion = pack.version
         policy = pack.policy.name
         downloadSize = pack.downloadSize
@@ -272,6 +281,7 @@ extension StatusReport.PackStatus {
     /// Creates the status of a staged pack that no manifest names.
     init(_ record: StagedPack, state: State) {
         id = record.id
+        application = record.application
         self.state = state
         version = record.version
         installedSize = record.installedSize
@@ -350,17 +360,22 @@ extension StatusReport.Part: CustomStringConvertible {
             .joined(separator: "\n")
     }
 
-    /// The table of packs; omits the column of locations if an option names the container.
+    /// The table of packs; omits the column of applications if all packs are of one, and the column of locations
+    /// if an option names the container.
     private var table: Table {
+        let hasApplications = Set(packs.map(\.application)).count > 1
         let hasLocations = containers.contains { $0.location != nil }
         let rows = packs.map { pack in
-            [pack.id.text, pack.version.map(String.init) ?? "-"]
+            [pack.id.text] + (hasApplications ? [pack.application.text] : [])
+                + [pack.version.map(String.init) ?? "-"]
                 + (hasLocations ? [pack.location?.rawValue ?? "-"] : [])
                 + [pack.policy ?? "-", "\(pack.installedSize ?? .zero)", pack.text]
         }
         let location = hasLocations ? ["where"] : []
         return Table(
-            head: ["pack", "version"] + location + ["policy", "size", "state"],
+            head: ["pack"] + (hasApplications ? ["application"] : []) + ["version"] + location + [
+                "policy", "size", "state",
+            ],
             rows: rows
         )
     }
