@@ -90,6 +90,8 @@ public struct PackProgress: Equatable, Sendable {
     public private(set) var unpacked = ByteCount.zero
     /// The outcome; `nil` until staging has ended.
     public private(set) var outcome: StagingOutcome?
+    /// The reason why the latest request failed; `nil` if bytes have arrived since then, or none has failed.
+    public private(set) var lastFailure: String?
     /// The size of the index.
     private let sizeOfIndex: ByteCount
     /// The total size of the index and its bundles.
@@ -135,10 +137,12 @@ public struct PackProgress: Equatable, Sendable {
         case .connecting(let url):
             phase = .receiving
             source = url
-        case .mirrorFailed:
+        case .mirrorFailed(_, let reason):
             phase = .receiving
+            lastFailure = reason
         case .received(let count, let reused):
             phase = .receiving
+            if count > received { lastFailure = nil }
             take(received: count, reused: reused)
         case .restarted:
             received = .zero

@@ -43,7 +43,8 @@ extension StagingFailure {
         case .offline: (.offline, .goOnline, .later)
         case .noManifest: (.invalidRequest, .nameManifest, .never)
         case .invalidRequest: (.invalidRequest, nil, .never)
-        case .deadline: (.deadlineExceeded, .runAgain, .now)
+        case .deadline(_, _, _, nil): (.deadlineExceeded, .runAgain, .now)
+        case .deadline: (.deadlineExceeded, .checkNetwork, .now)
         }
     }
 

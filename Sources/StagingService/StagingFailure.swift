@@ -23,13 +23,18 @@ public indirect enum StagingFailure: Error, Equatable, Sendable {
     /// The request cannot be carried out; the message is a fragment that says why.
     case invalidRequest(String)
 
-    /// The deadline of the request has passed: the object, its bytes received so far, and the URL that it
-    /// came from.
-    case deadline(about: Subject?, received: Received?, from: String?)
+    /// The deadline of the request has passed: the object, its bytes that are on this machine, the URL that they
+    /// came from, and the reason why the latest request failed, if no bytes have arrived since then.
+    case deadline(
+        about: Subject?,
+        received: Received? = nil,
+        from: String? = nil,
+        lastFailure: String? = nil
+    )
 
     /// Number of received bytes and their expected total.
     public struct Received: Equatable, Sendable {
-        /// The received bytes.
+        /// The received bytes, with those of earlier runs.
         public var count: ByteCount
         /// The expected total.
         public var size: ByteCount
@@ -141,9 +146,13 @@ extension StagingFailure: CustomStringConvertible {
             message
         case .offline(let message): "\(message), and the network is not to be used"
         case .noManifest: "nothing says where the packs are"
-        case .deadline(.manifest(let url), _, _):
+        case .deadline(.manifest, _, _, let reason?):
+            "the deadline passed, and the manifest is not available: \(reason)"
+        case .deadline(.manifest(let url), _, _, nil):
             "the deadline passed while waiting for \(Subject.manifest(url: url))"
-        case .deadline(let subject, let received, let source):
+        case .deadline(let subject, _, _, let reason?):
+            (subject.map { "\($0): " } ?? "") + "the deadline passed: \(reason)"
+        case .deadline(let subject, let received, let source, nil):
             (subject.map { "\($0): " } ?? "") + "the deadline passed"
                 + (received.map { ": \($0.count) of \($0.size) had arrived" } ?? "")
                 + (source.map { " from '\($0.forDisplay())'" } ?? "")

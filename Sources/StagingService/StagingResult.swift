@@ -105,29 +105,36 @@ public struct StagingResult: Sendable {
             guard let index = places[pack.id], packs[index].isInterrupted else { continue }
             packs[index].source = pack.source
             packs[index].transferred = max(.zero, pack.received - pack.reused)
+            packs[index].reused = pack.reused
+            packs[index].lastFailure = pack.lastFailure
         }
     }
 
     /// Turns interruptions into failures for the deadline, which has passed.
     mutating func nameDeadline() {
         if extensionProblem?.kind == .interrupted {
-            extensionProblem = .deadline(about: .downloaderExtension, received: nil, from: nil)
+            extensionProblem = .deadline(about: .downloaderExtension)
         }
         for index in packs.indices where packs[index].isInterrupted {
             let pack = packs[index]
             let received = pack.source.map { _ in
                 StagingFailure.Received(
-                    count: pack.transferred ?? .zero,
+                    // Bytes of earlier runs are not transferred again.
+                    count: (pack.transferred ?? .zero) + (pack.reused ?? .zero),
                     size: pack.pack.downloadSize
                 )
             }
-            packs[index].failure =
-                .deadline(about: .pack(pack.id), received: received, from: pack.source)
+            packs[index].failure = .deadline(
+                about: .pack(pack.id),
+                received: received,
+                from: pack.source,
+                lastFailure: pack.lastFailure
+            )
         }
         guard let files else { return }
         for index in files.indices where files[index].failure?.kind == .interrupted {
             let subject = StagingFailure.Subject.file(files[index].identifier)
-            self.files?[index].failure = .deadline(about: subject, received: nil, from: nil)
+            self.files?[index].failure = .deadline(about: subject)
         }
     }
 
@@ -195,6 +202,8 @@ public struct PackResult: Sendable {
     public let isTransferSizeExact: Bool
     /// The reason why staging the pack failed.
     public var failure: StagingFailure?
+    /// The reason why the latest request of an interrupted transfer failed.
+    var lastFailure: String?
 
     /// The pack's identifier.
     public var id: PackID { pack.id }

@@ -27,7 +27,7 @@ extension StagingService {
             guard let stored else { throw .offline("the manifest is not here") }
             return (try accepted(stored, for: source, at: nil), nil)
         }
-        let asked = Mutex<String?>(nil)
+        let asked = Mutex<(url: String?, failure: String?)>((nil, nil))
         do throws(StageError) {
             if let application = source.application { try target.checkRoot(of: application) }
         } catch {
@@ -35,15 +35,21 @@ extension StagingService {
         }
         do throws(StageError) {
             let manifest = try await stager.manifest(from: source, stored: stored) { event in
-                if case .connecting(let url) = event { asked.withLock { $0 = url } }
+                if case .connecting(let url) = event { asked.withLock { $0.url = url } }
+                if case .mirrorFailed(_, let reason) = event {
+                    asked.withLock { $0.failure = reason }
+                }
                 report(.manifest(event))
             }
             try checkRoot(of: manifest, from: source)
             return (manifest, nil)
         } catch {
             keepRoots(of: source, reader)
-            let url = asked.withLock { $0 }
-            let failure = StagingFailure.engine(error, about: url.map { .manifest(url: $0) })
+            let (url, lastFailure) = asked.withLock { $0 }
+            let place = url.map { StagingFailure.Subject.manifest(url: $0) }
+            let failure: StagingFailure =
+                error == .cancelled && isLate
+                ? .deadline(about: place, lastFailure: lastFailure) : .engine(error, about: place)
             guard case .manifestUnavailable = error, let stored else { throw failure }
             // Checks the expiry: with expired metadata, which may be a replayed old copy, no new packs are
             // downloaded.

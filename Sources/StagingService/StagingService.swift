@@ -192,16 +192,15 @@ public struct StagingService: Sendable {
         do throws(StagingFailure) {
             return try await manifest(from: source, in: reader, by: stager)
         } catch {
-            let failure =
-                isLate && error.kind == .interrupted
-                ? .deadline(about: error.place, received: nil, from: nil) : error
+            let isInterrupted = isLate && error.kind == .interrupted
+            let failure = isInterrupted ? .deadline(about: error.place) : error
             if !request.isDryRun { RunRecorder(self, withoutManifestOf: source)?.record(failure) }
             throw failure
         }
     }
 
     /// True if the deadline of the request has passed.
-    private var isLate: Bool { request.deadline.map { $0 <= .now } ?? false }
+    var isLate: Bool { request.deadline.map { $0 <= .now } ?? false }
 
     private func selection(_ planner: Planner) -> PackSelection {
         switch request.packs {

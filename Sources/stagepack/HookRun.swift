@@ -93,7 +93,8 @@ struct HookRun: Sendable {
         switch result {
         case .failure(let failure):
             let isLate = interruption == .deadline
-            let message = isLate ? "the deadline passed before the manifest came" : failure.message
+            let isCut = isLate && failure.status == .interrupted
+            let message = isCut ? "the deadline passed before the manifest came" : failure.message
             return (
                 Self.line(for: name, "nothing staged: \(message)"),
                 isLate ? .unfinished : failure.status
@@ -122,7 +123,8 @@ struct HookRun: Sendable {
         }
         let count = packs.count { $0.outcome == .failed }
         let missing = count == 0 ? "" : ", \(count) missing"
-        let message = isLate ? "the deadline passed" : failure.message
+        let isCut = isLate && failure.status == ExitStatus.interrupted.rawValue
+        let message = isCut ? "the deadline passed" : failure.message
         let status = isLate ? ExitStatus.unfinished : ExitStatus(rawValue: failure.status)
         return (
             line(for: name, "\(here) here\(transferred)\(missing): \(message)"),

@@ -80,9 +80,9 @@ struct HookTests {
     /// An origin that is not as it should be, and what the one line says then.
     private static let origins: [(name: String, line: String, status: Int32)] = [
         ("absent", "nothing staged: ", 10),
-        ("silent", "nothing staged: the deadline passed before the manifest came", 75),
+        ("silent", "nothing staged: the deadline passed while waiting for the manifest at '", 75),
         ("rubbish", "nothing staged: ", 11),
-        ("stalled pack", "0 here, 1 missing: the deadline passed", 75),
+        ("stalled pack", "0 here, 1 missing: pack 'essential': the deadline passed: 1.0 kB of", 75),
         ("refused pack", "0 here, 1 missing: pack 'essential': ", 21),
         ("offline", "nothing staged: the manifest is not here, and ", 75),
     ]
@@ -136,6 +136,29 @@ struct HookTests {
         #expect(history.pending == nil)
         #expect(history.lastRun?.problem == nil)
         #expect(history.packs.allSatisfy { $0.problem == nil && $0.failures == 0 })
+    }
+
+    @Test func aDeadlineDoesNotHideWhatFailedUntilThen() async throws {
+        var installed = try await Installed()
+        let packs = try packs()
+        try installed.world.publish(packs)
+        let refused = "the request to 'http://127.0.0.1:9/manifest.json' failed: "
+        installed.registration.manifestURLs = ["http://127.0.0.1:9/manifest.json"]
+        try installed.install()
+        let ending = try await installed.world.program.run(Self.hook + ["--deadline", "2"])
+        let line =
+            "nothing staged: the deadline passed, and the manifest is not available: \(refused)"
+        #expect(ending.output.contains(line), "\(ending)")
+        for command in ["why", "doctor"] {
+            let told = try await installed.world.program.run([command])
+            #expect(told.output.contains(refused), "\(told)")
+        }
+
+        installed.registration.manifestURLs = [installed.world.manifestURL]
+        try installed.install()
+        installed.world.server.answer(packs[0].path, with: .status(503))
+        let second = try await installed.world.program.run(Self.hook + ["--deadline", "2"])
+        #expect(second.output.contains("was answered with status 503"), "\(second)")
     }
 
     @Test(arguments: ["net.example.broken", "net.example.none", "no id"])

@@ -31,7 +31,7 @@ struct InterruptionTests {
         var (world, pack, ending) = try await begin(arguments) { $0.send(signal) }
         let error = """
             stagepack: error: pack 'aurora': interrupted
-            hint: run the same command again: it goes on where this one ended
+            hint: run the same command again: it resumes downloads from servers that support ranges
 
             """
         #expect(ending == Program.Ending(status: 130, output: "", error: error))
@@ -46,7 +46,7 @@ struct InterruptionTests {
         let error = """
             stagepack: error: pack 'aurora': the deadline passed: 2.1 MB of 8.4 MB had arrived from \
             'SERVER/packs/aurora-1.tar.zst'
-            hint: run the same command again: it goes on where this one ended
+            hint: run the same command again: it resumes downloads from servers that support ranges
 
             """
         #expect(ending.status == 75 && ending.output == "")
@@ -58,6 +58,16 @@ struct InterruptionTests {
         let later = try await world.succeed("why", "aurora")
         #expect(later.contains("aurora, version 1: staged, it was missing"))
         #expect(!later.contains("not staged yet"))
+    }
+
+    @Test func bytesOfEarlierRunsCountAsArrived() async throws {
+        let (world, pack, _) = try await begin(["prefetch", "--quiet", "--deadline", "4"])
+        let answer = Answer.content(pack.archive).stalled(after: 1 << 20)
+        world.server.answer(pack.path, with: answer)
+        let second = try await world.run("prefetch", "--quiet", "--deadline", "4")
+        #expect(second.status == 75)
+        let message = "the deadline passed: 3.1 MB of 8.4 MB had arrived from"
+        #expect(second.error.contains(message), "\(second.error)")
     }
 
     private func expectContinuation(_ world: inout World, _ pack: SamplePack) async throws {
@@ -78,7 +88,7 @@ struct InterruptionTests {
         let error = """
             stagepack: error: the deadline passed while waiting for the manifest at \
             '\(world.manifestURL)'
-            hint: run the same command again: it goes on where this one ended
+            hint: run the same command again: it resumes downloads from servers that support ranges
 
             """
         #expect(ending == Program.Ending(status: 75, output: "", error: error))

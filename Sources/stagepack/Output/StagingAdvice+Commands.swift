@@ -76,7 +76,7 @@ extension StagingFailure {
         switch self {
         case .engine(.container(let error), _) where error.pack != nil: error.pack
         case .engine(_, .pack(let id)), .refusal(_, .pack(let id)),
-            .deadline(.pack(let id), _, _):
+            .deadline(.pack(let id), _, _, _):
             id
         default: nil
         }

@@ -80,7 +80,8 @@ extension StagingAdvice {
         case .installApplication:
             "install its package, or pass --manifest URL; 'stagepack app list' has those that are registered"
         case .nameManifest: "pass --manifest URL or --app ID"
-        case .runAgain: "run the same command again: it goes on where this one ended"
+        case .runAgain:
+            "run the same command again: it resumes downloads from servers that support ranges"
         case .listPacks: "name a pack of the manifest"
         case .listFiles: "name a file of the pack"
         case .nameFileInDirectory: "name a file in it, or load the whole pack without '--file'"
