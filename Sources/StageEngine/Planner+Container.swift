@@ -16,14 +16,32 @@ extension Planner {
 
     /// Creates a planner for a manifest and a container that is only read.
     ///
-    /// Without a container nothing is staged, and the free space is unknown.
+    /// Without a container nothing is staged, and the free space is that of the file system in which it would be
+    /// created.
     public init(manifest: Manifest, containerAt path: FilePath) throws(StageError) {
         let reader = try StageError.wrapping { () throws(ContainerError) in
             try ContainerReader.open(path)
         }
         try self.init(manifest: manifest, reader: reader)
+        if reader == nil { freeSpace = Self.freeSpace(forContainerAt: path) }
         // Without permission to read the downloads, plans for complete archives.
         downloaded = (try? reader?.downloadedSizes()) ?? [:]
+    }
+
+    /// Returns the free space for a container that does not exist: that of its nearest existing parent; `nil` if it
+    /// cannot be read.
+    private static func freeSpace(forContainerAt path: FilePath) -> ByteCount? {
+        var place = path.absolute
+        while true {
+            do throws(FileError) {
+                return ByteCount(try Directory.open(place).freeSpace().bytes)
+            } catch {
+                // The run that creates the container reports other errors.
+                guard error.errno == .noSuchFileOrDirectory, place.removeLastComponent() else {
+                    return nil
+                }
+            }
+        }
     }
 
     /// Returns a planner with the same settings and the current state of the container.

@@ -1,5 +1,6 @@
 import FoundationEssentials
 import StageModel
+import StageSystem
 import StageTesting
 import SystemPackage
 import Testing
@@ -98,6 +99,23 @@ struct PlanTests {
         let staged = try await run(world.program, ["prefetch"] + world.source)
         #expect(rest.packs.map(\.transferSize) == staged.packs.map(\.transferred))
         #expect(rest.packs.first?.transferSize ?? size < size)
+    }
+
+    @Test(.enabled { await Program.canMount })
+    func spaceIsCheckedBeforeThereIsAContainer() async throws {
+        var world = try World()
+        let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 8)
+        try world.publish(pack)
+        let small = world.directory.path.appending("small").string
+        let script = "mkdir -p \(small) && mount -t tmpfs -o size=2m none \(small) && exec \"$@\""
+        world.program.wrapper = [
+            "/usr/bin/unshare", "-m", "/bin/sh", "-c", script, "sh", try Program.path.string,
+        ]
+        let plan = try await world.program.run(
+            ["plan", "--manifest", world.manifestURL, "--container", "\(small)/a/b"]
+        )
+        #expect(plan.status == 40, "\(plan)")
+        #expect(plan.error.contains("not enough space"), "\(plan)")
     }
 
     /// Generations that go when the packs are staged are in the plan like those that make room before.
