@@ -92,6 +92,20 @@ struct PackageTests {
         #expect(names == ["assets", "build", "recipe.json"])
     }
 
+    @Test(arguments: [["-o", "assets/aurora.tar"], ["-o", "assets", "--indexed"]])
+    func aPackDoesNotContainItsOwnArchive(options: [String]) async throws {
+        try tree()
+        #expect(try await program.run(["package", "recipe.json"] + options).status == 0)
+        let again = try await program.run(["package", "recipe.json"] + options)
+        #expect(again.status == 31, "\(again)")
+        #expect(again.error.hasPrefix("stagepack: error: recipe.json: it selects 'assets/"))
+        #expect(again.error.contains("which this command writes\nhint: write it elsewhere"))
+        let selectors = #"{"directory": "assets"}, {"fileExclusion": "assets/aurora.tar*"}"#
+        try write("recipe.json", recipe(selectors))
+        let excluded = try await program.run(["package", "recipe.json"] + options)
+        #expect((excluded.status == 0) == options.contains("assets/aurora.tar"), "\(excluded)")
+    }
+
     @Test(arguments: ["tar.zst", "tar.gz", "tar.xz", "tar"])
     func aPackagedPackIsStaged(format: String) async throws {
         try tree()

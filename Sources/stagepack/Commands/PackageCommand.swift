@@ -121,6 +121,7 @@ struct PackageCommand: ReportingSubcommand {
             let report = EvaluationReport(evaluation)
             Console.print(report, asJSON: json, schema: OutputSchema("package-evaluation"))
         } else if indexed {
+            try checkSelection(of: evaluation, in: FilePath(output ?? "."))
             let report = try await packIndexed(evaluation)
             if json || !quiet {
                 Console.print(report, asJSON: json, schema: OutputSchema("package-indexed"))
@@ -137,6 +138,7 @@ struct PackageCommand: ReportingSubcommand {
     ) async throws(CommandFailure) -> PackageReport {
         let pack = evaluation.recipe.pack
         let file = output ?? "\(pack).\(archiveFormat.rawValue)"
+        try checkSelection(of: evaluation, writing: FilePath(file))
         let display = PackagingDisplay("\(pack)", total: evaluation.installedSize)
         var packager = ArchivePackager(
             format: archiveFormat,
