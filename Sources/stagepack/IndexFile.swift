@@ -14,18 +14,38 @@ struct IndexFile {
     /// archive.
     func read(findsCompanions: Bool = true) throws(CommandFailure) -> StoredIndex {
         do throws(StoredIndex.Fault) {
-            return try StoredIndex(at: FilePath(path), findsCompanions: findsCompanions)
+            return try stored(findsCompanions: findsCompanions)
         } catch {
             throw Self.failure(error)
         }
+    }
+
+    private func stored(findsCompanions: Bool = true) throws(StoredIndex.Fault) -> StoredIndex {
+        try StoredIndex(at: FilePath(path), findsCompanions: findsCompanions)
     }
 
     /// Reads an index that a manifest is about to offer, and marks its objects in the store, so that they are
     /// kept until then.
     ///
     /// Checks that the bundles of the index are in the store. Outside of a store, only reads the index.
-    func readForOffer() throws(CommandFailure) -> StoredIndex {
-        let stored = try read()
+    ///
+    /// - Parameter canBeArchive: `true` if the command takes an archive, too, which it knows by its name.
+    /// - Returns: The index.
+    /// - Throws: ``CommandFailure`` if the file cannot be read, is not an index, or lacks bundles.
+    func readForOffer(canBeArchive: Bool = false) throws(CommandFailure) -> StoredIndex {
+        let stored: StoredIndex
+        do throws(StoredIndex.Fault) {
+            stored = try self.stored()
+        } catch {
+            var failure = Self.failure(error)
+            if canBeArchive, case .notAnIndex = error {
+                failure.message =
+                    "'\(path.forDisplay())' is neither the index of a pack nor an archive by its name"
+                failure.hint =
+                    "pass --format for an archive with another name, or name a file of the folder 'i' of a store"
+            }
+            throw failure
+        }
         do throws(FileError) {
             guard let store = try store() else { return stored }
             guard let bundles = try store.directory("b") else { return stored }

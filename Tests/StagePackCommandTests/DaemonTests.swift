@@ -101,6 +101,11 @@ struct DaemonTests {
             try await poll("the file never comes") {
                 try await installed.run("tasks").output.contains("\n    file: ")
             }
+            let done = try #require(try await client.tasks().last { $0.state == .completed }?.id)
+            let late = try await installed.run("cancel", "\(done)")
+            let error = "stagepack: error: task \(done) has completed\n"
+            #expect(late == Program.Ending(status: 51, output: "", error: error))
+            #expect(try await installed.run("cancel", "--all").status == 0)
             let refused = try await installed.run("tasks", "add", "file:///etc/passwd")
             #expect(refused.status == 64)
         }

@@ -146,6 +146,19 @@ struct ManifestEditTests {
         )
     }
 
+    @Test func aFileThatIsNeitherAnArchiveNorAnIndexIsRefused() async throws {
+        try await publish("site/a.tar")
+        try write("site/a.pack", "content")
+        let ending = try await add("site/a.pack", "-q")
+        #expect(ending.status == 64)
+        let error = """
+            stagepack: error: 'site/a.pack' is neither the index of a pack nor an archive by its name
+            hint: pass --format for an archive with another name, or name a file of the folder 'i' of a store
+
+            """
+        #expect(ending.error == error)
+    }
+
     @Test(arguments: ["manifest lint", "manifest remove"])
     func aURLInThePlaceOfAFileIsNamed(command: String) async throws {
         let words = command == "manifest remove" ? " aurora" : ""

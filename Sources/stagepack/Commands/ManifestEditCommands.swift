@@ -117,7 +117,7 @@ struct ManifestAddCommand: ReportingSubcommand {
         let source = try RecipeFile(recipe).read()
         let record = try record(for: source)
         guard let format = format?.format ?? ManifestLint.format(of: archive) else {
-            let stored = try IndexFile(archive).readForOffer()
+            let stored = try IndexFile(archive).readForOffer(canBeArchive: true)
             try check(record, against: stored.reference.digest)
             if stored.unnamedBases > 0 {
                 Console.note("stagepack: note: \(UnnamedBases.text(stored.unnamedBases))")

@@ -96,7 +96,15 @@ private struct TaskChanges {
         change.state = state
         for number in numbers where tried.insert(number).inserted {
             do throws(ControlError) {
-                changed.append(try await client.change(number, by: change))
+                let task = try await client.change(number, by: change)
+                guard state == .cancelled, task.hasEnded, task.state != .cancelled else {
+                    changed.append(task)
+                    continue
+                }
+                // The daemon answers without an error, and has changed nothing.
+                if skipsEnded { continue }
+                let refusal = ControlRefusal(.conflict, "task \(number) has \(task.state.rawValue)")
+                failure = failure ?? .refused(refusal)
             } catch {
                 if skipsEnded, error.isOfEndedTask { continue }
                 failure = failure ?? error
