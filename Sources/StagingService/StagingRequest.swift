@@ -39,7 +39,7 @@ public struct StagingRequest: Sendable {
     /// The settings of the machine, which the daemon's workers read as well.
     package var settings = CommandSettings()
     /// The time at which the caller cancels the task, if any: work interrupted after it fails with
-    /// ``StagingFailure/deadline(about:received:from:)``.
+    /// ``StagingFailure/deadline(about:received:from:lastFailure:)``.
     public var deadline: ContinuousClock.Instant?
     /// The address of the message bus of NetworkManager and UPower, used where no daemon answers; `nil` for
     /// the system bus.

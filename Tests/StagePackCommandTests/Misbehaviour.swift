@@ -16,6 +16,8 @@ enum ServedResource: String, CaseIterable {
     case range
     /// The delta set of an update, for `fetch`; what it does not give comes from bundles.
     case delta
+    /// The patch of an update, for `fetch`; if the server has none, or another one, the content comes from bundles.
+    case patch
 
     static let documents: [ServedResource] = [.manifest, .archive]
     static let wholes: [ServedResource] = [.manifest, .archive, .index, .bundle]
@@ -187,8 +189,13 @@ struct MisbehaviourRow: Sendable, CustomTestStringConvertible {
 
     /// What the run comes to.
     var outcome: RunOutcome {
+        if let exception = misbehaviour.exceptions[resource] { return exception }
+        return switch (resource, misbehaviour.outcome) {
         // Nothing that is wrong with a delta set is an error.
-        let usual = resource == .delta ? .right : misbehaviour.outcome
-        return misbehaviour.exceptions[resource] ?? usual
+        case (.delta, _): .right
+        // A server that cannot be reached may have the patch later.
+        case (.patch, .fails(.refused, _)), (.patch, .fails(.wrong, _)): .right
+        case (_, let outcome): outcome
+        }
     }
 }

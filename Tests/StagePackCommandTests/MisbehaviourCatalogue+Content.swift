@@ -15,11 +15,13 @@ extension Misbehaviour {
                 content[content.count / 2] ^= 1
                 return [.content(content)]
             }
-            .on([.archive, .index, .bundle, .delta]),
+            .on([.archive, .index, .bundle, .delta, .patch]),
             .answers("has a byte too few", .fails(.wrong, "expected")) { served in
                 [.content(Array(served.content.dropLast()))]
             }
-            .except(.bundle, .fails(.wrong, "is not the expected one")).on([.archive, .bundle]),
+            .except(.bundle, .fails(.wrong, "is not the expected one")).on([
+                .archive, .bundle, .patch,
+            ]),
             .answers("has a byte too many", .fails(.wrong, "expected")) { served in
                 [.content(served.content + [0])]
             }
