@@ -139,11 +139,14 @@ public struct AcceptedManifest: Equatable, Sendable {
 }
 
 extension ManifestSource {
-    /// Returns whether a stored manifest can be that of the source: it has its format, and the application that
+    /// Decodes a stored manifest; `nil` if it is unreadable, in another format or of another application than
     /// the source names.
-    fileprivate func accepts(_ stored: StoredManifest) -> Bool {
-        guard stored.ownFormatOf == ownFormatOf else { return false }
-        return application.map { !stored.isMisplaced(under: $0) } ?? true
+    fileprivate func accepted(_ stored: StoredManifest) -> AcceptedManifest? {
+        guard stored.ownFormatOf == ownFormatOf,
+            let accepted = try? AcceptedManifest(stored: stored),
+            application.map({ $0 == accepted.manifest.application }) ?? true
+        else { return nil }
+        return accepted
     }
 
     /// Throws if a URL is not acceptable as the source of a manifest.
@@ -183,8 +186,7 @@ extension Stager {
         }
         // A stored manifest that is unreadable, in another format or of another application is replaced by a
         // request without a condition.
-        let stored = stored.flatMap { source.accepts($0) ? $0 : nil }
-        let before = stored.flatMap { try? AcceptedManifest(stored: $0) }
+        let before = stored.flatMap(source.accepted)
         var request = FetchRequest(mirrors: source.urls, limit: ByteCount(ManifestLimits.byteCount))
         request.needsTrust = true
         if before != nil, let stored, source.urls.contains(stored.url) {
@@ -214,7 +216,10 @@ extension Stager {
             guard ManifestTrust.isAcceptable(document.url) else {
                 throw .manifestRefused(url: document.url.withoutUser, .insecure)
             }
-            accepted = try AcceptedManifest(record, isUnchanged: record.text == stored?.text)
+            accepted = try AcceptedManifest(
+                record,
+                isUnchanged: before != nil && record.text == stored?.text
+            )
         case .notModified:
             guard let before else {
                 throw .manifestUnavailable(.refused(url: source.urls.first ?? "", status: 304))
