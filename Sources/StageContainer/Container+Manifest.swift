@@ -143,7 +143,8 @@ extension ContainerReader {
     /// ``ManifestLimits/storedByteCount`` bytes together, which ``faults()`` reports.
     package func storedManifests() throws(ContainerError) -> [ApplicationID: StoredManifest] {
         var found: [ApplicationID: StoredManifest] = [:]
-        var known: [UInt64: StoredManifest] = [:]
+        // The record of each file; `nil` for one that is left out or damaged.
+        var known: [UInt64: StoredManifest?] = [:]
         var budget = RecordBudget()
         for application in try applications() {
             let name = FilePath(ContainerLayout.manifest).appending(application.recordName)
@@ -151,15 +152,11 @@ extension ContainerReader {
                 try root.status(name)
             }
             guard let status else { continue }
-            if let record = known[status.inode] {
-                found[application] = record
-                continue
+            if known[status.inode] == nil {
+                let record = budget.take(status) ? try storedManifest(for: application) : nil
+                known[status.inode] = .some(record)
             }
-            guard budget.take(status),
-                let record = try storedManifest(for: application)
-            else { continue }
-            known[status.inode] = record
-            found[application] = record
+            found[application] = known[status.inode] ?? nil
         }
         return found
     }
@@ -205,14 +202,11 @@ package struct MisplacedRecords {
 
 /// Limit of the total size of the records that one command decodes.
 struct RecordBudget {
-    private var files: Set<UInt64> = []
     private var rest = Int64(ManifestLimits.storedByteCount)
 
-    /// Counts a file once, and returns whether the files so far are within the limit.
+    /// Counts a file that was not counted before, and returns whether it is within the limit.
     mutating func take(_ file: FileStatus) -> Bool {
-        guard !files.contains(file.inode) else { return true }
         guard file.size <= rest else { return false }
-        files.insert(file.inode)
         rest -= file.size
         return true
     }

@@ -189,8 +189,8 @@ extension Stager {
         let before = stored.flatMap(source.accepted)
         var request = FetchRequest(mirrors: source.urls, limit: ByteCount(ManifestLimits.byteCount))
         request.needsTrust = true
-        if before != nil, let stored, source.urls.contains(stored.url) {
-            request.entityTag = stored.entityTag
+        if let record = before?.record, source.urls.contains(record.url) {
+            request.entityTag = record.entityTag
         }
         request.report = { event in
             if let event = StagingEvent(event) { report(event) }
@@ -216,10 +216,7 @@ extension Stager {
             guard ManifestTrust.isAcceptable(document.url) else {
                 throw .manifestRefused(url: document.url.withoutUser, .insecure)
             }
-            accepted = try AcceptedManifest(
-                record,
-                isUnchanged: before != nil && record.text == stored?.text
-            )
+            accepted = try AcceptedManifest(record, isUnchanged: record.text == before?.record.text)
         case .notModified:
             guard let before else {
                 throw .manifestUnavailable(.refused(url: source.urls.first ?? "", status: 304))

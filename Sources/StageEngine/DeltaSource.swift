@@ -117,8 +117,8 @@ extension IndexFetch {
         of index: ContentIndex,
         _ base: IndexSource.Base?
     ) async throws(StageError) -> (source: DeltaSource?, received: ByteCount) {
-        guard let base, let digest = base.contentMap.indexDigest,
-            let reference = reference.deltas.first(where: { $0.base == digest })?.frames,
+        guard let base,
+            let reference = reference.delta(from: base.contentMap.indexDigest)?.frames,
             reference.tableSize < index.storedLength(of: missing)
         else { return (nil, .zero) }
         let manifest = fetching.manifest

@@ -36,8 +36,7 @@ extension IndexFetch {
         let choice = TransferChoice(objects: objects, archive: archive, patch: patch)
         let least = choice.byteCount
         guard choice.way != .objects, let base,
-            let set = reference.deltas.first(where: { $0.base == base.contentMap.indexDigest })?
-                .frames,
+            let set = reference.delta(from: base.contentMap.indexDigest)?.frames,
             set.size < least, set.tableSize.rawValue <= least.rawValue / 16
         else { return Comparison(choice: choice, deltas: .unknown, received: .zero) }
         let deltas = try await deltas(for: missing, of: index, base)

@@ -52,17 +52,31 @@ extension IndexSource {
     /// for it and its files.
     private func remainingArchive(in area: StagingArea) async throws(StageError) -> ByteCount? {
         guard let archive = work.pack.archive else { return nil }
-        let (container, pack) = (work.container, work.pack)
+        let files = StoredGeneration.size(
+            work.pack.installedSize,
+            fileCount: work.pack.fileCount
+        )
+        return try await remaining(archive.size, of: archive.digest, with: files, in: area)
+    }
+
+    /// Returns the bytes of a download that are not in the container yet; `nil` if there is not enough space for
+    /// them and for the content made of it.
+    func remaining(
+        _ size: ByteCount,
+        of digest: Digest,
+        with content: ByteCount,
+        in area: StagingArea
+    ) async throws(StageError) -> ByteCount? {
+        let container = work.container
         let held = try await StageError.blocking { () throws(ContainerError) in
-            try container.reader.downloadedSizes()[archive.digest] ?? .zero
+            try container.reader.downloadedSizes()[digest] ?? .zero
         }
         let free = try await StageError.blocking { () throws(FileError) in
             try area.directory.freeSpace()
         }
-        let remaining = max(.zero, archive.size - held)
-        let files = StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
-        let isRoom = remaining + files + Planner.reserve <= ByteCount(free.bytes)
-        return isRoom ? remaining : nil
+        let remaining = max(.zero, size - held)
+        let freeSpace = ByteCount(free.bytes)
+        return Planner.hasSpace(for: remaining, and: content, in: freeSpace) ? remaining : nil
     }
 
     /// Moves the missing files out of the archive, and returns the updated local content.
@@ -78,8 +92,7 @@ extension IndexSource {
         do throws(StageError) {
             verified = try await .fetch(archive, for: work)
         } catch {
-            guard error.isOfArchive else { throw error }
-            note(error)
+            try note(error)
             return local
         }
         defer { verified.end() }
@@ -95,9 +108,8 @@ extension IndexSource {
         do throws(StageError) {
             try await verified.unpack(into: unpacked)
         } catch {
-            guard error.isOfArchive else { throw error }
             // Keeps the complete files; the index verifies each of them.
-            note(error)
+            try note(error)
         }
         let done = try await moveFiles(from: unpacked, in: run, reusing: local)
         _ = try await StageError.blocking { () throws(FileError) in
@@ -127,9 +139,11 @@ extension IndexSource {
         return done
     }
 
-    private func note(_ error: StageError) {
+    /// Logs that an archive or a patch is of no use; throws errors that concern something else.
+    func note(_ error: StageError) throws(StageError) {
+        guard error.isOfArchive else { throw error }
         work.stager.logger.warning(
-            "the archive beside an index is of no use",
+            "an archive or a patch beside an index is of no use",
             metadata: ["pack.id": "\(work.pack.id)", "error": "\(error)"]
         )
     }
@@ -155,17 +169,18 @@ extension IndexSource {
 }
 
 extension StagingFigures {
-    fileprivate mutating func add(_ archive: StagingFigures) {
-        transferred = transferred + archive.transferred
-        reused = reused + archive.reused
-        source = archive.source ?? source
+    /// Adds the figures of an archive or a patch.
+    mutating func add(_ download: StagingFigures) {
+        transferred = transferred + download.transferred
+        reused = reused + download.reused
+        source = download.source ?? source
     }
 }
 
 extension StageError {
     /// `true` if the error concerns an archive or a patch, its server, its decoder or the space that it needs, so
     /// that another way may still succeed.
-    var isOfArchive: Bool {
+    fileprivate var isOfArchive: Bool {
         if isOutOfSpace { return true }
         return switch self {
         case .content: true

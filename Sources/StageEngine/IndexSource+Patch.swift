@@ -1,34 +1,22 @@
-import Logging
-import StageContainer
-import StageIndex
 import StageModel
 import StageSystem
-import StageTransfer
-import SystemPackage
-
-extension IndexFetch {
-    /// Returns the patch from a staged generation; `nil` if the manifest names none.
-    func patch(from base: IndexSource.Base?) -> PackIndex.Patch? {
-        guard let digest = base?.contentMap.indexDigest else { return nil }
-        return reference.deltas.first { $0.base == digest }?.patch
-    }
-}
 
 extension IndexSource {
+    /// Returns the patch from a staged generation; `nil` if the manifest names none.
+    func patch(from base: Base?) -> PackIndex.Patch? {
+        reference.delta(from: base?.contentMap.indexDigest)?.patch
+    }
+
     /// Returns the bytes of the patch still to download; `nil` if there is no patch, or not enough space for
     /// it and its content.
     func remainingPatch(in run: Run) async throws(StageError) -> ByteCount? {
-        guard let patch = indexFetch.patch(from: run.base) else { return nil }
-        let container = work.container
-        let held = try await StageError.blocking { () throws(ContainerError) in
-            try container.reader.downloadedSizes()[patch.digest] ?? .zero
-        }
-        let free = try await StageError.blocking { () throws(FileError) in
-            try run.area.directory.freeSpace()
-        }
-        let remaining = max(.zero, patch.size - held)
-        let isRoom = remaining + patch.windowSize + Planner.reserve <= ByteCount(free.bytes)
-        return isRoom ? remaining : nil
+        guard let patch = patch(from: run.base) else { return nil }
+        return try await remaining(
+            patch.size,
+            of: patch.digest,
+            with: patch.windowSize,
+            in: run.area
+        )
     }
 
     /// Downloads the patch, writes the missing content that it restores, and returns the updated local content.
@@ -39,34 +27,23 @@ extension IndexSource {
         reusing local: ReusableContent,
         countingIn figures: inout StagingFigures
     ) async throws(StageError) -> ReusableContent {
-        guard let patch = indexFetch.patch(from: run.base), let base = run.base else {
-            return local
-        }
-        let lock = try await work.downloadLock(patch.digest)
-        defer { lock.end() }
-        let part: PartialFile
+        guard let patch = patch(from: run.base), let base = run.base else { return local }
+        let download: VerifiedDownload
         do throws(StageError) {
-            let (file, receipt) = try await work.download(
+            download = try await .fetch(
                 patch.digest,
                 size: patch.size,
-                from: work.mirrors(of: patch.url),
-                reportsBytes: true
+                from: patch.url,
+                for: work
             )
-            part = file
-            figures.transferred = figures.transferred + receipt.bytesReceived
-            figures.reused = figures.reused + receipt.bytesReused
-            figures.source = receipt.url
         } catch {
-            guard error.isOfArchive else { throw error }
-            work.stager.logger.warning(
-                "a patch is of no use",
-                metadata: ["pack.id": "\(work.pack.id)", "error": "\(error)"]
-            )
+            try note(error)
             return local
         }
-        work.report(.verified)
+        defer { download.end() }
+        figures.add(download.figures)
         let decoder = PatchDecoder(tree: run.tree, base: base, local: local)
-        let path = part.path
+        let path = download.path
         // The decoder keeps both versions in memory.
         let inventory = try await work.stager.unpacking.run {
             () async throws(StageError) -> IndexedTree.Inventory? in

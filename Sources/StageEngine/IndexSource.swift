@@ -118,7 +118,7 @@ struct IndexSource: Sendable {
         from local: ReusableContent,
         countingIn figures: inout StagingFigures
     ) async throws(StageError) {
-        guard work.pack.archive != nil || indexFetch.patch(from: run.base) != nil else {
+        guard work.pack.archive != nil || patch(from: run.base) != nil else {
             try await takeObjects(
                 run,
                 from: local,

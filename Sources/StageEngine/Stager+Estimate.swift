@@ -84,13 +84,16 @@ extension IndexFetch {
             try IndexSource.Base(base.lease)
         }
         let files = StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
-        let archive = choice.archive.flatMap { remaining in
-            freeSpace.map { remaining + files + Planner.reserve <= $0 } ?? true ? remaining : nil
+        func fitting(_ remaining: ByteCount?, with content: ByteCount) -> ByteCount? {
+            remaining.flatMap { size in
+                Planner.hasSpace(for: size, and: content, in: freeSpace) ? size : nil
+            }
         }
-        let memory = patch(from: held)?.windowSize ?? .zero
-        let remainder = choice.patch.flatMap { remaining in
-            freeSpace.map { remaining + memory + Planner.reserve <= $0 } ?? true ? remaining : nil
-        }
-        return try await estimate(from: held, archive: archive, patch: remainder)
+        let delta = reference.delta(from: held?.contentMap.indexDigest)
+        return try await estimate(
+            from: held,
+            archive: fitting(choice.archive, with: files),
+            patch: fitting(choice.patch, with: delta?.patch?.windowSize ?? .zero)
+        )
     }
 }

@@ -58,17 +58,26 @@ extension Planner {
     public func transferChoice(for pack: Pack) -> TransferChoice? {
         guard let index = pack.index else { return nil }
         let base = staged[pack.id]?.contentDigest
-        let delta = index.deltas.first { $0.base == base }
+        let delta = index.delta(from: base)
+        func remaining(_ size: ByteCount, of digest: Digest) -> ByteCount {
+            max(.zero, size - (downloaded[digest] ?? .zero))
+        }
         return TransferChoice(
             objects: index.bundleSize,
-            archive: pack.archive.map {
-                max(.zero, $0.size - (downloaded[$0.digest] ?? .zero))
-            },
-            patch: delta?.patch.map {
-                max(.zero, $0.size - (downloaded[$0.digest] ?? .zero))
-            },
+            archive: pack.archive.map { remaining($0.size, of: $0.digest) },
+            patch: delta?.patch.map { remaining($0.size, of: $0.digest) },
             dependsOnIndex: base != nil,
             differences: delta?.frames?.size
         )
+    }
+
+    /// Returns whether a download and the content made of it fit, with the reserve; `true` if the free space is
+    /// unknown.
+    static func hasSpace(
+        for download: ByteCount,
+        and content: ByteCount,
+        in freeSpace: ByteCount?
+    ) -> Bool {
+        freeSpace.map { download + content + reserve <= $0 } ?? true
     }
 }

@@ -122,7 +122,7 @@ struct IndexFetch: Sendable {
     ) async throws(StageError) -> IndexBytes? {
         if digest == reference.contentDigest { return try await bytes(in: base) }
         // A delta larger than the index is published for its delta set only.
-        guard let delta = reference.deltas.first(where: { $0.base == digest }),
+        guard let delta = reference.delta(from: digest),
             delta.size < reference.size,
             let old = try await StageError.blocking({ () throws(FileError) in
                 try ContainerLayout.indexBytes(in: base)

@@ -214,6 +214,9 @@ public struct PackIndex: Hashable, Sendable {
         }
     }
 
+    /// Returns the delta from an older version with this ``contentDigest``; `nil` if there is none.
+    public func delta(from base: Digest?) -> Delta? { deltas.first { $0.base == base } }
+
     /// Creates a reference from its parts.
     public init(
         url: String,

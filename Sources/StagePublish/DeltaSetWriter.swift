@@ -101,7 +101,7 @@ public struct DeltaSetWriter: Sendable {
             cost: cost(nil),
             plainCost: cost(nil)
         )
-        let named = version.reference.deltas.first { $0.base == base }
+        let named = version.reference.delta(from: base)
         var (frames, patch) = (named?.frames, named?.patch)
         if let patch {
             update.patch = .present(patch.size)

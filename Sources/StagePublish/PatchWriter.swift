@@ -1,3 +1,4 @@
+import StageArchive
 import StageDigest
 import StageFrame
 import StageIndex
@@ -88,24 +89,23 @@ struct PatchWriter: Sendable {
         return content.map { (prefix, $0) }
     }
 
-    /// Writes the patch under its name, durably.
+    /// Writes the patch under its name, durably, unless it is there; `nil` for one that no client accepts.
     private func publish(
         _ bytes: [UInt8],
         in store: Directory
     ) throws(FileError) -> PackIndex.Patch? {
+        let patch = StoredPatch.reference(
+            head: Array(bytes.prefix(ZstandardHeader.maximumLength)),
+            size: ByteCount(bytes.count),
+            digest: Digest(of: bytes),
+            to: version.reference.contentDigest,
+            from: base
+        )
+        guard let patch, let name = FilePath(patch.url).lastComponent else { return nil }
         let folder = try store.makeDirectory(FilePath(StoreObjectKind.patch.folder))
-        let path = StoredPatch.path(
-            Digest(of: bytes),
-            to: version.reference.contentDigest,
-            from: base
-        )
-        guard let name = FilePath(path).lastComponent else { return nil }
-        try folder.write(bytes, to: name, durably: true)
-        guard let file = try folder.file(reading: FilePath(name)) else { return nil }
-        return try StoredPatch.reference(
-            of: file,
-            to: version.reference.contentDigest,
-            from: base
-        )
+        if try StoreObjects(directory: folder).bytes(of: name, limit: bytes.count) != bytes {
+            try folder.write(bytes, to: name, durably: true)
+        }
+        return patch
     }
 }

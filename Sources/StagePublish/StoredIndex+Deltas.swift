@@ -64,12 +64,7 @@ extension StoredIndex {
     ///
     /// Skips damaged sets: clients do not need them.
     mutating func findDeltaSets(in folder: FilePath) throws(FileError) {
-        let directory: Directory
-        do throws(FileError) {
-            directory = try Directory.open(folder)
-        } catch  where error.errno == .noSuchFileOrDirectory {
-            return
-        }
+        guard let directory = try Self.existing(folder) else { return }
         for entry in try directory.entries().sorted(by: { $0.name.string < $1.name.string })
         where entry.kind == .file {
             guard let (found, set) = try deltaSet(entry.name, in: directory),
@@ -78,6 +73,15 @@ extension StoredIndex {
             else { continue }
             reference.deltas[place].frames = found
             deltaSets[set.old] = set
+        }
+    }
+
+    /// Opens a directory of the store; `nil` if it does not exist.
+    private static func existing(_ folder: FilePath) throws(FileError) -> Directory? {
+        do throws(FileError) {
+            return try Directory.open(folder)
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return nil
         }
     }
 
@@ -118,29 +122,21 @@ extension StoredIndex {
     ///
     /// Skips damaged patches: clients do not need them.
     mutating func findPatches(in folder: FilePath) throws(FileError) {
-        let directory: Directory
-        do throws(FileError) {
-            directory = try Directory.open(folder)
-        } catch  where error.errno == .noSuchFileOrDirectory {
-            return
-        }
+        guard let directory = try Self.existing(folder) else { return }
         let content = reference.contentDigest
-        for entry in try directory.entries().sorted(by: { $0.name.string < $1.name.string })
-        where entry.kind == .file && entry.name.string.contains(".of.\(content).from.") {
-            guard
-                let place = reference.deltas.firstIndex(where: {
-                    entry.name.string.hasSuffix(".of.\(content).from.\($0.base)")
-                }), let file = try directory.file(reading: FilePath(entry.name))
-            else { continue }
-            let found = try StoredPatch.reference(
-                of: file,
-                to: content,
-                from: reference.deltas[place].base
-            )
-            guard let found, entry.name.string == found.url.split(separator: "/").last ?? "",
-                reference.deltas[place].patch.map({ $0.size > found.size }) ?? true
-            else { continue }
-            reference.deltas[place].patch = found
+        let entries = try directory.entries().sorted { $0.name.string < $1.name.string }
+        for (place, delta) in reference.deltas.enumerated() {
+            for entry in entries
+            where entry.kind == .file
+                && entry.name.string.hasSuffix(".of.\(content).from.\(delta.base)")
+            {
+                guard let file = try directory.file(reading: FilePath(entry.name)),
+                    let found = try StoredPatch.reference(of: file, to: content, from: delta.base),
+                    entry.name == FilePath(found.url).lastComponent,
+                    reference.deltas[place].patch.map({ $0.size > found.size }) ?? true
+                else { continue }
+                reference.deltas[place].patch = found
+            }
         }
     }
 }

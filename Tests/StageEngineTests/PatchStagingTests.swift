@@ -186,7 +186,19 @@ struct PatchStagingTests {
         #expect(sent.figures.reused > .zero)
     }
 
-    @Test func anotherBaseTakesNoPatch() async throws {
+    @Test func anOlderVersionThanTheBaseTakesNoPatch() async throws {
+        try await world.publish(old)
+        guard case .staged = try await world.stage() else { throw Failure() }
+        var between = old
+        between["other"] = noise(2000, seed: 5)
+        try await world.publish(between)
+        try await world.publish(new, patches: true)
+        #expect(world.patches.count == 1)
+        let sent = try await update()
+        #expect(sent.patch == 0 && sent.bundles > 1_000_000)
+    }
+
+    @Test func aFirstInstallationTakesNoPatch() async throws {
         try await publishBoth()
         guard case .staged = try await world.stage("other") else { throw Failure() }
         #expect(try world.staged("other") == new)

@@ -136,6 +136,26 @@ struct PatchWriterTests {
         #expect(try stored(second).reference.deltas.first?.patch == patch)
     }
 
+    /// A manifest names 16 deltas; the patches of others are in the store, too.
+    @Test func aPatchThatNoDeltaLeadsToIsLeftAlone() async throws {
+        let first = try await package(1)
+        let second = try await package(2, after: [first])
+        let delta = try #require(second.updates.first?.delta)
+        let name = try #require(FilePath(delta.url).lastComponent)
+        try store.directory("i").remove(name)
+        #expect(try stored(second).reference.deltas.isEmpty)
+        let patch = try #require(delta.patch)
+        let place = FilePath(patch.url)
+        let inode = try store.directory().status(place)?.inode
+        let update = try await DeltaSetWriter(width: 2).write(
+            to: stored(second),
+            from: [first.index],
+            in: store.directory()
+        )
+        #expect(update.first?.delta == delta)
+        #expect(try store.directory().status(place)?.inode == inode)
+    }
+
     @Test func garbageCollectionKeepsWhatAManifestNames() async throws {
         let first = try await package(1)
         let second = try await package(2, after: [first])

@@ -82,7 +82,7 @@ private struct UpdateReport: Encodable, CustomStringConvertible {
             to: new.index,
             using: new.deltaSets[old.reference.contentDigest]
         )
-        let delta = new.reference.deltas.first { $0.base == old.reference.contentDigest }
+        let delta = new.reference.delta(from: old.reference.contentDigest)
         let choice = TransferChoice(
             objects: estimate.bundleBytes + estimate.deltaBytes,
             archive: new.archive?.size,
