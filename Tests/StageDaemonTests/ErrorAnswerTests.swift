@@ -191,7 +191,8 @@ struct ErrorAnswerTests {
     @Test func theHeadIsHereWithTheFirstBytes() async throws {
         let world = try await SessionWorld()
         let session = world.session()
-        let slow = Answer.content(noise(4 << 20)).slowed(to: 4 << 20).field("X-Early", "1")
+        // Slow enough to be looked at, also on a busy machine.
+        let slow = Answer.content(noise(4 << 20)).slowed(to: 1 << 20).field("X-Early", "1")
         server.answer("/x", with: slow)
         let task = session.downloadTask(with: try url("/x"))
         task.resume()
