@@ -125,9 +125,8 @@ public struct AcceptedManifest: Equatable, Sendable {
         }
         try checkRevision(after: stored)
         if !record.resolvedURL.isLocal,
-            let url = (manifest.baseURLs + manifest.packs.flatMap(\.urls)).first(
-                where: \.isLocal
-            )
+            let url = (manifest.baseURLs + manifest.packs.flatMap { $0.objectURLs.map(\.url) })
+                .first(where: \.isLocal)
         {
             throw refused(.localContent(url: url))
         }

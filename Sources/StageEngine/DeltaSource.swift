@@ -74,7 +74,7 @@ struct DeltaSource: Sendable {
         if window?.number != delta.window {
             // Frees the old window first, so that there is only one in memory.
             window = nil
-            window = Window(number: delta.window, bytes: try bytes(of: delta.window))
+            window = Window(number: delta.window, bytes: bytes(of: delta.window))
         }
         guard let prefix = window?.bytes,
             let content = try? decompressor.decompress(
@@ -86,21 +86,33 @@ struct DeltaSource: Sendable {
         return content
     }
 
-    /// Reads a window; `nil` if a file is missing or too short.
-    private func bytes(of window: Int) throws(FileError) -> [UInt8]? {
+    /// Reads a window; `nil` if a file is missing, too short or unreadable.
+    private func bytes(of window: Int) -> [UInt8]? {
         let window = set.windows[window]
         var bytes: [UInt8] = []
         if window.segments.count > 1 { bytes.reserveCapacity(window.length) }
         for segment in window.segments {
-            guard let path = paths[segment.entry], let file = try content.file(reading: path) else {
-                return nil
-            }
-            var part = [UInt8](repeating: 0, count: segment.length)
-            guard try file.read(into: &part, at: segment.offset) == part.count else { return nil }
+            guard let path = paths[segment.entry],
+                let part = content.part(of: path, at: segment.offset, length: segment.length)
+            else { return nil }
             if window.segments.count == 1 { return part }
             bytes += part
         }
         return bytes
+    }
+}
+
+extension Directory {
+    /// Reads a part of a file; `nil` if the file is missing, too short or unreadable: a file of a staged generation
+    /// may be damaged, and its content then comes from another source.
+    fileprivate func part(of path: FilePath, at offset: Int64, length: Int) -> [UInt8]? {
+        var part = [UInt8](repeating: 0, count: length)
+        do throws(FileError) {
+            let count = try file(reading: path)?.read(into: &part, at: offset)
+            return count == length ? part : nil
+        } catch {
+            return nil
+        }
     }
 }
 

@@ -51,25 +51,51 @@ extension IndexFetch {
         )
     }
 
+    /// Returns the choice of a first installation that takes the archive before the index; `nil` if the manifest
+    /// names no delta of the index from the archive's files, or another way transfers fewer bytes.
+    ///
+    /// - Parameter archive: The bytes of the archive still to download; `nil` if there is no archive or no space
+    ///   for it.
+    func choiceBeforeIndex(archive: ByteCount?) -> TransferChoice? {
+        guard let delta = reference.fileTableDelta, let archive,
+            archive + delta.size < reference.bundleSize + reference.size
+        else { return nil }
+        return TransferChoice(
+            objects: reference.bundleSize + reference.size,
+            archive: archive + delta.size
+        )
+    }
+
     /// Estimates the transfer for staging the pack.
     ///
-    /// Fetches the index, and the table of a delta set if it can change the choice, and writes nothing.
+    /// Fetches the index, unless the archive is taken before it, and the table of a delta set if it can change the choice, and writes nothing.
     ///
     /// - Parameters:
     ///   - base: The staged generation; `nil` if no version of the pack is staged.
     ///   - archive: The bytes of the archive still to download; `nil` if there is no archive or no space for
     ///     it.
-    ///   - patch: The bytes of the patch from the staged version still to download; `nil` likewise.
+    ///   - patch: The bytes of the patch from the staged version still to download; `nil` if there is none.
+    ///   - freeSpace: The free space of the file system; `nil` if unknown.
     /// - Returns: The choice with exact sizes, and the bytes of all requests of a run.
     /// - Throws: ``StageError`` if the index cannot be fetched.
     func estimate(
         from base: IndexSource.Base?,
         archive: ByteCount?,
-        patch: ByteCount?
+        patch: ByteCount?,
+        freeSpace: ByteCount?
     ) async throws(StageError) -> (choice: TransferChoice, byteCount: ByteCount) {
+        if base == nil, let choice = choiceBeforeIndex(archive: archive) {
+            return (choice, choice.byteCount)
+        }
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
         let index = try await index(in: nil, base: base, countingIn: &figures).content
         let missing = index.framesMissing(from: base?.contentMap)
+        var patch = patch
+        if let size = patch, let base {
+            let files = index.sizeOnDisk { _, file in base.contentMap.path(of: file) == nil }
+            let isUsable = try await usablePatch(from: base, to: index) != nil
+            if !isUsable || !Planner.hasSpace(for: size, and: files, in: freeSpace) { patch = nil }
+        }
         var found = try await choose(for: missing, of: index, base, archive: archive, patch: patch)
         guard found.choice.way == .objects else {
             return (found.choice, figures.transferred + found.received + found.choice.byteCount)

@@ -28,30 +28,35 @@ extension IndexSource {
         }
     }
 
-    /// Compares the sizes of the transfer from objects, from the archive and by the patch, if that is considered.
+    /// Compares the sizes of the transfer from objects, from the archive and by the patch.
     func chooseTransfer(
         for run: Run,
         reusing local: ReusableContent,
-        considersPatch: Bool,
+        archive: PackArchive?,
+        patch: UsablePatch?,
         countingIn figures: inout StagingFigures
     ) async throws(StageError) -> (TransferChoice, Deltas) {
-        let archive = try await remainingArchive(in: run.area)
-        let patch = considersPatch ? try await remainingPatch(in: run) : nil
-        let found = try await indexFetch.choose(
+        let remaining = try await remaining(archive, in: run.area)
+        let ofPatch = try await self.remaining(patch, in: run, reusing: local)
+        var found = try await indexFetch.choose(
             for: local.missing,
             of: run.tree.index,
             run.base,
-            archive: archive,
-            patch: patch
+            archive: remaining,
+            patch: ofPatch
         )
+        found.choice.patchSize = ofPatch.flatMap { _ in patch?.reference.size }
         figures.transferred = figures.transferred + found.received
         return (found.choice, found.deltas)
     }
 
-    /// Returns the bytes of the archive still to download; `nil` if there is no archive, or not enough space
-    /// for it and its files.
-    private func remainingArchive(in area: StagingArea) async throws(StageError) -> ByteCount? {
-        guard let archive = work.pack.archive else { return nil }
+    /// Returns the bytes of an archive still to download; `nil` if there is no archive, or not enough space for it
+    /// and its files.
+    func remaining(
+        _ archive: PackArchive?,
+        in area: StagingArea
+    ) async throws(StageError) -> ByteCount? {
+        guard let archive else { return nil }
         let files = StoredGeneration.size(
             work.pack.installedSize,
             fileCount: work.pack.fileCount
@@ -88,19 +93,39 @@ extension IndexSource {
         reusing local: ReusableContent,
         countingIn figures: inout StagingFigures
     ) async throws(StageError) -> ReusableContent {
+        guard let unpacked = try await unpack(archive, in: run.area, countingIn: &figures) else {
+            return local
+        }
+        return try await takeFiles(from: unpacked, in: run, reusing: local, areVerified: false)
+    }
+
+    /// Downloads the archive, and unpacks it into a directory of the area of its own.
+    ///
+    /// - Returns: The directory, with the complete files if the archive is damaged; `nil` if the archive cannot be
+    ///   downloaded.
+    func unpack(
+        _ archive: PackArchive,
+        in area: StagingArea,
+        countingIn figures: inout StagingFigures
+    ) async throws(StageError) -> Directory? {
         let verified: VerifiedArchive
         do throws(StageError) {
             verified = try await .fetch(archive, for: work)
         } catch {
-            try note(error)
-            return local
+            // A later run continues a part that has arrived.
+            if error.isOfServer, try await holdsNothing(of: archive.digest) {
+                log(error)
+            } else {
+                try note(error)
+            }
+            return nil
         }
         defer { verified.end() }
         figures.add(verified.figures)
-        let area = run.area.directory
+        let directory = area.directory
         let unpacked = try await StageError.blocking { () throws(FileError) in
-            try area.removeTree(Self.unpacked)
-            return try area.makeDirectory(
+            try directory.removeTree(Self.unpacked)
+            return try directory.makeDirectory(
                 FilePath(Self.unpacked),
                 exactly: .ownerReadWriteExecute
             )
@@ -111,37 +136,60 @@ extension IndexSource {
             // Keeps the complete files; the index verifies each of them.
             try note(error)
         }
-        let done = try await moveFiles(from: unpacked, in: run, reusing: local)
-        _ = try await StageError.blocking { () throws(FileError) in
-            try area.removeTree(Self.unpacked)
-        }
-        return local.adding(IndexedTree.Inventory(done: done, frames: local.begun.frames))
+        return unpacked
     }
 
-    /// The directory of the staging area for the files of the archive; the next run in this area removes it.
-    private static let unpacked: FilePath.Component = "unpacked"
-
-    private func moveFiles(
+    /// Moves the missing files out of an unpacked archive, removes the rest, and returns the updated local content.
+    ///
+    /// - Parameter areVerified: `true` if all files were compared with the index.
+    func takeFiles(
         from unpacked: Directory,
         in run: Run,
-        reusing local: ReusableContent
-    ) async throws(StageError) -> [Bool] {
+        reusing local: ReusableContent,
+        areVerified: Bool
+    ) async throws(StageError) -> ReusableContent {
         let done = try await withCancellableThread { cancellation throws(StageError) in
             try StageError.wrapping { () throws(FileError) in
                 try run.tree.moveFiles(
                     from: unpacked,
                     to: local.begun.done,
-                    except: local.expected.done
+                    except: local.expected.done,
+                    areVerified: areVerified
                 ) { cancellation.isRequested }
             }
         }
         guard let done else { throw .cancelled }
-        return done
+        try await removeUnpacked(in: run.area)
+        return local.adding(IndexedTree.Inventory(done: done, frames: local.begun.frames))
+    }
+
+    /// Removes the directory that the archive was unpacked to.
+    func removeUnpacked(in area: StagingArea) async throws(StageError) {
+        let directory = area.directory
+        _ = try await StageError.blocking { () throws(FileError) in
+            try directory.removeTree(Self.unpacked)
+        }
+    }
+
+    /// The directory of the staging area for the files of the archive; the next run in this area removes it.
+    private static let unpacked: FilePath.Component = "unpacked"
+
+    /// Returns whether the container has no part of a download.
+    private func holdsNothing(of digest: Digest) async throws(StageError) -> Bool {
+        let container = work.container
+        return try await StageError.blocking { () throws(ContainerError) in
+            try container.reader.downloadedSizes()[digest] ?? .zero == .zero
+        }
     }
 
     /// Logs that an archive or a patch is of no use; throws errors that concern something else.
     func note(_ error: StageError) throws(StageError) {
         guard error.isOfArchive else { throw error }
+        log(error)
+    }
+
+    /// Logs that an archive or a patch is of no use.
+    func log(_ error: StageError) {
         work.stager.logger.warning(
             "an archive or a patch beside an index is of no use",
             metadata: ["pack.id": "\(work.pack.id)", "error": "\(error)"]
@@ -178,6 +226,15 @@ extension StagingFigures {
 }
 
 extension StageError {
+    /// `true` if the error concerns a server, or the way to it, and not this machine's files.
+    var isOfServer: Bool {
+        guard case .transfer(let error) = self else { return false }
+        return switch error {
+        case .outOfSpace, .storage, .cancelled: false
+        default: true
+        }
+    }
+
     /// `true` if the error concerns an archive or a patch, its server, its decoder or the space that it needs, so
     /// that another way may still succeed.
     fileprivate var isOfArchive: Bool {

@@ -1,3 +1,4 @@
+import Logging
 import StageModel
 import StageSystem
 
@@ -7,53 +8,78 @@ extension IndexSource {
         reference.delta(from: base?.contentMap.indexDigest)?.patch
     }
 
-    /// Returns the bytes of the patch still to download; `nil` if there is no patch, or not enough space for
-    /// it and its content.
-    func remainingPatch(in run: Run) async throws(StageError) -> ByteCount? {
-        guard let patch = patch(from: run.base) else { return nil }
+    /// Returns the bytes of the patch still to download; `nil` if there is not enough space for it and for the files
+    /// that it writes.
+    func remaining(
+        _ patch: UsablePatch?,
+        in run: Run,
+        reusing local: ReusableContent
+    ) async throws(StageError) -> ByteCount? {
+        guard let patch else { return nil }
         return try await remaining(
-            patch.size,
-            of: patch.digest,
-            with: patch.windowSize,
+            patch.reference.size,
+            of: patch.reference.digest,
+            with: run.tree.index.sizeOnDisk { position, _ in !local.expected.done[position] },
             in: run.area
         )
     }
 
-    /// Downloads the patch, writes the missing content that it restores, and returns the updated local content.
+    /// Downloads the patch, writes the missing content that it restores, removes it, and returns the updated local
+    /// content.
     ///
     /// A bad patch or a failing server is not an error: the content concerned is fetched in another way.
-    func takePatch(
+    func take(
+        _ patch: UsablePatch,
         in run: Run,
         reusing local: ReusableContent,
         countingIn figures: inout StagingFigures
     ) async throws(StageError) -> ReusableContent {
-        guard let patch = patch(from: run.base), let base = run.base else { return local }
+        guard let base = run.base else { return local }
         let download: VerifiedDownload
         do throws(StageError) {
             download = try await .fetch(
-                patch.digest,
-                size: patch.size,
-                from: patch.url,
+                patch.reference.digest,
+                size: patch.reference.size,
+                from: patch.reference.url,
                 for: work
             )
         } catch {
-            try note(error)
+            // Objects may be on another server, or the patch alone unreachable.
+            guard error.isOfServer else { throw error }
+            log(error)
             return local
         }
         defer { download.end() }
         figures.add(download.figures)
-        let decoder = PatchDecoder(tree: run.tree, base: base, local: local)
+        let decoder = PatchDecoder(patch: patch, tree: run.tree, base: base, local: local)
         let path = download.path
-        // The decoder keeps both versions in memory.
-        let inventory = try await work.stager.unpacking.run {
-            () async throws(StageError) -> IndexedTree.Inventory? in
-            try await withCancellableThread { cancellation throws(StageError) in
-                try StageError.wrapping { () throws(FileError) in
-                    try decoder.decode(path, window: patch.windowSize) { cancellation.isRequested }
+        do throws(StageError) {
+            // The decoder keeps both versions in memory.
+            let result = try await work.stager.patching.run {
+                () async throws(StageError) -> PatchDecoder.Result? in
+                try await withCancellableThread { cancellation throws(StageError) in
+                    try StageError.wrapping { () throws(FileError) in
+                        try decoder.decode(path) { cancellation.isRequested }
+                    }
                 }
             }
+            guard let result else { throw .cancelled }
+            if !result.isComplete { logIncomplete(patch.reference) }
+            // What else is missing needs the space.
+            try download.remove()
+            return local.adding(result.inventory)
+        } catch {
+            guard error.isOutOfSpace else { throw error }
+            log(error)
+            try download.remove()
+            return local
         }
-        guard let inventory else { throw .cancelled }
-        return local.adding(inventory)
+    }
+
+    private func logIncomplete(_ patch: PackIndex.Patch) {
+        work.stager.logger.warning(
+            "a patch did not bring all of its content",
+            metadata: ["pack.id": "\(work.pack.id)", "url": "\(patch.url.forDisplay())"]
+        )
     }
 }

@@ -47,15 +47,31 @@ struct IndexSource: Sendable {
         // Before the index is decoded, so that the memory for reading both is not needed at the same time.
         let base = try await base()
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
-        let index = try await index(for: area.directory, base: base, countingIn: &figures)
+        let unpacked = try await takeArchiveFirst(in: area, base: base, countingIn: &figures)
+        let index: VerifiedIndex
+        if let restored = unpacked?.index {
+            index = restored
+        } else {
+            index = try await self.index(for: area.directory, base: base, countingIn: &figures)
+        }
         let tree = IndexedTree(index, content: area.content)
         let run = Run(tree: tree, area: area, base: base)
-        let local = try await local(in: run)
-        figures.reused = max(
-            .zero,
-            tree.index.storedSize - tree.index.storedLength(of: local.missing)
-        )
-        try await complete(run, from: local, countingIn: &figures)
+        var reusable = try await local(in: run)
+        let local = tree.index.storedSize - tree.index.storedLength(of: reusable.missing)
+        figures.reused = figures.reused + max(.zero, local)
+        if let unpacked, let directory = unpacked.directory {
+            reusable = try await takeFiles(
+                from: directory,
+                in: run,
+                reusing: reusable,
+                areVerified: unpacked.isVerified
+            )
+        }
+        if unpacked == nil || !reusable.missing.isEmpty {
+            // An archive that did not bring everything is not taken again.
+            let archive = unpacked == nil ? work.pack.archive : nil
+            try await complete(run, from: reusable, archive: archive, countingIn: &figures)
+        }
         work.report(.verified)
         try await StageError.blocking { () throws(FileError) in
             var cursor = DirectoryCursor(area.content)
@@ -116,6 +132,7 @@ struct IndexSource: Sendable {
     private func complete(
         _ run: Run,
         from local: ReusableContent,
+        archive: PackArchive?,
         countingIn figures: inout StagingFigures
     ) async throws(StageError) {
         guard work.pack.archive != nil || patch(from: run.base) != nil else {
@@ -129,33 +146,44 @@ struct IndexSource: Sendable {
             return
         }
         var local = local
+        let patch = try await indexFetch.usablePatch(from: run.base, to: run.tree.index)
         var (choice, deltas) = try await chooseTransfer(
             for: run,
             reusing: local,
-            considersPatch: true,
+            archive: archive,
+            patch: patch,
             countingIn: &figures
         )
         work.report(.chose(choice))
-        if choice.way == .patch {
-            local = try await takePatch(in: run, reusing: local, countingIn: &figures)
+        if choice.way == .patch, let patch {
+            local = try await take(patch, in: run, reusing: local, countingIn: &figures)
             // Nothing is left to fetch as a rule.
             if !local.missing.isEmpty {
                 (choice, deltas) = try await chooseTransfer(
                     for: run,
                     reusing: local,
-                    considersPatch: false,
+                    archive: archive,
+                    patch: nil,
                     countingIn: &figures
                 )
                 work.report(.chose(choice))
             }
         }
-        try await complete(run, from: local, by: choice, deltas: deltas, countingIn: &figures)
+        try await complete(
+            run,
+            from: local,
+            archive: archive,
+            by: choice,
+            deltas: deltas,
+            countingIn: &figures
+        )
     }
 
     /// Completes the files of a tree from objects or from the archive.
     private func complete(
         _ run: Run,
         from local: ReusableContent,
+        archive: PackArchive?,
         by choice: TransferChoice,
         deltas: Deltas,
         countingIn figures: inout StagingFigures
@@ -178,7 +206,7 @@ struct IndexSource: Sendable {
                 work.report(.chose(choice))
             }
         }
-        if let archive = work.pack.archive {
+        if let archive {
             local = try await takeArchive(archive, in: run, reusing: local, countingIn: &figures)
         }
         if !local.missing.isEmpty {

@@ -15,6 +15,7 @@ extension IndexedTree {
     ///   - unpacked: The directory that the archive was unpacked to.
     ///   - done: The complete entries, by position.
     ///   - others: The entries that come from another source.
+    ///   - areVerified: `true` if all files were compared with the index: they are not read again.
     ///   - isStopped: Called before each file; `true` stops.
     /// - Returns: The complete entries after moving.
     /// - Throws: ``FileError`` if the content cannot be written.
@@ -22,6 +23,7 @@ extension IndexedTree {
         from unpacked: Directory,
         to done: [Bool],
         except others: [Bool],
+        areVerified: Bool,
         unless isStopped: () -> Bool
     ) throws(FileError) -> [Bool]? {
         var done = done
@@ -31,7 +33,14 @@ extension IndexedTree {
         for (position, file) in index.files where !done[position] && !others[position] {
             if isStopped() { return nil }
             let path = index.entries.path(at: position)
-            guard let place = Self.place(of: path, file, in: &source, using: &buffer),
+            guard
+                let place = Self.place(
+                    of: path,
+                    file,
+                    in: &source,
+                    isVerified: areVerified,
+                    using: &buffer
+                ),
                 let name = place.name.lastComponent
             else { continue }
             let (directory, _) = try target.existingPlace(of: path.text)
@@ -47,14 +56,17 @@ extension IndexedTree {
         of path: ContentPath,
         _ file: ContentIndex.File,
         in source: inout DirectoryCursor,
+        isVerified: Bool,
         using buffer: inout [UInt8]
     ) -> (directory: Directory, name: FilePath)? {
         do throws(FileError) {
             guard let place = try source.place(of: path.text),
                 let made = try place.directory.file(reading: place.name),
-                try made.status().size == file.size,
-                try Digest(of: made, size: file.size, using: &buffer) == file.digest
+                try made.status().size == file.size
             else { return nil }
+            if !isVerified, try Digest(of: made, size: file.size, using: &buffer) != file.digest {
+                return nil
+            }
             try made.ensureMode(file.mode)
             return place
         } catch {

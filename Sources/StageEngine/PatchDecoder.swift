@@ -11,47 +11,43 @@ import SystemPackage
 /// Each piece is written only if it has the digest that the index names: a damaged file of the staged generation,
 /// or a patch that is not what it should be, costs pieces, which other sources bring.
 struct PatchDecoder: Sendable {
+    let patch: UsablePatch
     let tree: IndexedTree
     let base: IndexSource.Base
     /// The content that needs no patch.
     let local: ReusableContent
 
+    /// The result of decoding a patch.
+    struct Result {
+        /// The content of the area, with the pieces of the patch.
+        var inventory: IndexedTree.Inventory
+        /// `true` if the patch brought all of its pieces.
+        var isComplete: Bool
+    }
+
     /// Decodes a patch whose digest was verified.
     ///
     /// - Parameters:
     ///   - path: The patch.
-    ///   - window: The most bytes of the new version that the manifest allows the decoder to keep in memory.
     ///   - isStopped: Called between parts of the content; `true` stops.
-    /// - Returns: The content of the area, with the pieces of the patch; `nil` if stopped early.
+    /// - Returns: The result; `nil` if stopped early.
     /// - Throws: ``FileError`` if the patch cannot be read or the content cannot be written.
     ///
     /// This function must not be asynchronous: the optimiser of Swift 6.3 would free the memory of the
     /// decompressor and the bytes in the wrong order, which crashes the process.
-    func decode(
-        _ path: FilePath,
-        window: ByteCount,
-        unless isStopped: () -> Bool
-    ) throws(FileError) -> IndexedTree.Inventory? {
+    func decode(_ path: FilePath, unless isStopped: () -> Bool) throws(FileError) -> Result? {
         // Returns the heap memory of both versions to the system.
         defer { HeapMemory.release() }
-        guard let bytes = try ContainerLayout.indexBytes(in: base.directory),
-            let old = try? ContentIndex(decoding: bytes)
-        else { return local.begun }
-        let content = PatchContent(of: tree.index, notIn: old)
-        let gone = PatchContent(of: old, notIn: tree.index)
-        guard content.size <= window.rawValue, gone.size <= ManifestLimits.windowSize.rawValue
-        else {
-            return local.begun
-        }
-        let prefix = try read(gone, of: old)
-        let patch = try File.open(readingRegular: path)
+        guard let prefix = readPrefix(unless: isStopped) else { return nil }
+        let file = try File.open(readingRegular: path)
         var offset: Int64 = 0
-        var writer = PieceWriter(content.pieces, of: tree, local: local)
-        var decompressor = PrefixedStreamDecompressor(window: content.size)
+        var writer = PieceWriter(patch.content.pieces, of: tree, local: local)
+        var decompressor = PrefixedStreamDecompressor(window: patch.content.size)
         var stopped = false
         // A patch that does not decompress completely leaves the pieces that were written.
-        _ = try decompressor.decompress(after: prefix.span) { (buffer) throws(FileError) in
-            let count = try patch.read(into: &buffer, at: offset)
+        let isWhole = try decompressor.decompress(after: prefix.span) {
+            (buffer) throws(FileError) in
+            let count = try file.read(into: &buffer, at: offset)
             offset += Int64(count)
             return count
         } to: { (bytes) throws(FileError) in
@@ -59,24 +55,37 @@ struct PatchDecoder: Sendable {
             if stopped { return false }
             return try writer.take(bytes)
         }
-        return stopped ? nil : writer.inventory
+        if stopped { return nil }
+        return Result(
+            inventory: writer.inventory,
+            isComplete: isWhole && writer.rejected == 0 && writer.isAtEnd
+        )
     }
 
-    /// Reads the pieces that the patch refers to; zeros for those that cannot be read.
-    private func read(_ content: PatchContent, of old: ContentIndex) throws(FileError) -> [UInt8] {
+    /// Reads the pieces that the patch refers to, with zeros for those that cannot be read; `nil` if stopped early.
+    private func readPrefix(unless isStopped: () -> Bool) -> [UInt8]? {
         var bytes: [UInt8] = []
-        bytes.reserveCapacity(Int(content.size))
+        bytes.reserveCapacity(Int(patch.gone.size))
         var cursor = DirectoryCursor(base.content)
         var entry: Int?
         var file: File?
-        for piece in content.pieces {
-            if piece.entry != entry {
-                entry = piece.entry
-                let place = try cursor.place(of: old.entries.path(at: piece.entry).text)
-                file = try place?.directory.file(reading: place?.name ?? FilePath())
-            }
+        for piece in patch.gone.pieces {
+            if isStopped() { return nil }
             var part = [UInt8](repeating: 0, count: piece.length)
-            _ = try file?.read(into: &part, at: piece.offset)
+            do throws(FileError) {
+                if piece.entry != entry {
+                    entry = piece.entry
+                    file = nil
+                    let path = patch.old.entries.path(at: piece.entry).text
+                    if let place = try cursor.place(of: path) {
+                        file = try place.directory.file(reading: place.name)
+                    }
+                }
+                _ = try file?.read(into: &part, at: piece.offset)
+            } catch {
+                // The cursor may be in a directory that cannot be read.
+                cursor = DirectoryCursor(base.content)
+            }
             bytes += part
         }
         return bytes
@@ -95,6 +104,8 @@ private struct PieceWriter: ~Copyable {
     /// The entries of small files that are missing, by their content.
     private var smallFiles: [Digest: [Int]] = [:]
     private var cursor: DirectoryCursor
+    /// The number of pieces with another digest than the index names.
+    private(set) var rejected = 0
     /// The position of the piece that `buffer` has the beginning of.
     private var place = 0
     private var buffer: [UInt8] = []
@@ -111,6 +122,9 @@ private struct PieceWriter: ~Copyable {
         }
     }
 
+    /// `true` after the last piece.
+    var isAtEnd: Bool { place == pieces.count }
+
     /// Takes the next bytes; returns `false` after the last piece.
     mutating func take(_ bytes: Span<UInt8>) throws(FileError) -> Bool {
         var offset = 0
@@ -123,7 +137,7 @@ private struct PieceWriter: ~Copyable {
             }
             offset = end
             guard buffer.count == piece.length else { break }
-            if Digest(of: buffer) == piece.digest { try write(piece) }
+            if Digest(of: buffer) == piece.digest { try write(piece) } else { rejected += 1 }
             buffer.removeAll(keepingCapacity: true)
             place += 1
         }

@@ -84,16 +84,16 @@ extension IndexFetch {
             try IndexSource.Base(base.lease)
         }
         let files = StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
-        func fitting(_ remaining: ByteCount?, with content: ByteCount) -> ByteCount? {
-            remaining.flatMap { size in
-                Planner.hasSpace(for: size, and: content, in: freeSpace) ? size : nil
-            }
+        let archive = choice.archive.flatMap { size in
+            // The choice of a first installation includes the delta of the index.
+            let delta = held == nil ? reference.fileTableDelta?.size ?? .zero : .zero
+            return Planner.hasSpace(for: size, and: files, in: freeSpace) ? size - delta : nil
         }
-        let delta = reference.delta(from: held?.contentMap.indexDigest)
         return try await estimate(
             from: held,
-            archive: fitting(choice.archive, with: files),
-            patch: fitting(choice.patch, with: delta?.patch?.windowSize ?? .zero)
+            archive: archive,
+            patch: choice.patch,
+            freeSpace: freeSpace
         )
     }
 }

@@ -58,6 +58,8 @@ public struct Stager: Sendable {
     let engine: TransferEngine
     let unpacker: Unpacker
     let unpacking: UnpackingQueue
+    /// Patches are decoded one at a time, since each needs memory for two versions.
+    let patching = UnpackingQueue(width: 1)
     let options: StagerOptions
     let logger: Logger
 

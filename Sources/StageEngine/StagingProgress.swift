@@ -108,7 +108,7 @@ public struct PackProgress: Equatable, Sendable {
         let size = pack.index?.size ?? .zero
         sizeOfIndex = size
         sizeOfObjects = size + (pack.index?.bundleSize ?? .zero)
-        sizeWithArchive = size + (pack.archive?.size ?? .zero)
+        sizeWithArchive = pack.archiveDownloadSize ?? size
         downloadSize = sharesArchive ? .zero : pack.downloadSize
         installedSize = pack.installedSize
     }
@@ -130,7 +130,7 @@ public struct PackProgress: Equatable, Sendable {
                 switch choice.way {
                 case .objects: sizeOfObjects
                 case .archive: sizeWithArchive
-                case .patch: sizeOfIndex + choice.byteCount
+                case .patch: sizeOfIndex + (choice.patchSize ?? choice.byteCount)
                 }
             received = .zero
             reused = .zero

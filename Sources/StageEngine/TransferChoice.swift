@@ -3,7 +3,8 @@ public import StageModel
 /// The ways to transfer the missing content of an indexed pack, and the one with the fewest bytes: a pure
 /// value.
 ///
-/// The size of the index is not included, since every way needs it.
+/// The size of the index is not included, since every way needs it, except before a first installation that takes
+/// an archive with a ``PackIndex/FileTableDelta``: then ``objects`` includes the index, and ``archive`` that delta.
 public struct TransferChoice: Equatable, Sendable {
     /// A way to transfer content.
     public enum Way: String, Equatable, Sendable, Codable {
@@ -21,6 +22,8 @@ public struct TransferChoice: Equatable, Sendable {
     public var archive: ByteCount?
     /// The bytes of the patch from the staged version still to download; `nil` if there is none.
     public var patch: ByteCount?
+    /// The size of the whole patch, of which the container may have a part; `nil` if ``patch`` is unknown or `nil`.
+    public var patchSize: ByteCount?
     /// `true` if a version of the pack is staged, so that only the index tells how many bytes of objects are
     /// missing.
     public var dependsOnIndex: Bool
@@ -62,9 +65,15 @@ extension Planner {
         func remaining(_ size: ByteCount, of digest: Digest) -> ByteCount {
             max(.zero, size - (downloaded[digest] ?? .zero))
         }
+        var objects = index.bundleSize
+        var archive = pack.archive.map { remaining($0.size, of: $0.digest) }
+        if base == nil, let size = archive, let delta = index.fileTableDelta {
+            objects = objects + index.size
+            archive = size + delta.size
+        }
         return TransferChoice(
-            objects: index.bundleSize,
-            archive: pack.archive.map { remaining($0.size, of: $0.digest) },
+            objects: objects,
+            archive: archive,
             patch: delta?.patch.map { remaining($0.size, of: $0.digest) },
             dependsOnIndex: base != nil,
             differences: delta?.frames?.size

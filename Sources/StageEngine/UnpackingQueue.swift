@@ -1,4 +1,4 @@
-/// Limits the number of packs that are unpacked concurrently, in order of arrival.
+/// Limits the number of packs that are unpacked, or made by patches, concurrently, in order of arrival.
 ///
 /// Unpacking one pack already uses the processors; more at a time would only cost memory and, in the command
 /// line tool, a process each.

@@ -82,6 +82,37 @@ struct IndexFetch: Sendable {
         return try await keep(try decompress(stored), in: area)
     }
 
+    /// Returns whether an area contains the index.
+    func hasIndex(in area: Directory) async throws(StageError) -> Bool {
+        try await bytes(in: area) != nil
+    }
+
+    /// Fetches the delta of the index from the file table of the archive.
+    func fileTableDelta(
+        countingIn figures: inout StagingFigures
+    ) async throws(StageError) -> [UInt8] {
+        guard let delta = reference.fileTableDelta else {
+            throw .index(reason: "the manifest names no delta of it from the files of the archive")
+        }
+        return try await object(
+            at: delta.url,
+            size: delta.size,
+            digest: delta.digest,
+            countingIn: &figures
+        )
+    }
+
+    /// Restores the index by its delta from a file table, and writes it to the staging area; returns `nil` if the
+    /// result does not have the expected digest.
+    func index(
+        from delta: [UInt8],
+        after table: [UInt8],
+        in area: Directory
+    ) async throws(StageError) -> VerifiedIndex? {
+        guard let bytes = decompress(delta, after: table) else { return nil }
+        return try await keep(bytes, in: area)
+    }
+
     /// Decompresses an index, and verifies its digest.
     ///
     /// This function must not be asynchronous: the optimiser of Swift 6.3 would free the memory of the
@@ -101,7 +132,7 @@ struct IndexFetch: Sendable {
         return verified
     }
 
-    /// Applies a delta to an older index; returns `nil` if the result does not have the expected digest.
+    /// Applies a delta to an older index or a file table; returns `nil` if the result does not have the expected digest.
     private func decompress(_ delta: [UInt8], after old: [UInt8]) -> IndexBytes? {
         var decompressor = FrameDecompressor()
         // The caller fetches the whole index instead.

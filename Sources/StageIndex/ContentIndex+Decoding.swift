@@ -18,7 +18,7 @@ extension ContentIndex {
         guard version == Self.magic.last else {
             throw IndexError(
                 offset: Self.magic.count - 1,
-                reason: "the index has version \(version) of the format, and this program reads 1"
+                reason: "the index has version \(version) of the format, and this program reads 2"
             )
         }
         var reader = ByteReader(bytes)
@@ -74,21 +74,21 @@ extension ContentIndex {
         }
         var places: [(bundle: Int, offset: Int64)] = []
         places.reserveCapacity(count)
-        var before = FramePosition()
+        var expected = ExpectedPosition()
         for index in 0..<count {
             let step = try reader.difference("the bundle of a frame")
-            let (bundle, isTooFar) = Int64(before.bundle).addingReportingOverflow(step)
+            let (bundle, isTooFar) = Int64(expected.container).addingReportingOverflow(step)
             guard !isTooFar, bundles.indices.contains(Int(clamping: bundle)) else {
                 throw reader.fault("a frame refers to a missing bundle")
             }
-            before.enter(Int(bundle))
+            expected.enter(Int(bundle))
             let gap = try reader.difference("the place of a frame")
-            let (offset, isOff) = before.end.addingReportingOverflow(gap)
+            let (offset, isOff) = expected.offset.addingReportingOverflow(gap)
             let length = Int64(stored[index] == 0 ? lengths[index] : stored[index])
             guard !isOff, offset >= 0, offset <= bundles[Int(bundle)].size - length else {
                 throw reader.fault("a frame lies outside of its bundle")
             }
-            before.end = offset + length
+            expected.offset = offset + length
             places.append((Int(bundle), offset))
         }
         let digests = try list(count) { () throws(IndexError) in
@@ -203,10 +203,10 @@ extension ContentIndex {
             }
             entries.setFile(position, isExecutable: kind == 1, size: Int64(size))
         }
-        var last = 0
+        var expected = ExpectedPosition()
         for (position, kind) in kinds.enumerated() where kind < 2 {
             let size = entries.size(at: position)
-            let content = try Self.content(size, of: frames, last: &last, from: &reader)
+            let content = try Self.content(size, of: frames, expected: &expected, from: &reader)
             entries.set(content, at: position)
             if size > 0, case .frames(let list) = content, list.count == 1 {
                 entries.setDigest(frames[list[0]].digest, at: position)
@@ -221,7 +221,7 @@ extension ContentIndex {
     private static func content(
         _ size: Int64,
         of frames: [Frame],
-        last: inout Int,
+        expected: inout ExpectedPosition,
         from reader: inout ByteReader
     ) throws(IndexError) -> Content {
         guard size > 0 else { return .part(frame: 0, offset: 0) }
@@ -240,21 +240,25 @@ extension ContentIndex {
         }
         if count == 0 {
             let step = try reader.difference("the frame of a file")
-            last = try frame(step, from: last)
-            let offset = try reader.number("an offset", in: 0...IndexLimits.frameLength)
-            guard Int64(offset) + size <= Int64(frames[last].length) else {
+            expected.enter(try frame(step, from: expected.container))
+            let gap = try reader.difference("an offset")
+            let (offset, isOff) = expected.offset.addingReportingOverflow(gap)
+            let length = Int64(frames[expected.container].length)
+            guard !isOff, offset >= 0, offset <= length, size <= length - offset else {
                 throw reader.fault("a file reaches beyond its frame")
             }
-            return .part(frame: last, offset: offset)
+            expected.offset = offset + size
+            return .part(frame: expected.container, offset: Int(offset))
         }
         var list: [Int] = []
         list.reserveCapacity(count)
         var length: Int64 = 0
         for _ in 0..<count {
             let step = try reader.difference("the frame of a file")
-            last = try frame(step, from: last + 1)
-            list.append(last)
-            length += Int64(frames[last].length)
+            let position = try frame(step, from: expected.container + 1)
+            expected = ExpectedPosition(container: position)
+            list.append(position)
+            length += Int64(frames[position].length)
         }
         guard length == size else {
             throw reader.fault(

@@ -2,7 +2,7 @@ import StageModel
 
 extension ContentIndex {
     /// The first bytes of an index: a name, bytes that text-mode transfers corrupt, and the format version.
-    static let magic: [UInt8] = Array("SPIX".utf8) + [0x0D, 0x0A, 0x1A, 0x01]
+    static let magic: [UInt8] = Array("SPIX".utf8) + [0x0D, 0x0A, 0x1A, 0x02]
 
     /// The digest of empty content, which is not encoded.
     static let emptyDigest = Digest(
@@ -27,19 +27,36 @@ extension ContentIndex {
         }
         encodeFrames(to: &bytes)
         encodePaths(to: &bytes)
-        encodeFiles(to: &bytes)
+        encodeSizes(to: &bytes)
+        encodeContent(to: &bytes)
+        encodeDigests(where: { !$0.hasDigestOfFrame }, to: &bytes)
+        encodeTargets(to: &bytes)
+        return bytes
+    }
+
+    /// Returns the file table: the columns of ``encoded()`` that follow from the files alone, with the digest
+    /// of every file that is not empty.
+    ///
+    /// It serves as the prefix from which an index is restored after its archive was unpacked: frames and
+    /// bundles are irrelevant, so an index of the unpacked files without frames has the same table.
+    public func encodedFileTable() -> [UInt8] {
+        var bytes: [UInt8] = []
+        encodePaths(to: &bytes)
+        encodeSizes(to: &bytes)
+        encodeDigests(where: { $0.size > 0 }, to: &bytes)
+        encodeTargets(to: &bytes)
         return bytes
     }
 
     private func encodeFrames(to bytes: inout [UInt8]) {
         for frame in frames { bytes.append(number: frame.length) }
         for frame in frames { bytes.append(number: frame.compressed?.length ?? 0) }
-        var before = FramePosition()
+        var expected = ExpectedPosition()
         for frame in frames {
-            bytes.append(difference: Int64(frame.bundle - before.bundle))
-            before.enter(frame.bundle)
-            bytes.append(difference: frame.offset - before.end)
-            before.end = frame.range.upperBound
+            bytes.append(difference: Int64(frame.bundle - expected.container))
+            expected.enter(frame.bundle)
+            bytes.append(difference: frame.offset - expected.offset)
+            expected.offset = frame.range.upperBound
         }
         for frame in frames { bytes += frame.digest.bytes }
         for frame in frames {
@@ -63,26 +80,39 @@ extension ContentIndex {
         for position in entries.indices { bytes.append(entries.kind(at: position).code) }
     }
 
-    private func encodeFiles(to bytes: inout [UInt8]) {
-        let files = entries.indices.lazy.compactMap { entries.file(at: $0) }
+    private var files: some Sequence<File> {
+        entries.indices.lazy.compactMap { entries.file(at: $0) }
+    }
+
+    private func encodeSizes(to bytes: inout [UInt8]) {
         for file in files { bytes.append(number: UInt64(file.size)) }
-        var last = 0
+    }
+
+    private func encodeContent(to bytes: inout [UInt8]) {
+        var expected = ExpectedPosition()
         for file in files where file.size > 0 {
             switch file.content {
             case .part(let frame, let offset):
                 bytes.append(number: 0)
-                bytes.append(difference: Int64(frame - last))
-                bytes.append(number: offset)
-                last = frame
+                bytes.append(difference: Int64(frame - expected.container))
+                expected.enter(frame)
+                bytes.append(difference: Int64(offset) - expected.offset)
+                expected.offset = Int64(offset) + file.size
             case .frames(let list):
                 bytes.append(number: list.count)
                 for frame in list {
-                    bytes.append(difference: Int64(frame - last - 1))
-                    last = frame
+                    bytes.append(difference: Int64(frame - expected.container - 1))
+                    expected = ExpectedPosition(container: frame)
                 }
             }
         }
-        for file in files where !file.hasDigestOfFrame { bytes += file.digest.bytes }
+    }
+
+    private func encodeDigests(where isIncluded: (File) -> Bool, to bytes: inout [UInt8]) {
+        for file in files where isIncluded(file) { bytes += file.digest.bytes }
+    }
+
+    private func encodeTargets(to bytes: inout [UInt8]) {
         let targets = entries.indices.lazy.compactMap { position -> String? in
             if case .link(let target) = entries.kind(at: position) { target.text } else { nil }
         }
@@ -93,15 +123,18 @@ extension ContentIndex {
     }
 }
 
-/// The end of the previous frame, where the next frame is expected.
-struct FramePosition {
-    var bundle = 0
-    var end: Int64 = 0
+/// The position where the next part is expected: a frame in its bundle, or a file in its frame, at the end of
+/// the part before.
+struct ExpectedPosition {
+    /// The position of the bundle or frame in the index.
+    var container = 0
+    /// The offset in bytes.
+    var offset: Int64 = 0
 
-    /// Moves to the bundle of the next frame, to its start if it is another bundle.
-    mutating func enter(_ bundle: Int) {
-        if bundle != self.bundle { end = 0 }
-        self.bundle = bundle
+    /// Moves to the container of the next part, to its start if it is another one.
+    mutating func enter(_ container: Int) {
+        if container != self.container { offset = 0 }
+        self.container = container
     }
 }
 

@@ -101,11 +101,19 @@ extension Pack {
         return digest
     }
 
-    /// The bytes to transfer if nothing is installed: of an indexed pack, the index and the smaller of
-    /// bundles and archive.
+    /// The bytes to transfer if nothing is installed: of an indexed pack, the smaller of index and bundles, and of
+    /// ``archiveDownloadSize``.
     public var downloadSize: ByteCount {
         guard let index else { return archive?.size ?? .zero }
-        return index.size + min(index.bundleSize, archive?.size ?? index.bundleSize)
+        let objects = index.size + index.bundleSize
+        return min(objects, archiveDownloadSize ?? objects)
+    }
+
+    /// The bytes to transfer by the archive if nothing is installed: the archive and, of an indexed pack, the delta
+    /// of the index from the archive's files or, without one, the index; `nil` if there is no archive.
+    public var archiveDownloadSize: ByteCount? {
+        guard let archive else { return nil }
+        return archive.size + (index?.fileTableDelta?.size ?? index?.size ?? .zero)
     }
 
     /// The digests by which partial downloads of the pack are identified: its content digest, and those of the
@@ -116,8 +124,23 @@ extension Pack {
         return [contentDigest] + [archive?.digest].compactMap(\.self) + patches.map(\.digest)
     }
 
-    /// The URLs in the manifest from which the pack is downloaded.
+    /// The URLs in the manifest from which a first installation of the pack is downloaded.
     public var urls: [String] { [index?.url, archive?.url].compactMap(\.self) }
+
+    /// All URLs of objects of the pack in the manifest, with the members that contain them.
+    public var objectURLs: [(member: String, url: String)] {
+        var urls: [(member: String, url: String)] = []
+        if let archive { urls.append(("archive", archive.url)) }
+        guard let index else { return urls }
+        urls.append(("index", index.url))
+        if let delta = index.fileTableDelta { urls.append(("index.fileTableDelta", delta.url)) }
+        for (place, delta) in index.deltas.enumerated() {
+            let member = "index.deltas[\(place)]"
+            urls.append((member, delta.url))
+            if let patch = delta.patch { urls.append(("\(member).patch", patch.url)) }
+        }
+        return urls
+    }
 }
 
 /// A reference to a pack's index, which lists its files and the location of each byte.
@@ -136,6 +159,26 @@ public struct PackIndex: Hashable, Sendable {
     public var bundleSize: ByteCount
     /// The same index as deltas from older ones.
     public var deltas: [Delta]
+    /// The same index as a delta from the file table of the pack's archive; `nil` for none.
+    public var fileTableDelta: FileTableDelta?
+
+    /// An index as a delta from the file table of the unpacked archive, which a client makes of the files. With it,
+    /// a first installation does not download the digests of all files.
+    public struct FileTableDelta: Hashable, Sendable {
+        /// The delta's URL: absolute, or relative to each mirror.
+        public var url: String
+        /// Its exact size for download, in bytes.
+        public var size: ByteCount
+        /// The digest of its bytes as downloaded.
+        public var digest: Digest
+
+        /// Creates a reference from its parts.
+        public init(url: String, size: ByteCount, digest: Digest) {
+            self.url = url
+            self.size = size
+            self.digest = digest
+        }
+    }
 
     /// An index as a delta from an older one.
     public struct Delta: Hashable, Sendable {
@@ -225,7 +268,8 @@ public struct PackIndex: Hashable, Sendable {
         contentSize: ByteCount,
         contentDigest: Digest,
         bundleSize: ByteCount,
-        deltas: [Delta] = []
+        deltas: [Delta] = [],
+        fileTableDelta: FileTableDelta? = nil
     ) {
         self.url = url
         self.size = size
@@ -234,6 +278,7 @@ public struct PackIndex: Hashable, Sendable {
         self.contentDigest = contentDigest
         self.bundleSize = bundleSize
         self.deltas = deltas
+        self.fileTableDelta = fileTableDelta
     }
 }
 

@@ -3,10 +3,16 @@ struct IndexDocument: JSONReadable, Encodable {
     var index: PackIndex
 
     private enum Key: String, CodingKey, CaseIterable {
-        case url, size, sha256, contentSize, contentSHA256, bundleSize, deltas
+        case url, size, sha256, contentSize, contentSHA256, bundleSize, deltas, fileTableDelta
     }
 
-    static let memberNames = MemberNames(Key.self, nested: [.deltas: DeltaDocument.memberNames])
+    static let memberNames = MemberNames(
+        Key.self,
+        nested: [
+            .deltas: DeltaDocument.memberNames,
+            .fileTableDelta: FileTableDeltaDocument.memberNames,
+        ]
+    )
 
     init(_ index: PackIndex) { self.index = index }
 
@@ -20,6 +26,10 @@ struct IndexDocument: JSONReadable, Encodable {
             contentDigest: try members.digest(.contentSHA256),
             bundleSize: try members.byteCount(.bundleSize, atMost: ManifestLimits.archiveSize)
         )
+        if members.has(.fileTableDelta) {
+            index.fileTableDelta =
+                try members.value(FileTableDeltaDocument.self, for: .fileTableDelta).delta
+        }
         guard members.has(.deltas) else { return }
         index.deltas = try members.values(
             DeltaDocument.self,
@@ -38,8 +48,39 @@ struct IndexDocument: JSONReadable, Encodable {
         try container.encode(index.contentSize, forKey: .contentSize)
         try container.encode(index.contentDigest, forKey: .contentSHA256)
         try container.encode(index.bundleSize, forKey: .bundleSize)
+        try container.encodeIfPresent(
+            index.fileTableDelta.map(FileTableDeltaDocument.init),
+            forKey: .fileTableDelta
+        )
         guard !index.deltas.isEmpty else { return }
         try container.encode(index.deltas.map(DeltaDocument.init), forKey: .deltas)
+    }
+}
+
+/// The delta of an index from a file table in the JSON of a manifest.
+private struct FileTableDeltaDocument: JSONReadable, Encodable {
+    var delta: PackIndex.FileTableDelta
+
+    private enum Key: String, CodingKey, CaseIterable { case url, size, sha256 }
+
+    static let memberNames = MemberNames(Key.self)
+
+    init(_ delta: PackIndex.FileTableDelta) { self.delta = delta }
+
+    init(reading node: JSONNode) throws(ManifestError) {
+        let members = try JSONMembers(node, keyedBy: Key.self)
+        delta = PackIndex.FileTableDelta(
+            url: try members.reference(.url),
+            size: try members.byteCount(.size, atMost: ManifestLimits.indexSize),
+            digest: try members.digest(.sha256)
+        )
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: Key.self)
+        try container.encode(delta.url, forKey: .url)
+        try container.encode(delta.size, forKey: .size)
+        try container.encode(delta.digest, forKey: .sha256)
     }
 }
 

@@ -109,6 +109,19 @@ public struct DeltaSetWriter: Sendable {
         } else if unpublished == nil, let present = version.deltaSets[base] {
             update.set = .present(frames?.size ?? .zero)
             update.cost = cost(present)
+            // The set may be older than the use of patches.
+            if makesPatches {
+                let writer = PatchWriter(from: old, base: base, to: version)
+                (update.patch, patch) = try await writer.write(
+                    insteadOf: update.cost.content,
+                    in: store
+                )
+                if let patch {
+                    frames = nil
+                    update.cost = cost(nil)
+                    update.cost.patch = patch.size
+                }
+            }
         } else {
             let draft = try await nonEmpty(unpublished, to: version, from: old, in: store)
             let set = draft?.set(from: base, to: version.reference.contentDigest)

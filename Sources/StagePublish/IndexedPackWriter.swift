@@ -133,14 +133,15 @@ public struct IndexedPackWriter: Sendable {
         version.keep(previous)
         let deltas = try await makeDeltas(to: version.frames)
         if let deltas { try version.putLast(deltas.positions) }
+        let objects = IndexObjects(of: version.index)
         let archive =
             makesArchive
             ? try await SolidArchive(level: level, width: width, report: reportArchive)
-                .write(evaluation, of: version.index, to: store) : nil
+                .write(evaluation, of: objects, to: store) : nil
         var stored: StoredIndex
         do throws(FileError) {
             try version.newBundles.publish()
-            stored = try writeIndex(version.index, archive: archive, to: store)
+            stored = try writeIndex(objects, archive: archive, to: store)
         } catch {
             throw .file(error)
         }
@@ -215,23 +216,28 @@ public struct IndexedPackWriter: Sendable {
 
     /// Writes the index, and returns it with the delta sets of the store.
     private func writeIndex(
-        _ index: ContentIndex,
+        _ objects: IndexObjects,
         archive: PackArchive?,
         to store: Directory
     ) throws(FileError) -> StoredIndex {
         let directory = try store.makeDirectory("i")
-        var compressor = FrameCompressor(level: 19)
-        let content = index.encoded()
-        let stored = compressor.compress(content.span)
-        let name = Digest(of: stored)
+        let delta = archive == nil ? nil : objects.fileTableDelta
+        let name = Digest(of: objects.stored)
         // Written before the index, with which the version can be offered.
-        try StoreMark.write(index, named: name, archive: archive, to: store)
-        try StoreObjects(directory: directory).write(stored, digest: name)
+        try StoreMark.write(
+            objects.index,
+            named: name,
+            archive: archive,
+            fileTableDelta: delta?.reference,
+            to: store
+        )
+        try delta?.write(to: directory)
+        try StoreObjects(directory: directory).write(objects.stored, digest: name)
         return try StoredIndex(
-            index,
-            contentSize: ByteCount(content.count),
-            contentDigest: Digest(of: content),
-            size: ByteCount(stored.count),
+            objects.index,
+            contentSize: objects.contentSize,
+            contentDigest: objects.contentDigest,
+            size: ByteCount(objects.stored.count),
             digest: name,
             archive: archive,
             in: store

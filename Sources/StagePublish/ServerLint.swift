@@ -84,6 +84,16 @@ public enum ServerLint {
                 member: "\(member).index"
             )
         )
+        if let delta = index.fileTableDelta {
+            objects.append(
+                ManifestObject(
+                    url: delta.url,
+                    size: delta.size,
+                    digest: delta.digest,
+                    member: "\(member).index.fileTableDelta"
+                )
+            )
+        }
         for (place, delta) in index.deltas.enumerated() {
             let path = "\(member).index.deltas[\(place)]"
             var object = ManifestObject(

@@ -19,27 +19,25 @@ struct SolidArchive: Sendable {
 
     /// Returns the archive of a version in a store: an existing one, or a new one.
     ///
-    /// - Returns: Its reference for the manifest, with a URL relative to the store; `nil` if the frames are
-    ///   not larger.
+    /// - Returns: Its reference for the manifest, with a URL relative to the store; `nil` if a first installation
+    ///   from frames downloads no more bytes, index included.
     func write(
         _ evaluation: RecipeEvaluation,
-        of index: ContentIndex,
+        of objects: IndexObjects,
         to store: Directory
     ) async throws(PackagingError) -> PackArchive? {
-        let content = Digest(of: index.encoded())
         let present = try PackagingError.wrapping { () throws(FileError) in
-            try StoredArchive.find(of: content, in: store)
+            try StoredArchive.find(of: objects.contentDigest, in: store)
         }
         if let present { return present }
         return try await withCancellableThread { cancellation throws(PackagingError) in
-            try make(evaluation, of: index, named: content, in: store, cancellation: cancellation)
+            try make(evaluation, of: objects, in: store, cancellation: cancellation)
         }
     }
 
     private func make(
         _ evaluation: RecipeEvaluation,
-        of index: ContentIndex,
-        named content: Digest,
+        of objects: IndexObjects,
         in store: Directory,
         cancellation: Cancellation
     ) throws(PackagingError) -> PackArchive? {
@@ -52,14 +50,15 @@ struct SolidArchive: Sendable {
             )
         }
         do throws(PackagingError) {
+            let index = objects.index
             try fill(archive, with: evaluation, of: index, cancellation: cancellation)
             // A client requests all frames in few ranges, including the gaps between them.
             let frames = RangePlan(index.frames.indices, of: index).byteCount
-            guard archive.size < frames else {
+            guard archive.size < frames + objects.saving else {
                 archive.discard()
                 return nil
             }
-            return try archive.publish(of: content, window: ByteCount(window))
+            return try archive.publish(of: objects.contentDigest, window: ByteCount(window))
         } catch {
             archive.discard()
             throw error

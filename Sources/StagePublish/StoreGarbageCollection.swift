@@ -144,6 +144,7 @@ public struct StoreGarbageCollection: Equatable, Sendable {
                 guard let index = pack.index else { continue }
                 paths.insert("i/\(name(index.url))")
                 if let archive = pack.archive { paths.insert("a/\(name(archive.url))") }
+                if let delta = index.fileTableDelta { paths.insert("i/\(name(delta.url))") }
                 for delta in index.deltas {
                     paths.insert("i/\(name(delta.url))")
                     if let frames = delta.frames { paths.insert("d/\(frames.digest)") }

@@ -33,6 +33,7 @@ public enum StoreMark {
             stored.index,
             named: stored.reference.digest,
             archive: stored.archive,
+            fileTableDelta: stored.reference.fileTableDelta,
             deltas: deltas,
             to: store
         )
@@ -42,6 +43,7 @@ public enum StoreMark {
         _ index: ContentIndex,
         named name: Digest,
         archive: PackArchive?,
+        fileTableDelta: PackIndex.FileTableDelta?,
         deltas: [PackIndex.Delta] = [],
         to store: Directory
     ) throws(FileError) {
@@ -49,7 +51,7 @@ public enum StoreMark {
         guard try store.status(FilePath(StoreGarbageCollection.recordName)) != nil else { return }
         let paths =
             ["i/\(name)"] + index.bundles.map { "b/\($0.digest)" }
-            + [archive?.url].compactMap(\.self) + deltas.map(\.url)
+            + [archive?.url, fileTableDelta?.url].compactMap(\.self) + deltas.map(\.url)
             + deltas.compactMap(\.frames).map { "\(StoreObjectKind.deltas.folder)/\($0.digest)" }
             + deltas.compactMap(\.patch?.url)
         let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)

@@ -20,9 +20,13 @@ struct StoreObjects {
         }
     }
 
-    /// Writes an object unless it exists.
-    func write(_ bytes: [UInt8], digest: Digest) throws(FileError) {
-        let name = FilePath.Component(stringLiteral: digest.description)
+    /// Writes an object unless it exists; `name` defaults to the digest.
+    func write(
+        _ bytes: [UInt8],
+        digest: Digest,
+        named name: FilePath.Component? = nil
+    ) throws(FileError) {
+        let name = name ?? FilePath.Component(stringLiteral: digest.description)
         if try holds(digest, at: name) {
             // A killed run may have renamed it without syncing the directory.
             try directory.synchronize()

@@ -64,6 +64,7 @@ public struct StoredIndex: Equatable, Sendable {
             try findDeltaSets(in: path.removingLastComponent().pushing("../d"))
             try findPatches(in: path.removingLastComponent().pushing("../p"))
             archive = try Self.archive(of: contentDigest, beside: path)
+            try findFileTableDelta(in: path.removingLastComponent())
         } catch {
             throw .file(error)
         }
@@ -90,6 +91,7 @@ public struct StoredIndex: Equatable, Sendable {
             bundleSize: index.storedSize
         )
         unnamedBases = try findDeltas(in: store.path.appending("i"))
+        try findFileTableDelta(in: store.path.appending("i"))
         try findDeltaSets(in: store.path.appending(StoreObjectKind.deltas.folder))
         try findPatches(in: store.path.appending(StoreObjectKind.patch.folder))
     }
@@ -132,6 +134,13 @@ extension StoredIndex {
         return (above + [object[...]]).joined(separator: "/")
     }
 
+    /// Returns the delta from the file table for a manifest whose index is at a URL.
+    private func fileTableDelta(besideIndexAt url: String) -> PackIndex.FileTableDelta? {
+        guard var delta = reference.fileTableDelta else { return nil }
+        delta.url = Self.url(of: delta.url, besideIndexAt: url)
+        return delta
+    }
+
     /// Returns the deltas for a manifest whose index is at a URL.
     func deltas(besideIndexAt url: String) -> [PackIndex.Delta] {
         let folder = url.lastIndex(of: "/").map { url[...$0] } ?? ""
@@ -153,6 +162,7 @@ extension StoredIndex {
         var index = reference
         index.url = url
         index.deltas = deltas(besideIndexAt: url)
+        index.fileTableDelta = fileTableDelta(besideIndexAt: url)
         var pack = Pack(
             id: recipe.pack,
             version: version,

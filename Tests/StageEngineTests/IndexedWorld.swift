@@ -176,6 +176,27 @@ final class IndexedWorld {
         }
     }
 
+    /// Plans the pack of the manifest with some free space, and returns the way of its transfer.
+    func estimate(
+        _ name: String = "container",
+        freeSpace: ByteCount
+    ) async throws -> TransferChoice.Way? {
+        let source = ManifestSource(urls: [server.url("/manifest.json")])
+        let container = try Container.make(root.path.appending(name))
+        let id = try PackID("levels")
+        return try await withStager(try options, logger: logger) { stager in
+            let manifest = try await stager.manifest(from: source, stored: nil)
+            let planner = try Planner(manifest: manifest.manifest, container: container)
+            let plan = await stager.estimate(
+                planner.plan(for: .packs([id])),
+                of: manifest,
+                in: container.reader,
+                freeSpace: freeSpace
+            )
+            return plan.entries.first?.transfer?.way
+        }
+    }
+
     /// The staged files by their paths; a link is `path → target`, an empty directory `path/`.
     func staged(_ name: String = "container") throws -> [String: [UInt8]] {
         var files: [String: [UInt8]] = [:]

@@ -1,4 +1,5 @@
 import FoundationEssentials
+import Glibc
 import StageContainer
 import StageDigest
 import StageEngine
@@ -153,7 +154,80 @@ struct PatchStagingTests {
         var pack = try #require(world.pack)
         pack.index?.deltas[0].patch?.windowSize = ByteCount(100_000)
         try world.serve(offering: pack)
+        let sent = try await update()
+        #expect(sent.bundles > 1_000_000 && sent.patch == 0)
+    }
+
+    /// A port that no server listens to.
+    @Test func aPatchThatCannotBeReachedIsDoneWithout() async throws {
+        try await publishBoth()
+        var pack = try #require(world.pack)
+        pack.index?.deltas[0].patch?.url = "http://127.0.0.1:1/patch"
+        try world.serve(offering: pack)
         #expect(try await update().bundles > 1_000_000)
+    }
+
+    /// Content that the update replaces may be damaged in any way.
+    @Test(arguments: ["large", "small", "small/5"])
+    func oldContentThatCannotBeReadIsDoneWithout(path: String) async throws {
+        try await publishBoth()
+        let place = world.path(of: path)
+        try FileManager.default.removeItem(atPath: place.string)
+        if path == "small" {
+            try FileManager.default.createSymbolicLink(
+                atPath: place.string,
+                withDestinationPath: place.string
+            )
+        } else {
+            #expect(unsafe mkfifo(place.string, 0o600) == 0)
+        }
+        try await update()
+    }
+
+    /// The patch writes all files, also those with the same content, while it lies beside them.
+    @Test func aPatchIsTakenOnlyWithSpaceForAllFiles() async throws {
+        var (old, new) = (["large": noise(500_000)], ["large": noise(500_000)])
+        for number in 0..<20 { old["copy/\(number)"] = noise(60_000, seed: 2) }
+        var changed = noise(60_000, seed: 2)
+        changed[5] ^= 1
+        for number in 0..<20 { new["copy/\(number)"] = changed }
+        try await world.publish(old)
+        guard case .staged = try await world.stage() else { throw Failure() }
+        try await world.publish(new, patches: true)
+        let patch = try #require(world.pack?.index?.deltas.first?.patch)
+        #expect(patch.windowSize < ByteCount(200_000))
+        // 20 files of 15 blocks, the patch, and the reserve.
+        let needed = patch.size + ByteCount(20 * 61_440 + 16 << 20)
+        #expect(try await world.estimate(freeSpace: needed + ByteCount(200_000)) == .patch)
+        #expect(try await world.estimate(freeSpace: needed - ByteCount(200_000)) == .objects)
+    }
+
+    @Test func progressCountsThePartOfAPatchThatAnEarlierRunLeft() async throws {
+        let path = try await publishBoth()
+        let content = try bytes(of: world.store.path.appending(String(path.dropFirst())))
+        let broken = [Answer](repeating: .dropped, count: 80)
+        let half = content.count / 2
+        world.server.answer(path, with: [Answer.content(content).cut(after: half)] + broken)
+        for bundle in world.bundles { world.server.answer(bundle, with: broken) }
+        guard case .failed = try await world.stage() else { throw Failure() }
+        try world.serve()
+        let pack = try #require(world.pack)
+        let manifest = Manifest(
+            application: try ApplicationID("net.example.game"),
+            revision: 1,
+            packs: [pack]
+        )
+        let plan = Planner(manifest: manifest).plan(for: .packs([pack.id]))
+        let progress = Mutex(StagingProgress(plan))
+        let excess = Mutex(0)
+        let outcome = try await world.stage { event in
+            progress.withLock { progress in
+                progress.apply(event, to: pack.id)
+                if progress.received > progress.downloadSize { excess.withLock { $0 += 1 } }
+            }
+        }
+        guard case .staged(let figures) = outcome else { throw Failure() }
+        #expect(figures.reused > ByteCount(half / 2) && excess.withLock { $0 } == 0)
     }
 
     @Test func oldContentThatWasDamagedIsNotBelieved() async throws {
@@ -170,12 +244,14 @@ struct PatchStagingTests {
         try await update()
     }
 
+    /// Also objects must be unreachable for the update to fail.
     @Test func anUpdateThatBreaksGoesOnWhereItWas() async throws {
         let path = try await publishBoth()
         let content = try bytes(of: world.store.path.appending(String(path.dropFirst())))
         let half = content.count / 2
         let broken = [Answer](repeating: .dropped, count: 40)
         world.server.answer(path, with: [Answer.content(content).cut(after: half)] + broken)
+        for bundle in world.bundles { world.server.answer(bundle, with: broken) }
         guard case .failed = try await world.stage() else { throw Failure() }
         #expect(try world.staged() == old)
         let came = world.server.counts(for: path).bytes

@@ -127,9 +127,9 @@ struct ContentIndexTests {
             #expect(throws: IndexError.self) { try ContentIndex(decoding: head + numbers) }
         }
         var version = head
-        version[7] = 2
+        version[7] = 3
         let error = #expect(throws: IndexError.self) { try ContentIndex(decoding: version) }
-        #expect(error?.reason.contains("version 2") == true)
+        #expect(error?.reason.contains("version 3") == true)
     }
 
     /// Paths that share nearly all bytes take three bytes each, and would expand to 300 MB.

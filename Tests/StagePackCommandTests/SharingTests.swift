@@ -151,10 +151,43 @@ struct SharingTests {
         #expect(try world.names(in: "downloads") == before)
     }
 
-    @Test func aManifestOfTheNetworkNamesNoLocalFiles() async throws {
+    /// Every member that names an object.
+    @Test(arguments: [
+        "archive", "index", "index.fileTableDelta", "index.deltas[0]", "index.deltas[0].patch",
+    ])
+    func aManifestOfTheNetworkNamesNoLocalFiles(member: String) async throws {
         var world = try World()
         var pack = try SamplePack.small(.aurora)
-        pack.pack.archive?.url = "file:///etc/hostname"
+        let digest = pack.pack.contentDigest
+        let size = ByteCount(1000)
+        if member != "archive" {
+            var index = PackIndex(
+                url: "i/1",
+                size: size,
+                digest: digest,
+                contentSize: size,
+                contentDigest: digest,
+                bundleSize: size
+            )
+            index.fileTableDelta = PackIndex.FileTableDelta(url: "i/2", size: size, digest: digest)
+            index.deltas = [PackIndex.Delta(base: digest, url: "i/3", size: size, digest: digest)]
+            index.deltas[0].patch = PackIndex.Patch(
+                url: "p/1",
+                size: size,
+                digest: digest,
+                windowSize: size
+            )
+            pack.pack.index = index
+        }
+        let local = "file:///etc/hostname"
+        switch member {
+        case "archive": pack.pack.archive?.url = local
+        case "index": pack.pack.index?.url = local
+        case "index.fileTableDelta": pack.pack.index?.fileTableDelta?.url = local
+        case "index.deltas[0]": pack.pack.index?.deltas[0].url = local
+        default: pack.pack.index?.deltas[0].patch?.url = local
+        }
+        #expect(pack.pack.objectURLs.first { $0.url == local }?.member == member)
         try world.publish(pack)
         let ending = try await world.program.run(["prefetch"] + quiet + world.source)
         #expect(ending.status == 12)

@@ -100,6 +100,30 @@ struct PatchWriterTests {
         #expect(try store.names(in: "p") == names)
     }
 
+    /// Stores may be older than patches.
+    @Test func aPatchTakesThePlaceOfASetThatIsThere() async throws {
+        let first = try await package(1)
+        let second = try await store.package(tree(2), "tree", after: first.index) {
+            $0.makesPatches = false
+            $0.makesArchive = false
+        }
+        #expect(second.updates.first?.delta?.frames != nil)
+        func update(_ makesPatches: Bool) async throws -> BaseUpdate? {
+            var writer = DeltaSetWriter(width: 2)
+            writer.makesPatches = makesPatches
+            return try await writer.write(
+                to: stored(second),
+                from: [first.index],
+                in: store.directory()
+            ).first
+        }
+        let without = try #require(try await update(false))
+        #expect(without.delta == second.updates.first?.delta)
+        let with = try #require(try await update(true))
+        #expect(with.delta?.patch != nil && with.delta?.frames == nil)
+        #expect(with.cost.total < without.cost.total)
+    }
+
     /// Frames compress as well as a patch where they have nothing in common.
     @Test func aPatchThatSavesNothingIsNotKept() async throws {
         let first = try await store.package(["large": noise(300_000)], "one")

@@ -70,6 +70,48 @@ struct SolidArchiveTests {
         #expect(Digest(of: try store.bytes(first.url)) == first.digest)
     }
 
+    /// The index as a client needs it that has unpacked the archive.
+    @Test func theIndexIsADeltaFromTheFilesOfTheArchive() async throws {
+        let pack = try await store.package(files, "one")
+        let delta = try #require(pack.reference.fileTableDelta)
+        let bytes = try store.bytes(delta.url)
+        #expect(Digest(of: bytes) == delta.digest && ByteCount(bytes.count) == delta.size)
+        #expect(delta.url == "i/\(delta.digest).of.\(pack.reference.contentDigest)")
+        #expect(delta.size < pack.reference.size)
+        var decompressor = FrameDecompressor()
+        let index = pack.index.encoded()
+        let table = ContentIndex(
+            entries: pack.index.entries.map { entry in
+                guard case .file(var file) = entry.kind else { return entry }
+                file.content = .frames([])
+                return ContentIndex.Entry(path: entry.path, kind: .file(file))
+            }
+        ).encodedFileTable()
+        let restored = try decompressor.decompress(bytes.span, after: table.span, to: index.count)
+        #expect(restored == index)
+        let stored = try StoredIndex(at: store.root.path.appending("store/\(pack.reference.url)"))
+        #expect(stored.reference.fileTableDelta == delta)
+        let inode = try store.directory().status(FilePath(delta.url))?.inode
+        let again = try await store.package(files, "two")
+        #expect(again.reference.fileTableDelta == delta)
+        #expect(try store.directory().status(FilePath(delta.url))?.inode == inode)
+    }
+
+    @Test func noDeltaOfTheIndexIsNamedWithoutItsArchiveOrIfItIsDamaged() async throws {
+        let without = try await store.package(files, "off") { $0.makesArchive = false }
+        #expect(without.reference.fileTableDelta == nil)
+        let pack = try await store.package(files, "one")
+        let path = store.root.path.appending("store/\(pack.reference.url)")
+        let delta = try #require(pack.reference.fileTableDelta)
+        let name = try #require(FilePath(delta.url).lastComponent)
+        try store.directory("i").write([1, 2, 3], to: name, durably: false)
+        #expect(try StoredIndex(at: path).reference.fileTableDelta == nil)
+        #expect(try await store.package(files, "two").reference.fileTableDelta == delta)
+        let archive = try #require(pack.archive)
+        try store.directory("a").remove(try #require(FilePath(archive.url).lastComponent))
+        #expect(try StoredIndex(at: path).reference.fileTableDelta == nil)
+    }
+
     @Test func noArchiveIsMadeIfItSavesNothing() async throws {
         #expect(try await store.package(["a": noise(100_000)], "noise").archive == nil)
         #expect(try await store.package(files, "off") { $0.makesArchive = false }.archive == nil)
@@ -98,6 +140,8 @@ struct SolidArchiveTests {
         let recipe = try Recipe(json: Array(json.utf8))
         let offered = stored.pack(of: recipe, version: 1, url: url)
         #expect(offered.archive?.url == folder + archive.url.dropFirst(2))
+        let delta = try #require(pack.reference.fileTableDelta)
+        #expect(offered.index?.fileTableDelta?.url == folder.dropLast(2) + delta.url)
     }
 
     @Test func anArchiveOfNoManifestGoes() async throws {
@@ -121,6 +165,9 @@ struct SolidArchiveTests {
         let kept = try #require(second.archive)
         #expect(first.archive != nil && first.archive != kept)
         #expect(try store.names(in: "a") == [String(kept.url.dropFirst(2))])
+        let deltas = try store.names(in: "i").filter { $0.contains(".of.") }
+        let delta = try #require(second.reference.fileTableDelta)
+        #expect(deltas == [String(delta.url.dropFirst(2))])
     }
 
     /// Windows from the smallest to the largest that decoders accept.

@@ -41,7 +41,9 @@ struct DeltaCommand: ReportingSubcommand {
     )
     var bases: [String]
 
-    @Flag(help: "Make delta sets only, also where patches are smaller.")
+    @Flag(
+        help: "Make delta sets only, also where patches are smaller; patches that are there stay."
+    )
     var noPatches = false
 
     @Option(

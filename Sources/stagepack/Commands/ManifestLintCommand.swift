@@ -86,7 +86,7 @@ struct ManifestLintCommand: ReportingSubcommand {
         return findings
     }
 
-    /// Returns a finding for each archive and index that a URL relative to the manifest names, and that is not
+    /// Returns a finding for each object of a pack that a URL relative to the manifest names, and that is not
     /// beside it.
     private static func fileFindings(of file: String, _ bytes: [UInt8]) -> [LintFinding] {
         // With base URLs, files are relative to these, and an invalid manifest is a finding already.
@@ -97,8 +97,8 @@ struct ManifestLintCommand: ReportingSubcommand {
         let folder = (path.resolved ?? path).absolute.removingLastComponent()
         var findings: [LintFinding] = []
         for (position, pack) in manifest.packs.enumerated() {
-            for (member, url) in [("archive", pack.archive?.url), ("index", pack.index?.url)] {
-                guard let url, URLReference(url).schemeName == nil, !url.hasPrefix("/"),
+            for (member, url) in pack.objectURLs {
+                guard URLReference(url).schemeName == nil, !url.hasPrefix("/"),
                     let name = url.prefix(while: { $0 != "?" && $0 != "#" }).percentDecoded,
                     !FileStatus.exists(folder.pushing(FilePath(name)))
                 else { continue }

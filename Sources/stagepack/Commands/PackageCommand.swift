@@ -77,7 +77,10 @@ struct PackageCommand: ReportingSubcommand {
     @Flag(help: "With '--base': store nothing as differences from files of these versions.")
     var noDeltas = false
 
-    @Flag(help: "With '--base': make delta sets only, also where patches are smaller.")
+    @Flag(
+        help:
+            "With '--base': make delta sets only, also where patches are smaller; patches that are there stay."
+    )
     var noPatches = false
 
     @Flag(help: "With '--indexed': make no archive of the files for first installations.")

@@ -1,0 +1,81 @@
+import StageContainer
+import StageIndex
+import StageModel
+import StageSystem
+import StageTransfer
+import SystemPackage
+
+extension IndexSource {
+    /// The archive of a first installation that was taken before the index.
+    struct UnpackedArchive: Sendable {
+        /// The index that was restored from the files; `nil` if they are not those that the publisher packed.
+        var index: VerifiedIndex?
+        /// The directory of the files; `nil` if the archive could not be downloaded.
+        var directory: Directory?
+        /// `true` if the files are exactly those of the index.
+        var isVerified = false
+    }
+
+    /// Takes the archive of a first installation before the index, and restores the index from the file table of
+    /// what was unpacked.
+    ///
+    /// - Parameters:
+    ///   - area: The staging area, which stores the index and the unpacked files.
+    ///   - base: The staged generation.
+    ///   - figures: Receives the number of bytes transferred and their source.
+    /// - Returns: The result; `nil` if another way transfers fewer bytes, or the delta is of no use.
+    /// - Throws: ``StageError`` if no server can be reached, or the files cannot be written.
+    func takeArchiveFirst(
+        in area: StagingArea,
+        base: Base?,
+        countingIn figures: inout StagingFigures
+    ) async throws(StageError) -> UnpackedArchive? {
+        guard let archive = work.pack.archive, base == nil,
+            try await !hasContent(area),
+            let choice = try await indexFetch.choiceBeforeIndex(
+                archive: remaining(archive, in: area)
+            )
+        else { return nil }
+        work.report(.chose(choice))
+        let delta: [UInt8]
+        do throws(StageError) {
+            delta = try await indexFetch.fileTableDelta(countingIn: &figures)
+        } catch {
+            try note(error)
+            return nil
+        }
+        var result = UnpackedArchive()
+        result.directory = try await unpack(archive, in: area, countingIn: &figures)
+        guard let unpacked = result.directory, let table = try await fileTable(of: unpacked) else {
+            return result
+        }
+        result.index = try await indexFetch.index(from: delta, after: table, in: area.directory)
+        result.isVerified = result.index?.content.encodedFileTable() == table
+        return result
+    }
+
+    /// Returns the file table of an unpacked archive; `nil` if the archive has an entry that no pack may have.
+    private func fileTable(of unpacked: Directory) async throws(StageError) -> [UInt8]? {
+        let (files, isStopped) = try await withCancellableThread {
+            cancellation throws(StageError) in
+            try StageError.wrapping { () throws(FileError) in
+                let files = try ContentIndex.withoutFrames(of: unpacked) {
+                    cancellation.isRequested
+                }
+                return (files, cancellation.isRequested)
+            }
+        }
+        if isStopped { throw .cancelled }
+        return files?.encodedFileTable()
+    }
+
+    /// Returns whether the container has the index, or single files of this version.
+    private func hasContent(_ area: StagingArea) async throws(StageError) -> Bool {
+        if try await indexFetch.hasIndex(in: area.directory) { return true }
+        let path = FilePath("\(ContainerLayout.files)/\(reference.contentDigest)")
+        let root = work.container.root
+        return try await StageError.blocking { () throws(FileError) in
+            try root.status(path) != nil
+        }
+    }
+}

@@ -1,0 +1,95 @@
+import Logging
+import StageContainer
+import StageIndex
+import StageModel
+import StageSystem
+
+/// A patch that can be decoded on this machine.
+struct UsablePatch: Sendable {
+    let reference: PackIndex.Patch
+    /// The index of the staged generation.
+    let old: ContentIndex
+    /// The pieces that the patch contains.
+    let content: PatchContent
+    /// The pieces of the staged generation that it refers to.
+    let gone: PatchContent
+
+    /// The memory that a decoder needs beside the pieces of both versions.
+    private static let overhead = ByteCount.mebibytes(32)
+
+    /// The memory for decoding, in bytes.
+    var memory: ByteCount { ByteCount(content.size) + ByteCount(gone.size) + Self.overhead }
+}
+
+extension IndexFetch {
+    /// Returns the patch from a staged generation if it can be decoded.
+    ///
+    /// A patch that cannot is logged, since the publisher or the machine has a reason: then the update transfers more
+    /// bytes.
+    ///
+    /// - Parameters:
+    ///   - base: The staged generation.
+    ///   - index: The newer index.
+    /// - Returns: The patch; `nil` if the manifest names none from this generation, its `windowSize` is smaller than
+    ///   its content, or there is not enough memory.
+    func usablePatch(
+        from base: IndexSource.Base?,
+        to index: ContentIndex
+    ) async throws(StageError) -> UsablePatch? {
+        guard let base, let patch = reference.delta(from: base.contentMap.indexDigest)?.patch else {
+            return nil
+        }
+        let found = try await StageError.blocking { () throws(FileError) -> UsablePatch? in
+            // Returns the heap memory of decoding the older index to the system.
+            defer { HeapMemory.release() }
+            guard let bytes = try ContainerLayout.indexBytes(in: base.directory),
+                let old = try? ContentIndex(decoding: bytes)
+            else { return nil }
+            return UsablePatch(
+                reference: patch,
+                old: old,
+                content: PatchContent(of: index, notIn: old),
+                gone: PatchContent(of: old, notIn: index)
+            )
+        }
+        guard let found else { return nil }
+        guard found.content.size <= patch.windowSize.rawValue,
+            found.gone.size <= ManifestLimits.windowSize.rawValue
+        else {
+            skip(patch, because: "its 'windowSize' is smaller than its content")
+            return nil
+        }
+        let available = ByteCount(AvailableMemory.byteCount())
+        guard found.memory <= available else {
+            skip(
+                patch,
+                because: "it takes \(found.memory) of memory, and \(available) is available"
+            )
+            return nil
+        }
+        return found
+    }
+
+    private func skip(_ patch: PackIndex.Patch, because reason: String) {
+        fetching.stager.logger.notice(
+            "a patch is not used",
+            metadata: [
+                "pack.id": "\(fetching.pack.id)", "url": "\(patch.url.forDisplay())",
+                "reason": "\(reason)",
+            ]
+        )
+    }
+}
+
+extension ContentIndex {
+    /// Returns the disk space of the files of some entries, in whole blocks.
+    func sizeOnDisk(where isIncluded: (_ position: Int, _ file: File) -> Bool) -> ByteCount {
+        var size = Int64(0)
+        var count = 0
+        for (position, file) in files where isIncluded(position, file) {
+            size += file.size
+            count += 1
+        }
+        return StoredGeneration.size(ByteCount(size), fileCount: count)
+    }
+}
