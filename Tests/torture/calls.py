@@ -23,7 +23,7 @@ def documented_statuses():
     return {int(number) for number in re.findall(r"^\s*case \w+ = (\d+)", text, re.M)} | {0}
 
 
-# Calls that end a process within a library when they fail, as DESIGN.md says in "What is open": threads and timers of
+# Calls that end a process within a library when they fail, as docs/design/open.md says: threads and timers of
 # SwiftNIO; of libdispatch the queue of events, made when it is first needed, and the look at its threads each second.
 KNOWN = re.compile(r'\d+ +(clone3\(|epoll_create1\(|eventfd2\(|timerfd_create\(|openat\(AT_FDCWD<[^>]*>, "/proc/\d+/stat")')
 

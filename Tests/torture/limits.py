@@ -204,7 +204,7 @@ class DaemonLimits:
         if status is None:
             daemon.ask("GET", "tasks", within=10)
             return
-        # On ext4 the index of the log may not get back the block that SQLite has cut off (DESIGN.md, section 11).
+        # On ext4 the index of the log may not get back the block that SQLite has cut off (docs/design/open.md).
         expect(not self.scenarios[name] or kind == "ext4", f"it did not start with what it had: {status}, {said}")
         expect(status > 0 and "stagepackd: error: " in said and "No space left" in said and "hint: " in said,
                f"it ended with {status}: {said}")
