@@ -31,7 +31,7 @@ PACKAGES := .build/deploy
 help: ## Show what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
-demo: dependencies ## Stage sample packs from an origin on this machine.
+demo: dependencies ## Install sample packs from a web server on this machine.
 	Scripts/demo
 
 test: dependencies ## Build and run the tests.
