@@ -112,16 +112,9 @@ public struct DeltaSetWriter: Sendable {
             // The set may be older than the use of patches.
             if makesPatches {
                 let writer = PatchWriter(from: old, base: base, to: version)
-                (update.patch, patch) = try await writer.write(
-                    insteadOf: update.cost.content,
-                    in: store
-                )
-                if let patch {
-                    frames = nil
-                    update.cost = cost(nil)
-                    update.cost.patch = patch.size
-                }
+                patch = try await replaceSet(by: writer, in: store, updating: &update)
             }
+            if patch != nil { frames = nil }
         } else {
             let draft = try await nonEmpty(unpublished, to: version, from: old, in: store)
             let set = draft?.set(from: base, to: version.reference.contentDigest)
@@ -140,6 +133,20 @@ public struct DeltaSetWriter: Sendable {
             try indexDelta.write(bytes, frames: frames, patch: patch, to: store)
         }
         return update
+    }
+
+    /// Writes a patch if it makes the update smaller than the set that is there.
+    private func replaceSet(
+        by writer: PatchWriter,
+        in store: Directory,
+        updating update: inout BaseUpdate
+    ) async throws(PackagingError) -> PackIndex.Patch? {
+        let patch: PackIndex.Patch?
+        (update.patch, patch) = try await writer.write(insteadOf: update.cost.content, in: store)
+        guard let patch else { return nil }
+        update.cost = update.plainCost
+        update.cost.patch = patch.size
+        return patch
     }
 
     /// Writes a set or a patch, whichever makes the update smaller.

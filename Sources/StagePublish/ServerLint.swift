@@ -94,6 +94,12 @@ public enum ServerLint {
                 )
             )
         }
+        return objects + Self.deltas(of: index, at: member)
+    }
+
+    /// Returns the deltas of an index, with their delta sets and patches.
+    private static func deltas(of index: PackIndex, at member: String) -> [ManifestObject] {
+        var objects: [ManifestObject] = []
         for (place, delta) in index.deltas.enumerated() {
             let path = "\(member).index.deltas[\(place)]"
             var object = ManifestObject(
