@@ -49,12 +49,17 @@ extension EasyHandle {
             requestStart: time(CURLINFO_PRETRANSFER_TIME_T),
             firstByte: time(CURLINFO_STARTTRANSFER_TIME_T),
             networkProtocol: networkProtocol,
-            remote: (text(CURLINFO_PRIMARY_IP), number(CURLINFO_PRIMARY_PORT)),
+            remote: remote,
             local: (text(CURLINFO_LOCAL_IP), number(CURLINFO_LOCAL_PORT)),
             isReused: isReused,
             requestHeaderBytes: Int64(number(CURLINFO_REQUEST_SIZE)),
             responseHeaderBytes: Int64(number(CURLINFO_HEADER_SIZE))
         )
+    }
+
+    /// Address and port of the server, or of the proxy; empty and 0 without a connection.
+    var remote: (address: String, port: Int) {
+        (text(CURLINFO_PRIMARY_IP), number(CURLINFO_PRIMARY_PORT))
     }
 
     private var networkProtocol: String? {
@@ -68,9 +73,7 @@ extension EasyHandle {
     }
 
     private func time(_ item: CURLINFO) -> Duration {
-        var microseconds: curl_off_t = 0
-        let code = unsafe stage_easy_offset(pointer, item, &microseconds)
-        return .microseconds(code == CURLE_OK ? Int64(microseconds) : 0)
+        .microseconds(offset(item))
     }
 
     private func text(_ item: CURLINFO) -> String {

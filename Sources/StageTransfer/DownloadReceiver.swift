@@ -320,14 +320,13 @@ extension TransferStateMachine.Outcome {
             return .permanent(.unacceptable(url: url, .library(end.detail)))
         case CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_ISSUER_ERROR,
             CURLE_SSL_CERTPROBLEM, CURLE_SSL_INVALIDCERTSTATUS, CURLE_SSL_PINNEDPUBKEYNOTMATCH:
-            return .permanent(
-                .untrusted(url: url, .init(verifyResult: end.certificate), detail: end.detail)
-            )
+            let (fault, explanation) = end.certificateFault
+            return .permanent(.untrusted(url: url, fault, detail: explanation))
         case CURLE_OK:
             return .transient(.unreachable(url: url, detail: "the response is empty"), pause: nil)
         default:
             let fault = TransferError.ConnectionFault(end)
-            return .transient(.unreachable(url: url, fault, detail: end.detail), pause: nil)
+            return .transient(.unreachable(url: url, fault, detail: end.explanation), pause: nil)
         }
     }
 }
@@ -341,17 +340,6 @@ extension TransferError.ConnectionFault {
         case CURLE_SSL_CONNECT_ERROR: self = .handshake
         case CURLE_COULDNT_CONNECT: self = .connect
         default: self = end.wasRequestSent ? .lost : .connect
-        }
-    }
-}
-
-extension TransferError.CertificateFault {
-    /// Classifies the fault by OpenSSL's verification result (X509_STORE_CTX_get_error(3)).
-    fileprivate init(verifyResult: Int) {
-        switch verifyResult {
-        case 9: self = .notYetValid
-        case 10: self = .expired
-        default: self = .unverified
         }
     }
 }

@@ -40,6 +40,12 @@ import SystemPackage
         return code == CURLE_OK ? result : 0
     }
 
+    func offset(_ item: CURLINFO) -> Int64 {
+        var result: curl_off_t = 0
+        let code = unsafe stage_easy_offset(pointer, item, &result)
+        return code == CURLE_OK ? Int64(result) : 0
+    }
+
     /// Sets the handle's tag, its callbacks for the response, and the context that they receive.
     mutating func prepare(
         for tag: Int,
@@ -136,9 +142,6 @@ private struct Options {
     init(_ request: ExchangeRequest, configuration: TransferConfiguration) {
         let url = request.url
         let proxies = configuration.proxies
-        // To a proxy on another machine, a loopback address would mean the proxy itself.
-        let proxy =
-            url.isLoopback ? nil : url.scheme == "https" ? proxies.https : proxies.http
         fields = request.fields
         let oldest =
             request.requiresNewestTLS ? CURL_SSLVERSION_TLSv1_3 : CURL_SSLVERSION_TLSv1_2
@@ -164,7 +167,7 @@ private struct Options {
             (CURLOPT_USERAGENT, configuration.userAgent),
             (CURLOPT_PROTOCOLS_STR, "http,https"),
             // Set even when empty: libcurl would read the environment otherwise.
-            (CURLOPT_PROXY, proxy ?? ""),
+            (CURLOPT_PROXY, configuration.proxy(for: url) ?? ""),
             (CURLOPT_NOPROXY, proxies.exceptions),
         ]
         if let file = configuration.certificateAuthorities {

@@ -58,6 +58,8 @@ struct ExchangeEnd: Sendable {
     var code: CURLcode?
     /// libcurl's error message.
     var detail = ""
+    /// Facts about the connection, if libcurl ended the exchange with an error.
+    var connection: FailedConnection?
     /// Verification result of the server's certificate (`X509_V_…`).
     var certificate = 0
     /// Status by which a proxy refused to connect to the server; 0 if it did not.
@@ -101,6 +103,7 @@ struct ExchangeEnd: Sendable {
     /// Bytes transferred in both directions, heads included.
     private(set) var moved: Int64 = 0
     private var easy: EasyHandle?
+    private var configuration = TransferConfiguration()
     private var head: ResponseHead?
     private var use: BodyUse?
     private var skipped = 0
@@ -132,6 +135,7 @@ struct ExchangeEnd: Sendable {
         tag: Int
     ) -> CURLcode {
         isRunning = true
+        self.configuration = configuration
         var easy = EasyHandle()
         let context = unsafe Unmanaged.passUnretained(self).toOpaque()
         var code = unsafe easy.prepare(
@@ -180,18 +184,16 @@ struct ExchangeEnd: Sendable {
 
     /// Returns the result of the exchange, given libcurl's result code.
     func end(_ code: CURLcode?) -> ExchangeEnd {
-        var end = ExchangeEnd(code: code, bytes: bytes)
-        end.wasRequestSent = easy?.wasRequestSent ?? false
-        end.decodesContent = request.decodesContent
-        guard let code, code != CURLE_OK else {
+        var end = ExchangeEnd(code: code)
+        if let code, code != CURLE_OK {
+            end = easy?.end(code, of: request.url, configuration: configuration) ?? end
+            end.fault = fault(code == CURLE_OUT_OF_MEMORY ? "Out of memory" : end.detail)
+        } else {
+            end.wasRequestSent = easy?.wasRequestSent ?? false
             end.fault = fault("")
-            return end
         }
-        end.detail = easy?.errorMessage ?? ""
-        end.fault = fault(code == CURLE_OUT_OF_MEMORY ? "Out of memory" : end.detail)
-        if end.detail.isEmpty { end.detail = unsafe String(cString: curl_easy_strerror(code)) }
-        end.certificate = easy?.certificateResult ?? 0
-        end.proxyStatus = easy?.proxyStatus ?? 0
+        end.bytes = bytes
+        end.decodesContent = request.decodesContent
         return end
     }
 

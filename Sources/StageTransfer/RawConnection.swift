@@ -11,6 +11,7 @@ import Glibc
     private let url: TransferURL
     private let requiresNewestTLS: Bool
     private var easy: EasyHandle?
+    private var configuration = TransferConfiguration()
     private var opening: Writing?
     private var reading: Reading?
     private var writing: (bytes: [UInt8], start: Int, continuation: Writing)?
@@ -30,6 +31,7 @@ import Glibc
         configuration: TransferConfiguration,
         tag: Int
     ) {
+        self.configuration = configuration
         var easy = EasyHandle()
         let context = unsafe Unmanaged.passUnretained(self).toOpaque()
         var code = unsafe easy.prepare(for: tag, header: pass, body: pass, context: context)
@@ -136,14 +138,11 @@ import Glibc
     }
 
     private func error(_ code: CURLcode) -> TransferError {
-        var end = ExchangeEnd(code: code)
-        end.detail = easy?.errorMessage ?? ""
-        if end.detail.isEmpty { end.detail = unsafe String(cString: curl_easy_strerror(code)) }
-        end.certificate = easy?.certificateResult ?? 0
-        end.proxyStatus = easy?.proxyStatus ?? 0
+        var end =
+            easy?.end(code, of: url, configuration: configuration) ?? ExchangeEnd(code: code)
         end.wasRequestSent = socket != nil
         return TransferStateMachine.Outcome.failed(end, url: url.display).error
-            ?? .unreachable(url: url.display, detail: end.detail)
+            ?? .unreachable(url: url.display, detail: end.explanation)
     }
 }
 

@@ -35,7 +35,7 @@ extension TransferEngine {
             let end = await perform(exchange)
             guard let head = receiver.head else {
                 throw TransferStateMachine.Outcome.failed(end, url: redirects.url.display).error
-                    ?? .unreachable(url: redirects.url.display, detail: end.detail)
+                    ?? .unreachable(url: redirects.url.display, detail: end.explanation)
             }
             let decision = ResponseRules().judge(head)
             if decision.isFinal {

@@ -108,6 +108,6 @@ private final class StreamReceiver: ExchangeReceiver {
     func failure(_ end: ExchangeEnd) -> TransferError? {
         guard !end.isComplete || status == 0 else { return nil }
         return TransferStateMachine.Outcome.failed(end, url: url.display).error
-            ?? .unreachable(url: url.display, detail: end.detail)
+            ?? .unreachable(url: url.display, detail: end.explanation)
     }
 }

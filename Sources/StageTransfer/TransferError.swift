@@ -7,7 +7,8 @@ public import SystemPackage
 /// The text of a URL never contains a user's name or password.
 @nonexhaustive
 public indirect enum TransferError: Error, Equatable, Sendable {
-    /// The server could not be reached, or the connection broke; `detail` is libcurl's message.
+    /// The server could not be reached, or the connection broke; `detail` says how, and names host and
+    /// port where the connection failed.
     case unreachable(url: String, ConnectionFault = .lost, detail: String)
 
     /// The server responded with an unsuccessful status; `retryAfter` is the delay that it asks for, if any.
@@ -28,7 +29,7 @@ public indirect enum TransferError: Error, Equatable, Sendable {
     /// The URL, or its response, is not accepted.
     case unacceptable(url: String, Unacceptable)
 
-    /// The server's certificate could not be verified.
+    /// The certificate of the server, or of the proxy, could not be verified; `detail` says why.
     case untrusted(url: String, CertificateFault, detail: String)
 
     /// The file system that contains `path` is full.
@@ -93,7 +94,11 @@ public indirect enum TransferError: Error, Equatable, Sendable {
         case notYetValid
         /// It has expired, or the clock of this machine is wrong.
         case expired
-        /// No trusted authority has signed it, or it names another host.
+        /// No trusted authority has signed it; it may be self-signed.
+        case unknownAuthority
+        /// It is for another host.
+        case otherHost
+        /// It could not be verified for another reason.
         case unverified
     }
 }
@@ -159,11 +164,11 @@ extension TransferError: CustomStringConvertible {
             "'\(url.forDisplay())' was answered with status \(status)"
                 + (pause.map { "; the server asks to wait \($0.inWords)" } ?? "")
         case .captivePortal(let url, let answerer) where url == answerer:
-            "'\(url.forDisplay())' was answered with a web page: the URL may be wrong, or the network may "
-                + "require a login first"
+            "'\(url.forDisplay())' was answered with a web page: a login page intercepted the download, or the "
+                + "URL is wrong"
         case .captivePortal(let url, let answerer):
-            "a web page from '\(answerer.forDisplay())' replaced the response of '\(url.forDisplay())': "
-                + "the network may require a login first"
+            "a login page intercepted the download of '\(url.forDisplay())': "
+                + "'\(answerer.forDisplay())' answered"
         case .wrongSize(let url, let expected, let actual):
             "expected \(expected.rawValue.quantity(of: "byte")) from '\(url.forDisplay())', found "
                 + (actual.map { "\($0.rawValue)" } ?? "more")
@@ -171,8 +176,8 @@ extension TransferError: CustomStringConvertible {
             "the content from '\(url.forDisplay())' is not the expected one"
         case .unacceptable(let url, let reason):
             reason.description(of: url.forDisplay())
-        case .untrusted(let url, let fault, let detail):
-            "'\(url.forDisplay())' cannot be trusted: \(fault): \(detail.forDisplay())"
+        case .untrusted(let url, _, let detail):
+            "'\(url.forDisplay())' cannot be trusted: \(detail.forDisplay())"
         case .outOfSpace(let path):
             "no space left for '\(path)'"
         case .storage(let error):
@@ -212,12 +217,14 @@ extension TransferError.Unacceptable {
 }
 
 extension TransferError.CertificateFault: CustomStringConvertible {
-    /// Fault, as a sentence fragment for people.
+    /// Fault, as a predicate to the certificate.
     public var description: String {
         switch self {
-        case .notYetValid: "its certificate is not valid yet by this machine's clock"
-        case .expired: "its certificate has expired by this machine's clock"
-        case .unverified: "its certificate cannot be verified"
+        case .notYetValid: "is not valid yet by this machine's clock"
+        case .expired: "has expired by this machine's clock"
+        case .unknownAuthority: "is not signed by an authority that this machine trusts"
+        case .otherHost: "is for another host"
+        case .unverified: "cannot be verified"
         }
     }
 }

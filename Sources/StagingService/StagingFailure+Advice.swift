@@ -165,7 +165,8 @@ extension StagingFailure {
     private static func advice(for fault: TransferError.CertificateFault) -> StagingAdvice {
         switch fault {
         case .notYetValid, .expired: .checkClock
-        case .unverified: .passAuthority
+        case .unknownAuthority, .unverified: .passAuthority
+        case .otherHost: .tellPublisherOfServer
         }
     }
 

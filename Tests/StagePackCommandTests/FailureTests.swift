@@ -14,7 +14,8 @@ struct FailureTests {
             status: 10,
             """
             stagepack: warning: the manifest is not available: the request to \
-            'SERVER/manifest.json' failed: Empty reply from server; using revision 1
+            'SERVER/manifest.json' failed: connection closed by ADDRESS without a response; using \
+            revision 1
             hint: check the network and the server, then run it again
 
             """
@@ -47,7 +48,7 @@ struct FailureTests {
             status: 23,
             """
             stagepack: warning: the manifest is not available: 'SERVER/manifest.json' was answered \
-            with a web page: the URL may be wrong, or the network may require a login first; using \
+            with a web page: a login page intercepted the download, or the URL is wrong; using \
             revision 1
             hint: log in to the network with a web browser, or correct the URL, then run it again
 
@@ -103,7 +104,7 @@ struct FailureTests {
             status: 20,
             """
             stagepack: error: pack 'aurora': the request to \
-            'SERVER/packs/aurora-2.tar.zst' failed: Empty reply from server
+            'SERVER/packs/aurora-2.tar.zst' failed: connection closed by ADDRESS without a response
             hint: check the network and the server, then run it again
 
             """
@@ -147,7 +148,7 @@ struct FailureTests {
             status: 23,
             """
             stagepack: error: pack 'aurora': 'SERVER/packs/aurora-2.tar.zst' was answered with a \
-            web page: the URL may be wrong, or the network may require a login first
+            web page: a login page intercepted the download, or the URL is wrong
             hint: log in to the network with a web browser, or correct the URL, then run it again
 
             """
@@ -157,8 +158,8 @@ struct FailureTests {
             .redirect(to: "/login"),
             status: 23,
             """
-            stagepack: error: pack 'aurora': a web page from 'SERVER/login' replaced the response \
-            of 'SERVER/packs/aurora-2.tar.zst': the network may require a login first
+            stagepack: error: pack 'aurora': a login page intercepted the download of \
+            'SERVER/packs/aurora-2.tar.zst': 'SERVER/login' answered
             hint: log in to the network with a web browser, or correct the URL, then run it again
 
             """
@@ -200,8 +201,8 @@ struct FailureTests {
             status: 20,
             """
             stagepack: error: pack 'aurora': the request to \
-            'http://127.0.0.1:1/aurora-2.tar.zst' failed: Failed to connect to 127.0.0.1 port 1 \
-            after 0 ms: Couldn't connect to server
+            'http://127.0.0.1:1/aurora-2.tar.zst' failed: connection refused by \
+            127.0.0.1:1
             hint: check the network and the server, then run it again
 
             """
@@ -336,8 +337,8 @@ struct FailureTests {
             status: 10,
             error: """
                 stagepack: error: the manifest is not available: the request to \
-                'http://127.0.0.1:1/manifest.json' failed: Failed to connect to 127.0.0.1 port 1 \
-                after 0 ms: Couldn't connect to server
+                'http://127.0.0.1:1/manifest.json' failed: connection refused by \
+                127.0.0.1:1
                 hint: check the network and the server, then run it again
 
                 """,

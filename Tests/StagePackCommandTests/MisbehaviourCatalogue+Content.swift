@@ -32,8 +32,10 @@ extension Misbehaviour {
                 [.content([0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3] + served.content)]
             }
             .except(.manifest, .fails(.wrong, "UTF-8")),
-            .answers("has a page for a person", .fails(.portal, "the network may require a login"))
-            {
+            .answers(
+                "has a page for a person",
+                .fails(.portal, "a login page intercepted the download")
+            ) {
                 _ in [.portal]
             }
             .on(ServedResource.allCases),

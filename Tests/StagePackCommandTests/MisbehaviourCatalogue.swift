@@ -9,7 +9,7 @@ extension Misbehaviour {
         + encodings + contents + harmless + ranges + versions
 
     private static let connections: [Misbehaviour] = [
-        .answers("closes at once", .fails(.request, "Empty reply from server")) { _ in [.dropped] }
+        .answers("closes at once", .fails(.request, "without a response")) { _ in [.dropped] }
             .on(ServedResource.allCases),
         .script("resets at once", .fails(.request, "reset by peer")) { wire, _ in wire.reset() }
             .on(ServedResource.allCases),

@@ -1,0 +1,153 @@
+import CCurl
+import Glibc
+import StageModel
+import SystemPackage
+
+extension ExchangeEnd {
+    /// Reason why the exchange failed, as a sentence fragment for people that names host and port.
+    ///
+    /// libcurl's message, which is in `detail`, remains where the result code says less than the message.
+    var explanation: String {
+        guard let connection else { return detail }
+        switch code {
+        case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY:
+            return "the name of \(peer) cannot be resolved"
+        case CURLE_OPERATION_TIMEDOUT: return timeout
+        case CURLE_PROXY:
+            return "\(peer) cannot connect to \(connection.server): \(detail)"
+        case CURLE_COULDNT_CONNECT: return refusal
+        case CURLE_SSL_CONNECT_ERROR: return handshakeFailure
+        case CURLE_GOT_NOTHING: return "connection closed by \(peer) without a response"
+        case CURLE_PARTIAL_FILE:
+            let missing = connection.missing.map { " with \($0.quantity(of: "byte")) missing" }
+            return "connection closed by \(peer)" + (missing ?? " before the end of the response")
+        case CURLE_SEND_ERROR, CURLE_RECV_ERROR: return interruption
+        case CURLE_ABORTED_BY_CALLBACK where !connection.address.isEmpty:
+            return "\(connection.server) has the address '\(connection.address)', "
+                + "which is not of this machine"
+        default: return detail
+        }
+    }
+
+    /// Fault of the certificate of the server or of the proxy, and its explanation.
+    var certificateFault: (fault: TransferError.CertificateFault, explanation: String) {
+        let fault = TransferError.CertificateFault(self)
+        switch (code, fault) {
+        case (CURLE_SSL_CACERT_BADFILE, _):
+            return (fault, "the trusted authorities cannot be loaded: \(detail)")
+        case (_, .unverified): return (fault, "the certificate of \(peer) \(fault): \(detail)")
+        default: return (fault, "the certificate of \(peer) \(fault)")
+        }
+    }
+}
+
+extension ExchangeEnd {
+    /// `true` if the failed connection was one to the proxy.
+    private var isAtProxy: Bool {
+        guard let connection, let proxy = connection.proxy else { return false }
+        if code == CURLE_COULDNT_RESOLVE_PROXY || code == CURLE_PROXY { return true }
+        // Through the tunnel, the server itself responds.
+        if proxyStatus / 100 == 2 { return false }
+        if proxyStatus != 0 { return true }
+        if connection.port != 0 {
+            return connection.port == proxy.port
+                && (connection.port != connection.serverPort || connection.address == proxy.host)
+        }
+        // libcurl decides by CURLOPT_NOPROXY; only its message tells.
+        return detail.contains(" \(proxy.host.withoutBrackets) ")
+    }
+
+    /// Host and port of the other side of the connection, for people.
+    private var peer: String {
+        guard isAtProxy, let proxy = connection?.proxy else { return connection?.server ?? "" }
+        return "the proxy \(proxy.host):\(proxy.port)"
+    }
+
+    /// `true` if a proxy has not yet responded to the request for a tunnel.
+    private var awaitsTunnel: Bool {
+        isAtProxy && connection?.isEncrypted == true && wasRequestSent && proxyStatus == 0
+    }
+
+    private var timeout: String {
+        guard let connection else { return detail }
+        let limit = "within \(connection.timeout.inWords)"
+        if !connection.wasNameResolved { return "the name of \(peer) was not resolved \(limit)" }
+        if connection.port == 0 { return "no connection to \(peer) \(limit)" }
+        if awaitsTunnel { return "\(peer) did not connect to \(connection.server) \(limit)" }
+        return "no end of the TLS handshake with \(peer) \(limit)"
+    }
+
+    private var refusal: String {
+        guard let connection else { return detail }
+        return switch connection.systemError {
+        case ECONNREFUSED: "connection refused by \(peer)"
+        case ECONNRESET, EPIPE: "connection reset by \(peer)"
+        case ENETUNREACH, ENETDOWN: "the network of \(peer) cannot be reached from this machine"
+        case EHOSTUNREACH, EHOSTDOWN: "no route to \(peer)"
+        case EADDRNOTAVAIL: "this machine has no free address for a connection to \(peer)"
+        case EACCES, EPERM: "a rule of this machine forbids connections to \(peer)"
+        case ETIMEDOUT: "no connection to \(peer) within the time that the system allows"
+        case 0: "no connection to \(peer): \(detail)"
+        case let number: "no connection to \(peer): \(Errno(rawValue: number))"
+        }
+    }
+
+    private var handshakeFailure: String {
+        if isReset { return "connection reset by \(peer) during the TLS handshake" }
+        if isCutShort { return "connection closed by \(peer) during the TLS handshake" }
+        if detail.contains("wrong version number") { return "\(peer) responded without TLS" }
+        // "OpenSSL/3.0.19: error:0A00042E:SSL routines::tlsv1 alert protocol version"
+        let parts = detail.split(separator: "::")
+        let reason = parts.count > 1 ? parts.last.map { String($0) } ?? detail : detail
+        return "the TLS handshake with \(peer) failed: \(reason)"
+    }
+
+    private var interruption: String {
+        guard let connection else { return detail }
+        if proxyStatus >= 300 {
+            let isRefusal = proxyStatus < 500
+            return "\(peer) \(isRefusal ? "refused a connection" : "cannot connect") to "
+                + "\(connection.server) (status \(proxyStatus))"
+        }
+        if awaitsTunnel {
+            return "connection \(isReset ? "reset" : "closed") by \(peer) before it connected to "
+                + connection.server
+        }
+        if isReset { return "connection reset by \(peer)" }
+        if connection.systemError == ETIMEDOUT { return "\(peer) no longer responds" }
+        if isCutShort { return "connection closed by \(peer) before the end of the response" }
+        return detail
+    }
+
+    private var isReset: Bool {
+        [ECONNRESET, EPIPE].contains(connection?.systemError) || detail.contains("reset by peer")
+    }
+
+    /// `true` if the connection ended without the notice that TLS requires.
+    private var isCutShort: Bool {
+        detail.contains("unexpected eof") || detail.contains("SSL_ERROR_SYSCALL")
+    }
+}
+
+extension TransferError.CertificateFault {
+    /// Classifies the fault by OpenSSL's verification result (X509_STORE_CTX_get_error(3)); libcurl compares names
+    /// itself, and tells only by its message.
+    fileprivate init(_ end: ExchangeEnd) {
+        switch end.certificate {
+        case 9: self = .notYetValid
+        case 10: self = .expired
+        case 2, 18, 19, 20, 21: self = .unknownAuthority
+        case 62, 64: self = .otherHost
+        // libcurl looks at the name before it asks OpenSSL for the result.
+        case 0, 1: self = end.detail.contains("match") ? .otherHost : .unverified
+        default: self = .unverified
+        }
+    }
+}
+
+extension String {
+    /// The address in an IPv6 literal, or the text itself.
+    fileprivate var withoutBrackets: String {
+        hasPrefix("[") && hasSuffix("]") ? String(dropFirst().dropLast()) : self
+    }
+}

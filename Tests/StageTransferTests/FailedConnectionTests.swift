@@ -1,0 +1,234 @@
+import CCurl
+import Glibc
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+@testable import StageTransfer
+
+/// The words for connections that fail: each names host and port.
+@Suite(.server) struct FailedConnectionTests {
+    let server = TestServer.current
+    let place: TemporaryDirectory
+    let part: PartialFile
+
+    init() throws {
+        place = try TemporaryDirectory()
+        part = try PartialFile.open("pack", in: place.directory)
+    }
+
+    private func detail(
+        of url: String,
+        _ configuration: TransferConfiguration = .single
+    ) async -> String? {
+        let request = DownloadRequest(url, content: [1])
+        switch await failure(of: request, to: part, configuration) {
+        case .unreachable(url, _, let detail), .untrusted(url, _, let detail): return detail
+        case let other:
+            Issue.record("expected a failed connection, found \(String(describing: other))")
+            return nil
+        }
+    }
+
+    @Test(arguments: [
+        ("http://127.0.0.1:1/a", "connection refused by 127.0.0.1:1"),
+        ("https://127.0.0.1:1/a", "connection refused by 127.0.0.1:1"),
+        ("http://[::1]:1/a", "connection refused by [::1]:1"),
+        ("http://localhost:1/a", "connection refused by localhost:1"),
+        ("http://a.invalid/a", "the name of a.invalid:80 cannot be resolved"),
+        ("https://a.invalid/a", "the name of a.invalid:443 cannot be resolved"),
+        // The kernel refuses to connect to a multicast address, and sends nothing.
+        ("http://224.0.0.1:9/a", "the network of 224.0.0.1:9 cannot be reached from this machine"),
+    ])
+    func aServerThatCannotBeReachedIsNamed(url: String, words: String) async {
+        #expect(await detail(of: url) == words)
+    }
+
+    @Test(arguments: ["http", "https"])
+    func aProxyThatCannotBeReachedIsNamed(scheme: String) async {
+        let rows = [
+            ("127.0.0.1:1", "connection refused by the proxy 127.0.0.1:1"),
+            ("http://user:secret@[::1]:1", "connection refused by the proxy [::1]:1"),
+            ("socks5h://127.0.0.1:1", "connection refused by the proxy 127.0.0.1:1"),
+            ("proxy.invalid", "the name of the proxy proxy.invalid:1080 cannot be resolved"),
+        ]
+        for (proxy, words) in rows {
+            var configuration = TransferConfiguration.single
+            configuration.proxies = ProxySettings(http: proxy, https: proxy)
+            #expect(await detail(of: "\(scheme)://a.invalid/a", configuration) == words)
+            configuration.proxies.exceptions = "a.invalid"
+            let port = scheme == "http" ? 80 : 443
+            #expect(
+                await detail(of: "\(scheme)://a.invalid/a", configuration)
+                    == "the name of a.invalid:\(port) cannot be resolved"
+            )
+        }
+    }
+
+    @Test(arguments: [
+        (403, "refused a connection to a.invalid:443 (status 403)"),
+        (502, "cannot connect to a.invalid:443 (status 502)"),
+    ])
+    func aProxyThatOpensNoTunnelIsNamed(status: Int, words: String) async {
+        var configuration = TransferConfiguration.single
+        configuration.proxies = ProxySettings(https: server.baseURL)
+        server.answer("a.invalid:443", with: .status(status))
+        let address = server.baseURL.dropFirst("http://".count)
+        #expect(
+            await detail(of: "https://a.invalid/a", configuration)
+                == "the proxy \(address) \(words)"
+        )
+    }
+
+    @Test func aConnectionThatEndsEarlyIsNamed() async {
+        let address = server.baseURL.dropFirst("http://".count)
+        server.answer("/empty", with: .dropped)
+        #expect(
+            await detail(of: server.url("/empty"))
+                == "connection closed by \(address) without a response"
+        )
+        server.answer("/short", with: .content([1]).field("Content-Length", "1").cut(after: 0))
+        #expect(
+            await detail(of: server.url("/short"))
+                == "connection closed by \(address) with 1 byte missing"
+        )
+    }
+
+    @Test func aServerThatAcceptsNoConnectionIsNamedWithTheTimeLimit() async throws {
+        let queue = try FullQueue()
+        var configuration = TransferConfiguration.single
+        configuration.connectTimeout = .milliseconds(500)
+        let address = "127.0.0.1:\(queue.port)"
+        #expect(
+            await detail(of: "http://\(address)/a", configuration)
+                == "no connection to \(address) within 0.5 seconds"
+        )
+        configuration.proxies = ProxySettings(http: address)
+        #expect(
+            await detail(of: "http://a.invalid/a", configuration)
+                == "no connection to the proxy \(address) within 0.5 seconds"
+        )
+    }
+
+    @Test func aCertificateThatIsRefusedIsNamedWithTheReason() async throws {
+        let front = try await TLSFront(
+            port: server.port,
+            below: place.directory.path,
+            names: "DNS:other.example"
+        )
+        var configuration = TransferConfiguration.single
+        let url = front.baseURL + "/a"
+        let address = "127.0.0.1:\(front.port)"
+        #expect(
+            await detail(of: url, configuration)
+                == "the certificate of \(address) is not signed by an authority that this machine "
+                + "trusts"
+        )
+        configuration.certificateAuthorities = front.certificate
+        #expect(
+            await detail(of: url, configuration)
+                == "the certificate of \(address) is for another host"
+        )
+        configuration.certificateAuthorities = "/nonexistent"
+        let words = await detail(of: url, configuration)
+        #expect(words?.hasPrefix("the trusted authorities cannot be loaded: ") == true)
+        #expect(words?.contains("/nonexistent") == true)
+    }
+
+    /// libcurl's result code, `errno` and message, with the words for them.
+    private static let rows: [(CURLcode, Int32, String, String)] = [
+        (CURLE_COULDNT_CONNECT, EHOSTUNREACH, "m", "no route to h:80"),
+        (
+            CURLE_COULDNT_CONNECT, EADDRNOTAVAIL, "m",
+            "this machine has no free address for a connection to h:80"
+        ),
+        (
+            CURLE_COULDNT_CONNECT, EPERM, "m",
+            "a rule of this machine forbids connections to h:80"
+        ),
+        (CURLE_COULDNT_CONNECT, ECONNRESET, "m", "connection reset by h:80"),
+        (CURLE_COULDNT_CONNECT, EMFILE, "m", "no connection to h:80: Too many open files"),
+        (CURLE_COULDNT_CONNECT, 0, "m", "no connection to h:80: m"),
+        (CURLE_RECV_ERROR, ECONNRESET, "m", "connection reset by h:80"),
+        (CURLE_SEND_ERROR, EPIPE, "m", "connection reset by h:80"),
+        (CURLE_RECV_ERROR, ETIMEDOUT, "m", "h:80 no longer responds"),
+        (CURLE_RECV_ERROR, 0, "bad chunk", "bad chunk"),
+        (
+            CURLE_SSL_CONNECT_ERROR, ECONNRESET, "m",
+            "connection reset by h:80 during the TLS handshake"
+        ),
+        (
+            CURLE_SSL_CONNECT_ERROR, 0, "OpenSSL/3: error:1:SSL routines::tlsv1 alert internal",
+            "the TLS handshake with h:80 failed: tlsv1 alert internal"
+        ),
+        (
+            CURLE_SSL_CONNECT_ERROR, 0, "OpenSSL/3: error:1:SSL routines::wrong version number",
+            "h:80 responded without TLS"
+        ),
+        (
+            CURLE_SSL_CONNECT_ERROR, 0, "OpenSSL SSL_connect: SSL_ERROR_SYSCALL",
+            "connection closed by h:80 during the TLS handshake"
+        ),
+        (CURLE_READ_ERROR, 0, "m", "m"),
+    ]
+
+    @Test(arguments: rows.indices)
+    func aSystemErrorHasItsWords(index: Int) {
+        let (code, number, message, words) = Self.rows[index]
+        var end = ExchangeEnd(code: code, detail: message)
+        end.connection = FailedConnection(server: "h:80", serverPort: 80)
+        end.connection?.systemError = number
+        #expect(end.explanation == words)
+    }
+
+    @Test(arguments: [
+        (9, "is not valid yet by this machine's clock"),
+        (10, "has expired by this machine's clock"),
+        (19, "is not signed by an authority that this machine trusts"),
+        (62, "is for another host"), (23, "cannot be verified: m"),
+    ])
+    func aResultOfVerificationHasItsWords(result: Int, words: String) {
+        var end = ExchangeEnd(code: CURLE_PEER_FAILED_VERIFICATION, detail: "m")
+        end.certificate = result
+        end.connection = FailedConnection(server: "h:443", serverPort: 443)
+        #expect(end.certificateFault.explanation == "the certificate of h:443 \(words)")
+    }
+}
+
+/// A listener whose queue of connections is full: the kernel ignores further ones.
+private final class FullQueue: Sendable {
+    let port: Int
+    private let listener: CInt
+    private let waiting: [CInt]
+
+    init() throws {
+        listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        var size = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let listener = listener
+        let isListening = unsafe withUnsafeMutablePointer(to: &address) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
+                unsafe bind(listener, pointer, size) == 0 && listen(listener, 0) == 0
+                    && getsockname(listener, pointer, &size) == 0
+            }
+        }
+        try #require(isListening)
+        port = Int(UInt16(bigEndian: address.sin_port))
+        waiting = (0..<3).map { _ in
+            let kind = Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue)
+            let descriptor = socket(AF_INET, kind, 0)
+            unsafe withUnsafePointer(to: address) { pointer in
+                unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
+                    _ = unsafe connect(descriptor, pointer, size)
+                }
+            }
+            return descriptor
+        }
+    }
+
+    deinit { for descriptor in waiting + [listener] { close(descriptor) } }
+}
