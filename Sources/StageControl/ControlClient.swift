@@ -98,6 +98,11 @@ public struct ControlClient: Sendable {
     /// Returns the daemon's status.
     public func status() async throws(ControlError) -> ServiceStatus { try await ask(.status) }
 
+    /// Returns the daemon's metrics as text for Prometheus; with `all` set, root gets those of all users.
+    public func metrics(all: Bool = false) async throws(ControlError) -> String {
+        try await ask(.metrics(all: all))
+    }
+
     /// Returns the sessions that the client may use; with `all` set, root gets those of all users.
     public func sessions(all: Bool = false) async throws(ControlError) -> [SessionStatus] {
         try await ask(.sessions(all: all)).sessions

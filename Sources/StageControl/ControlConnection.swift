@@ -49,13 +49,14 @@ public final class ControlConnection: Sendable {
 
     /// Sends a request, and returns the response.
     ///
-    /// Call it only once.
+    /// A response of type `String` is the body as it stands; others are JSON. Call it only once.
     public func answer<Answer>(
         to request: ControlRequest<Answer>
     ) throws(ControlError) -> Answer {
         var answer = try ask(request)
         let content = try answer.readAll(limit: Self.answerLimit)
         if let nothing = NoContent() as? Answer { return nothing }
+        if let text = String(validating: content, as: UTF8.self) as? Answer { return text }
         return try Self.decode(Answer.self, from: content)
     }
 

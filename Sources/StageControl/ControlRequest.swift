@@ -56,6 +56,11 @@ extension ControlRequest where Answer == ServiceStatus {
     public static var status: Self { Self("GET", path: "") }
 }
 
+extension ControlRequest where Answer == String {
+    /// Requests the daemon's metrics as text for Prometheus; with `all` set, those of all users, for root.
+    public static func metrics(all: Bool = false) -> Self { Self("GET", path: "metrics", all: all) }
+}
+
 extension ControlRequest where Answer == SessionList {
     /// Requests the sessions that the client may use; with `all` set, those of all users, for root.
     public static func sessions(all: Bool = false) -> Self {

@@ -16,6 +16,7 @@ struct ControlResponder: Sendable {
     /// Response to a request.
     enum Answer: Sendable {
         case value(Data)
+        case metrics(String)
         case nothing
         case sessions([SessionStatus])
         case tasks([TransferTask], rest: TaskListing?)
@@ -36,11 +37,14 @@ struct ControlResponder: Sendable {
         } catch {
             logger.debug("A request was refused", metadata: ["control.reason": "\(error)"])
             let body = (try? ControlFormat.encode(error)) ?? Data()
-            try await write(body, status: error.code.status, to: writer)
+            try await write(body + [0x0A], status: error.code.status, to: writer)
             return
         }
         switch answer {
-        case .value(let body): try await write(body, status: .ok, to: writer)
+        case .value(let body): try await write(body + [0x0A], status: .ok, to: writer)
+        case .metrics(let text):
+            let type = MetricsText.contentType
+            try await write(Data(text.utf8), status: .ok, type: type, to: writer)
         case .nothing:
             try await writer.writeResponse(HTTPResponse(status: .noContent))
         case .sessions(let sessions): try await list(sessions, to: writer)
@@ -54,17 +58,16 @@ struct ControlResponder: Sendable {
     @concurrent private func write(
         _ body: Data,
         status: HTTPResponse.Status,
+        type: String = "application/json",
         to writer: consuming ResponseWriter
     ) async throws {
         let head = HTTPResponse(
             status: status,
-            headerFields: [
-                .contentType: "application/json", .contentLength: "\(body.count + 1)",
-            ]
+            headerFields: [.contentType: type, .contentLength: "\(body.count)"]
         )
         try await writer.write(
             response: head,
-            body: ResponseBody(byteBuffer: ByteBuffer(bytes: body + [0x0A]))
+            body: ResponseBody(byteBuffer: ByteBuffer(bytes: body))
         )
     }
 
@@ -74,6 +77,44 @@ struct ControlResponder: Sendable {
     ) async throws(ControlRefusal) -> Answer {
         // Requests without a body take their turn now, the others after their body has arrived.
         if ![.put, .post, .patch].contains(request.method) { try await connection.takeTurn() }
+        let client = try await credentials(of: request, over: connection)
+        let path = request.uri.path.split(separator: "/").map(String.init)
+        guard path.first == ControlFormat.version else {
+            throw ControlRefusal(.notFound, "expected a path below '/\(ControlFormat.version)/'")
+        }
+        let names = path.dropFirst().map { $0.percentDecoded ?? $0 }
+        switch (request.method, names.first, names.count) {
+        case (.get, nil, 0):
+            return .encoding(await coordinator.status(for: client, version: version))
+        case (.get, "metrics", 1):
+            return .metrics(try await coordinator.metrics(for: client, version: version))
+        case (.get, "sessions", 1): return .sessions(await coordinator.sessions(for: client))
+        case (.get, "tasks", 1): return try await tasks(of: nil, for: client)
+        case (.get, "events", 1):
+            try connection.beginStream()
+            return .watch(client)
+        case (_, "tasks", 2):
+            guard let id = Int64(names[1]) else {
+                throw ControlRefusal(.malformed, "expected the number of a task")
+            }
+            return try await answer(to: request, task: id, for: client, over: connection)
+        case (_, "sessions", 2...3):
+            return try await answer(
+                to: request,
+                session: names[1],
+                part: names.count == 3 ? names[2] : nil,
+                for: client,
+                over: connection
+            )
+        default: throw .noResource(request)
+        }
+    }
+
+    /// Returns the credentials of the client, with the options of its request.
+    private func credentials(
+        of request: Request,
+        over connection: ClientConnection
+    ) async throws(ControlRefusal) -> ClientCredentials {
         let peer = connection.peer
         var client = ClientCredentials(
             identity: UserIdentity(user: peer.user, group: peer.group, groups: peer.groups),
@@ -98,34 +139,7 @@ struct ControlResponder: Sendable {
             }
             client.owner = user
         }
-        let path = request.uri.path.split(separator: "/").map(String.init)
-        guard path.first == ControlFormat.version else {
-            throw ControlRefusal(.notFound, "expected a path below '/\(ControlFormat.version)/'")
-        }
-        let names = path.dropFirst().map { $0.percentDecoded ?? $0 }
-        switch (request.method, names.first, names.count) {
-        case (.get, nil, 0):
-            return .encoding(await coordinator.status(for: client, version: version))
-        case (.get, "sessions", 1): return .sessions(await coordinator.sessions(for: client))
-        case (.get, "tasks", 1): return try await tasks(of: nil, for: client)
-        case (.get, "events", 1):
-            try connection.beginStream()
-            return .watch(client)
-        case (_, "tasks", 2):
-            guard let id = Int64(names[1]) else {
-                throw ControlRefusal(.malformed, "expected the number of a task")
-            }
-            return try await answer(to: request, task: id, for: client, over: connection)
-        case (_, "sessions", 2...3):
-            return try await answer(
-                to: request,
-                session: names[1],
-                part: names.count == 3 ? names[2] : nil,
-                for: client,
-                over: connection
-            )
-        default: throw .noResource(request)
-        }
+        return client
     }
 
     /// Returns whether the client may receive header fields.

@@ -2,6 +2,8 @@ import Foundation
 import GRDB
 import StageControl
 import StageModel
+import StageSystem
+import SystemPackage
 
 /// Bytes of each user in the journal. SQLite triggers maintain the sums within every transaction.
 extension Journal {
@@ -127,6 +129,18 @@ extension Journal {
             var tasks: [UInt32: [Int64]] = [:]
             while let row = try rows.next() { tasks[row["user"], default: []].append(row["id"]) }
             return tasks
+        }
+    }
+
+    /// Returns the size of the journal's files, as far as they can be read.
+    func size() async -> ByteCount {
+        let path = path
+        return await withBlockingThread {
+            ["", "-wal"].reduce(ByteCount.zero) { sum, suffix in
+                // The log of changes may be missing.
+                let size = try? File.open(reading: FilePath(path + suffix)).status().size
+                return sum + ByteCount(size ?? 0)
+            }
         }
     }
 

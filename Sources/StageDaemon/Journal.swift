@@ -13,6 +13,8 @@ import SystemPackage
 /// but in the record beside each part file.
 final class Journal: Sendable {
     private let pool: DatabasePool
+    /// Path of the database file.
+    var path: String { pool.path }
     private let mark: TaskNumberMark
     /// Lower bound of task identifiers: the first task of this journal gets a higher one.
     ///

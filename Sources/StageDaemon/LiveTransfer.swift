@@ -15,6 +15,10 @@ final class LiveTransfer: Sendable {
         var sent = ByteCount.zero
         /// Upload offset that the server has confirmed, for resumable uploads.
         fileprivate var uploadOffset = ByteCount.zero
+        /// Content bytes that this attempt has received; bytes that it resumed from do not count.
+        private(set) var newlyReceived = ByteCount.zero
+        /// File bytes that this attempt has sent.
+        private(set) var newlySent = ByteCount.zero
         var total: ByteCount?
         /// Set if ``total`` is the size of the upload, which a response does not change.
         fileprivate var isUpload = false
@@ -45,6 +49,18 @@ final class LiveTransfer: Sendable {
         /// Head of the response, bounded for task lists.
         var head: TransferResponse? { response.map { TransferResponse(bounding: $0) } }
 
+        /// Sets ``received`` to a higher position of the download, and counts the bytes.
+        fileprivate mutating func receive(to position: ByteCount) {
+            newlyReceived += max(position - received, .zero)
+            received = position
+        }
+
+        /// Sets ``sent`` to a position of the upload, and counts the bytes after the last one.
+        fileprivate mutating func send(to position: ByteCount) {
+            newlySent += max(position - sent, .zero)
+            sent = position
+        }
+
         /// Sets ``total`` from the head of a response that contains the content.
         fileprivate mutating func noteTotal(of response: ResponseSummary) {
             guard total == nil, !isUpload, [200, 206].contains(response.status) else { return }
@@ -53,6 +69,8 @@ final class LiveTransfer: Sendable {
     }
 
     let id: Int64
+    /// User who owns the session; `nil` if the session is gone.
+    let user: UInt32?
     /// Set if the attempt accepts any status, including those that are usually retried.
     let acceptsAnyStatus: Bool
     let stopSwitch = StopSwitch()
@@ -62,14 +80,15 @@ final class LiveTransfer: Sendable {
     /// Creates the state before the first request; `deliver` receives events for clients.
     init(
         _ id: Int64,
-        total: ByteCount?,
+        of user: UInt32?,
         acceptsAnyStatus: Bool = false,
         deliver: @escaping @Sendable (SessionEvent) -> Void
     ) {
         self.id = id
+        self.user = user
         self.acceptsAnyStatus = acceptsAnyStatus
         self.deliver = deliver
-        state = Mutex(State(total: total))
+        state = Mutex(State())
     }
 
     /// Sets the size that the request states, and the confirmed offset of an upload.
@@ -154,10 +173,10 @@ final class LiveTransfer: Sendable {
             var event = progressEvent
             event.response = TransferResponse(bounding: response)
             send(event)
-        case .received(let count): progress { $0.received = count }
+        case .received(let count): progress { $0.receive(to: count) }
         case .sent(let count):
             progress { state in
-                state.sent = count
+                state.send(to: count)
                 if count == state.provisionalEndBodySize ?? state.resumableBodySize {
                     state.hasSentAll = true
                 }

@@ -40,7 +40,10 @@ extension TransferCoordinator {
     /// Forgets the ``LiveTransfer`` of an attempt that ``TransferState`` has ended.
     func endHandle(of id: Int64) {
         deliverProgress()
-        live[id] = nil
+        if let transfer = live.removeValue(forKey: id), let user = transfer.user {
+            let last = transfer.current
+            state.count(received: last.newlyReceived, sent: last.newlySent, of: user)
+        }
         resumeAbortWaiters(of: id)
     }
 
@@ -325,6 +328,7 @@ extension TransferCoordinator {
                 ending.outcomes,
                 leaving: ending.resumeData.map { [$0] } ?? []
             )
+            state.count(events)
             state.ended(ending.outcomes.map(\.id), events: events, at: .now)
             if let name = ending.unneededFile { removeFiles([name]) }
             await announce(events)

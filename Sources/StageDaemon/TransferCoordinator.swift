@@ -39,6 +39,8 @@ actor TransferCoordinator {
     /// Set if a program that stages packs is installed.
     let hasWorkers: Bool
     let boot = BootID.current
+    /// Time at which this daemon has started.
+    let startTime = Date.now
     nonisolated let commands: AsyncStream<Command>
     let commandQueue: AsyncStream<Command>.Continuation
     /// Upload resources that servers are to be asked to delete.
@@ -173,9 +175,11 @@ actor TransferCoordinator {
             case .yield(let id): live[id]?.stop()
             case .stop(let id): live[id]?.stopSwitch.stop()
             case .start(let id, let session, let acceptsAnyStatus):
-                let transfer = LiveTransfer(id, total: nil, acceptsAnyStatus: acceptsAnyStatus) {
-                    [feed] event in feed.report(event, of: session)
-                }
+                let transfer = LiveTransfer(
+                    id,
+                    of: state.sessions[session]?.record.user,
+                    acceptsAnyStatus: acceptsAnyStatus
+                ) { [feed] event in feed.report(event, of: session) }
                 live[id] = transfer
                 commandQueue.yield(.run(id, transfer))
                 var event = SessionEvent(.changed, time: .now)

@@ -61,6 +61,8 @@ struct TransferState {
     /// Tasks of ``attempts`` whose result is to be discarded.
     var aborted: Set<Int64> = []
     var histories: [Int64: AttemptHistory] = [:]
+    /// Counts since the daemon's start, by the user who owns the sessions.
+    var counters: [UInt32: TransferCounters] = [:]
     var sharing = ContentSharing()
     var unreachable = UnreachableHosts()
     /// Deadlines of tasks, earliest first; may contain tasks that have ended.

@@ -87,7 +87,7 @@ class Contract:
         if kind not in described:
             raise AssertionError(f"{where}: content of the type '{kind}'")
         for line in content.splitlines() if kind == "application/x-ndjson" else [content]:
-            self.check(json.loads(line), described[kind]["schema"], where)
+            self.check(line.decode() if kind.startswith("text/") else json.loads(line), described[kind]["schema"], where)
 
     def resolved(self, item):
         if "$ref" not in item:
@@ -287,6 +287,15 @@ class Tests:
         refused(400, "malformed", client.create_tasks, "one", "none")
         refused(413, "tooLarge", client.create_tasks, "one", [{"token": str(n), "kind": "download", "url": "http://a"} for n in range(1001)])
         client.contract = contract
+
+    def the_metrics_count_what_ended(self):
+        outcome = 'stagepack_daemon_ended_tasks_total{outcome="completed"}'
+        count = lambda: int(re.search(f"^{re.escape(outcome)} ([0-9]+)$", self.client.metrics(), re.MULTILINE)[1])
+        before = count()
+        self.client.put_session("counted")
+        number = self.create("counted", "/europe")
+        until(lambda: self.client.task(number)["state"] == "completed", "the end of a download")
+        assert count() == before + 1, self.client.metrics()
 
     def all_sessions_are_listed_and_watched(self):
         client = self.client

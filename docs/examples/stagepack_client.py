@@ -97,6 +97,10 @@ class Client:
     def status(self):
         return self.request("GET", "/v1/", timeout=3)
 
+    def metrics(self, all_users=False):
+        """Returns the metrics as text for Prometheus."""
+        return self.request("GET", "/v1/metrics", query=every(all_users))
+
     def sessions(self, all_users=False):
         return self.request("GET", "/v1/sessions", query=every(all_users))["sessions"]
 
@@ -185,7 +189,7 @@ class Client:
     # HTTP
 
     def request(self, method, path, query=None, body=None, timeout=REQUEST_TIMEOUT):
-        """Sends a request and returns the JSON of the answer; `None` if it has none."""
+        """Sends a request and returns the JSON of the answer, or its text; `None` if it has neither."""
         with contextlib.closing(Connection(self.path, timeout)) as connection:
             return self.answer(self.send(connection, method, path, query, body))
 
@@ -211,6 +215,8 @@ class Client:
         if response.status >= 400:
             refusal = json.loads(content)
             raise Refusal(response.status, refusal["code"], refusal["message"])
+        if response.getheader("Content-Type", "").startswith("text/"):
+            return content.decode()
         return json.loads(content) if content else None
 
 

@@ -1,6 +1,7 @@
 import ArgumentParser
 import FoundationEssentials
 import StageContainer
+import StageControl
 import StageModel
 import StageSystem
 import StagingService
@@ -9,10 +10,11 @@ import SystemPackage
 struct MetricsCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "metrics",
-        abstract: "Write the state of the registered applications for Prometheus.",
+        abstract: "Write the state of the registered applications or of the daemon for Prometheus.",
         discussion: """
             In the text format that the textfile collector of the node exporter reads. A file is \
-            replaced in one step, so that the collector never reads half of one.
+            replaced in one step, so that the collector never reads half of one. With --daemon: \
+            the user's transfers, and those of all users for the superuser.
             """
     )
 
@@ -25,6 +27,12 @@ struct MetricsCommand: StagePackSubcommand {
         completion: .file(extensions: ["prom"])
     )
     var output: String?
+
+    @Flag(
+        name: .customLong("daemon"),
+        help: "The daemon's transfers, in place of the registered applications."
+    )
+    var isOfDaemon = false
 
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
@@ -40,19 +48,31 @@ struct MetricsCommand: StagePackSubcommand {
     }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
+        let text = isOfDaemon ? try await Self.daemonText() : try Self.applicationsText()
+        guard let output else {
+            Console.write(text, to: 1)
+            return .success
+        }
+        try Self.replace(FilePath(output), with: text)
+        return .success
+    }
+
+    private static func daemonText() async throws(CommandFailure) -> String {
+        let isRoot = UserIdentity.current.user == 0
+        return try await Daemon.ask { client throws(ControlError) in
+            try await client.metrics(all: isRoot)
+        }
+    }
+
+    private static func applicationsText() throws(CommandFailure) -> String {
         let folders = RegistrationFolders(environment: ProcessEnvironment.current)
         let applications = try CommandFailure.wrapping { () throws(StagingFailure) in
             try folders.applications()
         }
-        var metrics = MetricsText()
+        var metrics = MetricsText.applications
         metrics.add("stagepack_build_info", labels: ["version": Version.text], value: 1)
         for application in applications { ApplicationMetrics(application).add(to: &metrics) }
-        guard let output else {
-            Console.write(metrics.text, to: 1)
-            return .success
-        }
-        try Self.replace(FilePath(output), with: metrics.text)
-        return .success
+        return metrics.text
     }
 
     private static func replace(_ path: FilePath, with text: String) throws(CommandFailure) {

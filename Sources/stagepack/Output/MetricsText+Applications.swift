@@ -1,0 +1,46 @@
+import StageModel
+
+extension MetricsText {
+    /// A text of the metrics of registered applications, without samples.
+    static var applications: MetricsText {
+        MetricsText([
+            Metric("stagepack_build_info", help: "The version of StagePack; always 1."),
+            Metric(
+                "stagepack_application_readable",
+                help: "Whether the application's container could be read."
+            ),
+            Metric("stagepack_packs", help: "Packs by policy and state."),
+            Metric(
+                "stagepack_missing_essential_packs",
+                help: "Essential packs that are not staged."
+            ),
+            Metric("stagepack_staged_bytes", help: "Bytes of the files of staged packs."),
+            Metric("stagepack_downloaded_bytes", help: "Bytes of downloads that are not complete."),
+            Metric(
+                "stagepack_pack_staged_timestamp_seconds",
+                help: "The time at which a pack was staged."
+            ),
+            Metric(
+                "stagepack_manifest_received_timestamp_seconds",
+                help: "The time of the manifest in use."
+            ),
+            Metric("stagepack_last_run_timestamp_seconds", help: "The end of the last run."),
+            Metric(
+                "stagepack_last_run_failed",
+                help: "Whether the last run failed, or a pack of it."
+            ),
+            Metric(
+                "stagepack_last_success_timestamp_seconds",
+                help: "The end of the last run without a failure."
+            ),
+            Metric(
+                "stagepack_pending_event",
+                help: "Whether an installation or update is not complete."
+            ),
+            Metric(
+                "stagepack_pack_failures",
+                help: "Runs in a row that could not stage a pack."
+            ),
+        ])
+    }
+}
