@@ -80,6 +80,55 @@ struct DaemonTests {
         }
     }
 
+    @Test func theRowsOfTransfersNameSessionAndUser() async throws {
+        var installed = try await Installed()
+        try await withDaemon(&installed) { installed, client in
+            try await client.makeSession("net.example.maps", configuration: SessionConfiguration())
+            var request = TransferRequest(token: "a", kind: .download, url: "http://127.0.0.1:1/a")
+            request.isSuspended = true
+            let id = try await client.createTasks([request], in: "net.example.maps")[0]
+            let user = geteuid() == 0 ? " of user 'root'" : ""
+            let rows = try await installed.run("tasks")
+            #expect(
+                rows.output.split(separator: "\n").first?.hasSuffix(
+                    "  http://127.0.0.1:1/a  [session 'net.example.maps'\(user)]"
+                ) == true,
+                "\(rows)"
+            )
+            let json = try await installed.run("tasks", "--json")
+            for member in [
+                "\"id\":\(id)", "\"session\":\"net.example.maps\"", "\"user\":\(geteuid())",
+            ] {
+                #expect(json.output.replacing(" ", with: "").contains(member), "\(json)")
+            }
+        }
+    }
+
+    @Test func theMetricsOfTheDaemonArePrintedOrWritten() async throws {
+        var installed = try await Installed()
+        let none = try await installed.run("metrics", "--daemon")
+        #expect(none.status == 50)
+        #expect(none.output == "")
+        try await withDaemon(&installed) { installed, client in
+            try await client.makeSession("maps", configuration: SessionConfiguration())
+            var request = TransferRequest(token: "a", kind: .download, url: "http://127.0.0.1:1/a")
+            request.isSuspended = true
+            _ = try await client.createTasks([request], in: "maps")
+            let expected = try await client.metrics(all: geteuid() == 0)
+            let printed = try await installed.run("metrics", "--daemon")
+            #expect(printed == Program.Ending(status: 0, output: expected, error: ""))
+            #expect(
+                printed.output.contains(
+                    "\nstagepack_daemon_tasks{kind=\"transfer\",state=\"suspended\"} 1\n"
+                )
+            )
+            let path = installed.world.directory.path.appending("daemon.prom")
+            let written = try await installed.run("metrics", "--daemon", "-o", path.string)
+            #expect(written == Program.Ending(status: 0, output: "", error: ""))
+            #expect(try text(of: path) == expected)
+        }
+    }
+
     @Test func aDownloadIsAddedOnceAndAllTransfersAreChanged() async throws {
         var installed = try await Installed()
         let server = installed.world.server

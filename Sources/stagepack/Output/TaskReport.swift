@@ -35,7 +35,7 @@ struct TaskReport: Encodable, CustomStringConvertible {
     var description: String {
         let what = task.request.description.map { " (\($0.escapedForDisplay))" } ?? ""
         let url = task.request.url.withoutUser.escapedForDisplay
-        var lines = ["\(task.id)  \(state)  \(amount)  \(url)\(what)"]
+        var lines = ["\(task.id)  \(state)  \(amount)  \(url)\(what)  \(owner)"]
         lines += task.holds.map { hold in
             let next =
                 hold.kind == .pausedByUser ? "; 'stagepack resume \(task.id)' resumes it" : ""
@@ -50,6 +50,15 @@ struct TaskReport: Encodable, CustomStringConvertible {
 
     private var state: String {
         task.state.rawValue.padding(to: 9)
+    }
+
+    /// The session, and its user unless that is the one who reads this and can see no other.
+    private var owner: String {
+        let session = "session '\(task.session.escapedForDisplay)'"
+        let reader = UserIdentity.current.user
+        guard reader == 0 || reader != task.user else { return "[\(session)]" }
+        let name = Account(user: task.user)?.name ?? "\(task.user)"
+        return "[\(session) of user '\(name.escapedForDisplay)']"
     }
 
     private var amount: String {
