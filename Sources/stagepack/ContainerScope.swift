@@ -154,7 +154,6 @@ extension CommandFailure {
         guard let applications = try? folders.applications(), applications.count == 1 else {
             return nil
         }
-        let words = Array(CommandLine.arguments.dropFirst()) + ["--app", applications[0].text]
-        return "run \(HintSource.quoted(words))"
+        return HintSource.thisCommand(adding: ["--app", applications[0].text]).map { "run \($0)" }
     }
 }

@@ -34,14 +34,30 @@ extension CommandFailure {
             switch error {
             case .notRunning:
                 (.daemonUnavailable, "start it: 'systemctl start stagepackd', or 'stagepackd'")
-            case .accessDenied: (.daemonRefused, "run it as the user whose daemon it is")
+            case .accessDenied(let path):
+                (
+                    .daemonRefused,
+                    "run it as the user whose daemon it is: \(Self.command("stat --format=%U", path)) "
+                        + "names that user"
+                )
             case .lost(_, .some):
                 (.daemonUnavailable, "start it again: 'systemctl restart stagepackd'")
-            case .untrusted: (.daemonUnavailable, "end that process, or remove its socket")
+            case .untrusted(let path, _):
+                (
+                    .daemonUnavailable,
+                    "end that process, which \(Self.command("fuser --verbose", path)) names, or remove "
+                        + "its socket: \(Self.command("rm", path))"
+                )
             case .lost, .system: (.daemonUnavailable, "run it again; nothing is lost")
             case .refused, .pathTooLong, .malformed, .tooLarge: (.daemonRefused, nil)
             case .cancelled: (.interrupted, nil)
             }
         self.init(status: status, message: error.description, hint: hint, retry: .later)
+    }
+
+    /// Returns a command with the path of a socket between quotation marks.
+    private static func command(_ command: String, _ path: String) -> String {
+        let text = "\(command) \(quoted(path))"
+        return text.contains("'") ? "\"\(text)\"" : "'\(text)'"
     }
 }

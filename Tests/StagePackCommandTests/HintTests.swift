@@ -26,6 +26,9 @@ struct HintTests {
     private static let cases: [Case] = [
         Case(failing: ["path", "extra"], hinted: "load extra"),
         Case(failing: ["load", "extra", "--offline"], hinted: "load extra"),
+        Case(failing: ["prefetch", "--offline"], hinted: "prefetch") { world in
+            try world.directory.removeTree(try #require(world.container.lastComponent))
+        },
         Case(failing: ["load", "extra", "--file", "readme.txt"], hinted: "load extra"),
         Case(failing: ["load", "aurora", "--file", "none"], hinted: "load aurora"),
         Case(failing: ["fetch", "borealis"], hinted: "plan"),

@@ -151,7 +151,8 @@ struct FalseDaemonTests {
             tasks.error == """
                 stagepack: error: the process that listens at '\(installed.socketName)' belongs to \
                 user 65534, and not to root or this user
-                hint: end that process, or remove its socket
+                hint: end that process, which 'fuser --verbose \(installed.socketName)' names, or remove \
+                its socket: 'rm \(installed.socketName)'
 
                 """
         )

@@ -115,7 +115,7 @@ struct TasksAddCommand: ReportingSubcommand {
             throw CommandFailure(
                 status: .interrupted,
                 message: "interrupted: the daemon goes on with the download",
-                hint: "run the same command again to wait for the file",
+                hint: HintSource.thisCommand().map { "run \($0) to wait for the file" },
                 retry: .now
             )
         case .failure(let error): throw CommandFailure(error)

@@ -64,7 +64,7 @@ extension DoctorReport {
                 .problem,
                 subject: "container",
                 finding: "this user cannot write it",
-                hint: "run it as its owner"
+                hint: Self.ownersCommand(for: container.root.path)
             )
         }
         checkSpace(try container.freeSpace(), needing: space)
@@ -153,6 +153,14 @@ extension DoctorReport {
             finding: fault.description,
             hint: hint.map { hint in owner.map { "as user \($0), \(hint)" } ?? hint }
         )
+    }
+
+    /// Returns this command, as the owner of a container.
+    private static func ownersCommand(for container: FilePath) -> String {
+        guard let status = try? Directory.open(container).status("."),
+            let name = Account(user: status.owner)?.name, let command = HintSource.thisCommand()
+        else { return "run it as its owner" }
+        return "as user \(name), run \(command)"
     }
 
     /// Returns the user whose container root looks at; `nil` for a container of this process's user.

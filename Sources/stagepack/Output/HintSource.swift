@@ -78,6 +78,21 @@ struct HintSource: Sendable {
     private var applicationWords: [String] { application.map { ["--app", $0] } ?? [] }
     private var containerWords: [String] { container.map { ["--container", $0] } ?? [] }
 
+    /// Returns this command with other words, quoted.
+    ///
+    /// - Parameters:
+    ///   - added: Words to append.
+    ///   - removed: Options without a value to leave out.
+    /// - Returns: The command, or `nil` if the daemon has started it.
+    static func thisCommand(adding added: [String] = [], without removed: [String] = []) -> String?
+    {
+        let words = CommandLine.arguments.dropFirst().filter { !removed.contains($0) }
+        guard let name = words.first, name != StagingWorkerCommand.name else {
+            return nil
+        }
+        return quoted(words + added)
+    }
+
     /// Returns a command between quotation marks, with each of its words quoted for a shell.
     static func quoted(_ words: [String]) -> String {
         let text = (["stagepack"] + words.map(CommandFailure.quoted)).joined(separator: " ")

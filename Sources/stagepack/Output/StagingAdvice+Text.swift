@@ -1,4 +1,5 @@
 import StageModel
+import StageSystem
 import StagingService
 
 extension StagingAdvice {
@@ -17,11 +18,22 @@ extension StagingAdvice {
         if self == .runAgainLater {
             return "run it again " + (pause.map { "in \($0.inWords)" } ?? "later")
         }
+        if self == .goOnline, let command = Self.onlineCommand { return command }
         return command(for: pack, in: source) ?? text
+    }
+
+    /// This command without what keeps it from the network.
+    private static var onlineCommand: String? {
+        HintSource.thisCommand(without: ["--offline"]).map { command in
+            let isSet = ProcessEnvironment.current["STAGEPACK_OFFLINE"] != nil
+            return isSet ? "run 'unset STAGEPACK_OFFLINE', then \(command)" : "run \(command)"
+        }
     }
 
     /// Returns the advice for a run that ended earlier: names the command that resumes it.
     func textForLater(after pause: Duration?, about pack: PackID?) -> String {
+        // The options of this command are not those of the run.
+        if self == .goOnline { return text }
         guard self == .runAgain else { return text(after: pause, about: pack) }
         let source = HintSource.current
         let command = pack.map { source.staging("fetch", $0.text) } ?? source.staging("prefetch")
