@@ -51,6 +51,7 @@ let package = Package(
             "StageArchive",
             ["CArchive", "CLinux", "StageModel", "StageSystem", logging, system]
         ),
+        module("StageContainer", ["StageModel", "StageSystem", system]),
         module("StageExtension", ["StageModel", "StageSystem", logging, system]),
 
         // Of these the parsers alone, which need no server and no engine
@@ -68,6 +69,11 @@ let package = Package(
             only: ["GlobPattern.swift", "Recipe+JSON.swift", "Recipe.swift", "RelaxedJSON.swift"]
         ),
         module(
+            "StageDaemon",
+            ["StageControl", "StageModel", "StageSystem", system],
+            only: ["DaemonConfiguration.swift", "DaemonError.swift"]
+        ),
+        module(
             "StageTesting",
             ["StageDigest", "StageModel", "StageTrust"],
             only: [
@@ -79,8 +85,9 @@ let package = Package(
         .executableTarget(
             name: "fuzz",
             dependencies: [
-                "CFuzzer", "StageArchive", "StageControl", "StageDigest", "StageExtension",
-                "StageFrame", "StageIndex", "StageModel", "StageOrigin", "StagePublish",
+                "CFuzzer", "StageArchive", "StageContainer", "StageControl", "StageDaemon",
+                "StageDigest", "StageExtension", "StageFrame", "StageIndex", "StageModel",
+                "StageOrigin", "StagePublish",
                 "StageSystem", "StageTesting", "StageTransfer", "StageTrust", "StageWebSocket",
                 system,
             ],

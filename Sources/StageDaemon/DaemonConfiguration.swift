@@ -62,6 +62,12 @@ public struct DaemonConfiguration: Equatable, Sendable {
         } catch {
             throw .configuration(path, "it cannot be read")
         }
+        try self.init(json: Array(data), path: path)
+    }
+
+    /// Parses the content of the configuration file at `path`.
+    init(json: [UInt8], path: FilePath) throws(DaemonError) {
+        let data = Data(json)
         do {
             let names = try JSONDecoder().decode([String: Anything].self, from: data).keys
             if let unknown = names.first(where: { CodingKeys(stringValue: $0) == nil }) {

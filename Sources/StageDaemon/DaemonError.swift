@@ -36,6 +36,11 @@ extension DaemonError: CustomStringConvertible {
         }
     }
 
+    /// Set if a full disk caused the error, which is temporary.
+    public var isOutOfSpace: Bool {
+        if case .file(let error) = self { error.isOutOfSpace } else { false }
+    }
+
     /// Advice for people, if the description does not contain it.
     public var hint: String? {
         switch self {

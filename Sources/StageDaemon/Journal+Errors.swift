@@ -15,11 +15,6 @@ extension DaemonError {
         default: self = .journal(path, "\(error)")
         }
     }
-
-    /// Set if a full disk caused the error, which is temporary.
-    public var isOutOfSpace: Bool {
-        if case .file(let error) = self { error.isOutOfSpace } else { false }
-    }
 }
 
 extension DatabaseError {

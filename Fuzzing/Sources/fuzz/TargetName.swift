@@ -7,6 +7,8 @@ enum TargetName: String, CaseIterable {
     case json
     case manifest
     case metadata
+    case record
+    case settings
     case websocket
 
     /// The parser, its properties and its seeds.
@@ -19,6 +21,8 @@ enum TargetName: String, CaseIterable {
         case .json: JSONTarget.self
         case .manifest: ManifestTarget.self
         case .metadata: MetadataTarget.self
+        case .record: RecordTarget.self
+        case .settings: SettingsTarget.self
         case .websocket: WebSocketTarget.self
         }
     }
@@ -33,6 +37,8 @@ enum TargetName: String, CaseIterable {
         case .json: { unsafe test(JSONTarget.self, $0, $1) }
         case .manifest: { unsafe test(ManifestTarget.self, $0, $1) }
         case .metadata: { unsafe test(MetadataTarget.self, $0, $1) }
+        case .record: { unsafe test(RecordTarget.self, $0, $1) }
+        case .settings: { unsafe test(SettingsTarget.self, $0, $1) }
         case .websocket: { unsafe test(WebSocketTarget.self, $0, $1) }
         }
     }
