@@ -56,6 +56,21 @@ struct StrangerTests {
 
     init() throws { world = try World() }
 
+    @Test func doctorNamesTheOwnerOfAContainerWithTheCommand() async throws {
+        var world = world
+        try world.publish(try .small(.aurora))
+        try await world.succeed("prefetch", "--quiet")
+        world.program.wrapper = Stranger.command + [try Program.path.string]
+        let ending = try await world.run("doctor")
+        let words = "'stagepack doctor \(world.source.joined(separator: " "))'"
+        #expect(
+            ending.output.contains(
+                "problem: container: this user cannot write it\n  hint: as user root, run \(words)\n"
+            ),
+            "\(ending)"
+        )
+    }
+
     /// Runs `body` while the stranger holds locks, and returns the names of what was locked, from the
     /// container on.
     private func locking(_ body: @Sendable () async throws -> Void) async throws -> Set<String> {
