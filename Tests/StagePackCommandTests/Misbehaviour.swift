@@ -191,10 +191,8 @@ struct MisbehaviourRow: Sendable, CustomTestStringConvertible {
     var outcome: RunOutcome {
         if let exception = misbehaviour.exceptions[resource] { return exception }
         return switch (resource, misbehaviour.outcome) {
-        // Nothing that is wrong with a delta set is an error.
-        case (.delta, _): .right
-        // A server that cannot be reached may have the patch later.
-        case (.patch, .fails(.refused, _)), (.patch, .fails(.wrong, _)): .right
+        // Nothing that is wrong with a delta set or a patch is an error.
+        case (.delta, _), (.patch, _): .right
         case (_, let outcome): outcome
         }
     }
