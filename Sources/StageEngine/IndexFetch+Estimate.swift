@@ -54,8 +54,7 @@ extension IndexFetch {
     /// Returns the choice of a first installation that takes the archive before the index; `nil` if the manifest
     /// names no delta of the index from the archive's files, or another way transfers fewer bytes.
     ///
-    /// - Parameter archive: The bytes of the archive still to download; `nil` if there is no archive or no space
-    ///   for it.
+    /// `archive` is the number of bytes of the archive still to download; `nil` if there is no archive or no space for it.
     func choiceBeforeIndex(archive: ByteCount?) -> TransferChoice? {
         guard let delta = reference.fileTableDelta, let archive,
             archive + delta.size < reference.bundleSize + reference.size

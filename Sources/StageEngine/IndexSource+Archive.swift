@@ -141,7 +141,7 @@ extension IndexSource {
 
     /// Moves the missing files out of an unpacked archive, removes the rest, and returns the updated local content.
     ///
-    /// - Parameter areVerified: `true` if all files were compared with the index.
+    /// With `areVerified`, all files were compared with the index, and are not read again.
     func takeFiles(
         from unpacked: Directory,
         in run: Run,

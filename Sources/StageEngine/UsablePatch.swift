@@ -32,6 +32,7 @@ extension IndexFetch {
     ///   - index: The newer index.
     /// - Returns: The patch; `nil` if the manifest names none from this generation, its `windowSize` is smaller than
     ///   its content, or there is not enough memory.
+    /// - Throws: ``StageError`` if the older index cannot be read.
     func usablePatch(
         from base: IndexSource.Base?,
         to index: ContentIndex

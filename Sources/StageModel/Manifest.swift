@@ -162,8 +162,9 @@ public struct PackIndex: Hashable, Sendable {
     /// The same index as a delta from the file table of the pack's archive; `nil` for none.
     public var fileTableDelta: FileTableDelta?
 
-    /// An index as a delta from the file table of the unpacked archive, which a client makes of the files. With it,
-    /// a first installation does not download the digests of all files.
+    /// An index as a delta from the file table of the unpacked archive, which a client makes of the files.
+    ///
+    /// With it, a first installation does not download the digests of all files.
     public struct FileTableDelta: Hashable, Sendable {
         /// The delta's URL: absolute, or relative to each mirror.
         public var url: String
