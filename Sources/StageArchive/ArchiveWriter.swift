@@ -79,7 +79,9 @@ public indirect enum ArchiveWritingError: Error, Equatable, Sendable {
     ) throws(ArchiveWritingError) {
         guard let header = unsafe archive_entry_new() else { fatalError("out of memory") }
         defer { unsafe archive_entry_free(header) }
-        unsafe archive_entry_set_pathname_utf8(header, entry.path.text)
+        // The thread's character set is UTF-8, which the archive gets byte by byte. libarchive would convert names that
+        // it is told are UTF-8 to that character set, and so to Unicode normalization form C.
+        unsafe archive_entry_set_pathname(header, entry.path.text)
         unsafe archive_entry_set_mtime(header, 0, 0)
         unsafe archive_entry_set_size(header, size.rawValue)
         // The constants of archive_entry.h are casts, which Swift cannot import; their values are those of
@@ -94,7 +96,7 @@ public indirect enum ArchiveWritingError: Error, Equatable, Sendable {
         case .link(let target):
             unsafe archive_entry_set_filetype(header, 0o120000)
             unsafe archive_entry_set_perm(header, 0o777)
-            unsafe archive_entry_set_symlink_utf8(header, target.text)
+            unsafe archive_entry_set_symlink(header, target.text)
         case .copy:
             preconditionFailure("a copy is written as a file")
         }

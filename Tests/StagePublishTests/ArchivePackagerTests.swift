@@ -134,6 +134,43 @@ import Testing
         #expect(result.standardError == "")
     }
 
+    /// The programs that unpack a format, as words of a shell; Python's module decodes no Zstandard.
+    private static let unpackers: [(ArchiveFormat, String)] =
+        formats.map { ($0, "tar -xf") }
+        + formats.filter { $0 != .tarZstandard }.map { ($0, "python3 -m tarfile -e") }
+
+    @Test(arguments: unpackers)
+    func namesAndTargetsKeepTheirBytes(format: ArchiveFormat, unpacker: String) async throws {
+        let tree = try SourceTree("one")
+        for name in ["caf\u{E9}", "cafe\u{301}"] {
+            try tree.file(name, name.debugDescription)
+            try tree.file("d-\(name)/a", name.debugDescription)
+            try tree.link("to-\(name.utf8.count)", to: name)
+        }
+        try tree.file("\u{212B}", "singleton")
+        _ = try await pack(tree, format, to: "out.\(format.rawValue)")
+        let directory = try TemporaryDirectory.required()
+        let target = try directory.makeDirectory("unpacked")
+        let result = try await Subprocess.run(
+            .name("sh"),
+            arguments: [
+                "-ec",
+                """
+                export LC_ALL=C.UTF-8
+                case $1 in tar*) $1 "$2" -C "$3";; *) $1 "$2" "$3";; esac
+                LC_ALL=C diff -r --no-dereference "$4" "$3"
+                """,
+                "sh", unpacker, directory.path.appending("out.\(format.rawValue)").string,
+                target.path.string, tree.path.string,
+            ],
+            output: .string(limit: 1 << 16),
+            error: .string(limit: 1 << 16)
+        )
+        #expect(result.standardOutput == "")
+        #expect(result.standardError == "")
+        #expect(result.terminationStatus == .exited(0))
+    }
+
     @Test func aFileThatChangesIsAnErrorAndNothingIsLeft() async throws {
         let tree = try tree("one")
         let directory = try TemporaryDirectory.required()
