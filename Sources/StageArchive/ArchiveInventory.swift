@@ -77,10 +77,14 @@ public struct ArchiveInventory: Hashable, Sendable, Codable {
             installedSize = ByteCount(FileStatus(of: file.descriptor)?.size ?? 0)
             return
         }
-        if format == .zip { try ZipDirectory.check(file.descriptor, limits: Self.limits) }
         var links = ContentLinks()
-        var sizes: [String: ByteCount] = [:]
-        var reader = try ArchiveReader.open(file.descriptor, format: format)
+        // By the bytes of paths: as strings, canonically equivalent ones are equal.
+        var sizes: [[UInt8]: ByteCount] = [:]
+        var reader = try ArchiveReader.open(
+            file.descriptor,
+            format: format,
+            limits: Self.limits
+        )
         while let header = try reader.nextEntry() {
             guard let entry = try header.entry() else { continue }
             switch entry.kind {
@@ -96,10 +100,10 @@ public struct ArchiveInventory: Hashable, Sendable, Codable {
                         throw .tooLarge(entry: entry.path.text, limit: Self.limits.bytes)
                     }
                 }
-                sizes[entry.path.text] = size
+                sizes[Array(entry.path.text.utf8)] = size
                 installedSize = installedSize + size
             case .copy(let original):
-                installedSize = installedSize + (sizes[original.text] ?? .zero)
+                installedSize = installedSize + (sizes[Array(original.text.utf8)] ?? .zero)
             }
             fileCount += 1
             guard fileCount <= Self.limits.entries else {

@@ -12,6 +12,7 @@ import SystemPackage
     private let format: ArchiveFormat
     private let decoded: DecodedSource?
     private let file: FileSource
+    private var zipNames: ZipNames?
     /// The previous locale of the thread.
     private let previousLocale: locale_t?
     private var lastName: String?
@@ -27,24 +28,33 @@ import SystemPackage
         var size: Int64?
     }
 
-    /// Opens the archive in `descriptor`, which must have the format `format`.
+    /// Opens the archive in `descriptor`, which must have the format `format`; the directory of a zip archive must
+    /// keep the limits.
     static func open(
         _ descriptor: FileDescriptor,
-        format: ArchiveFormat
+        format: ArchiveFormat,
+        limits: UnpackLimits
     ) throws(ArchiveError) -> ArchiveReader {
+        let names = format == .zip ? try ZipDirectory.check(descriptor, limits: limits) : nil
         let file = FileSource(descriptor)
         let decoded = format == .zip ? nil : try DecodedSource(file, format: format)
-        let reader = ArchiveReader(file: file, decoded: decoded, format: format)
+        let reader = ArchiveReader(file: file, decoded: decoded, format: format, zipNames: names)
         if let decoded { try reader.openTar(decoded) } else { try reader.openZip() }
         return reader
     }
 
-    private init(file: FileSource, decoded: DecodedSource?, format: ArchiveFormat) {
+    private init(
+        file: FileSource,
+        decoded: DecodedSource?,
+        format: ArchiveFormat,
+        zipNames: ZipNames?
+    ) {
         guard let handle = unsafe archive_read_new() else { fatalError("out of memory") }
         unsafe self.handle = handle
         self.file = file
         self.decoded = decoded
         self.format = format
+        self.zipNames = zipNames
         unsafe previousLocale = UTF8Locale.enter()
     }
 
@@ -67,8 +77,14 @@ import SystemPackage
             let start = isAtStart ? 0 : end
             isAtStart = false
             guard let entry = unsafe entry else { throw damaged }
-            try decoded?.checkEntry(at: start, name: unsafe rawName(of: entry)?.clipped)
-            return try unsafe header(of: entry)
+            let found = unsafe rawName(of: entry)?.clipped
+            let names =
+                if let decoded {
+                    try decoded.checkEntry(at: start, name: found)
+                } else {
+                    try zipNames?.next() ?? StatedNames()
+                }
+            return try unsafe header(of: entry, names: names)
         case ARCHIVE_EOF:
             try decoded?.checkHeaders(upTo: .max)
             try decoded?.finish(after: isAtStart ? 0 : end)
@@ -129,16 +145,11 @@ import SystemPackage
         }
     }
 
-    private mutating func header(of entry: OpaquePointer) throws(ArchiveError) -> Header {
-        guard let pathname = unsafe archive_entry_pathname(entry) else { throw damaged }
-        let name = unsafe String(cString: pathname)
-        lastName = name.clipped
-        guard unsafe String(validatingCString: pathname) != nil else {
-            throw .notAllowed(
-                entry: name.clipped,
-                ValueError(expected: "a path in UTF-8", text: name)
-            )
-        }
+    private mutating func header(
+        of entry: OpaquePointer,
+        names: StatedNames
+    ) throws(ArchiveError) -> Header {
+        let name = try unsafe path(of: entry, stated: names.path)
         if unsafe archive_entry_is_encrypted(entry) != 0 {
             throw .notAllowed(
                 entry: name.clipped,
@@ -148,18 +159,38 @@ import SystemPackage
         if unsafe archive_entry_sparse_count(entry) > 0 { throw sparse }
         return Header(
             name: name,
-            claim: try unsafe claim(of: entry, name),
+            claim: try unsafe claim(of: entry, name, statedTarget: names.target),
             mode: unsafe UInt32(archive_entry_perm(entry)),
             size: unsafe archive_entry_size_is_set(entry) != 0 ? archive_entry_size(entry) : nil
         )
     }
 
+    /// Returns the entry's path, and keeps it as the last name.
+    private mutating func path(
+        of entry: OpaquePointer,
+        stated: [UInt8]?
+    ) throws(ArchiveError) -> String {
+        guard let pathname = unsafe archive_entry_pathname(entry) else { throw damaged }
+        let converted = unsafe String(cString: pathname)
+        lastName = converted.clipped
+        guard unsafe String(validatingCString: pathname) != nil else {
+            throw .notAllowed(
+                entry: converted.clipped,
+                ValueError(expected: "a path in UTF-8", text: converted)
+            )
+        }
+        let name = try StatedNames.resolve(stated, converted: converted, noun: "path", entry: nil)
+        lastName = name.clipped
+        return name
+    }
+
     private func claim(
         of entry: OpaquePointer,
-        _ name: String
+        _ name: String,
+        statedTarget: [UInt8]?
     ) throws(ArchiveError) -> ContentEntry.Claim {
         if let target = unsafe archive_entry_hardlink(entry) {
-            return .hardLink(target: try unsafe text(target, of: name))
+            return .hardLink(target: try unsafe text(target, of: name, stated: statedTarget))
         }
         // The constants of archive_entry.h are casts, which Swift cannot import; their values are those of
         // stat(2).
@@ -170,7 +201,7 @@ import SystemPackage
             guard let target = unsafe archive_entry_symlink(entry) else {
                 return .symbolicLink(target: "")
             }
-            return .symbolicLink(target: try unsafe text(target, of: name))
+            return .symbolicLink(target: try unsafe text(target, of: name, stated: statedTarget))
         case 0o020000: return .other(noun: "a character device")
         case 0o060000: return .other(noun: "a block device")
         case 0o010000: return .other(noun: "a fifo")
@@ -181,7 +212,8 @@ import SystemPackage
 
     private func text(
         _ target: UnsafePointer<CChar>,
-        of name: String
+        of name: String,
+        stated: [UInt8]?
     ) throws(ArchiveError) -> String {
         guard let text = unsafe String(validatingCString: target) else {
             let text = unsafe String(cString: target)
@@ -190,7 +222,12 @@ import SystemPackage
                 ValueError(expected: "a target in UTF-8", text: text)
             )
         }
-        return text
+        return try StatedNames.resolve(
+            stated,
+            converted: text,
+            noun: "target",
+            entry: name.clipped
+        )
     }
 
     private func rawName(of entry: OpaquePointer) -> String? {

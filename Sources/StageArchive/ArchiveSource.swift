@@ -110,14 +110,15 @@ import SystemPackage
         }
     }
 
-    /// Checks the headers of the entry that libarchive found at `start`.
+    /// Checks the headers of the entry that libarchive found at `start`, and returns the names in them.
     ///
     /// - Throws: ``ArchiveError`` if packs must not contain the entry, or the headers place it elsewhere.
-    func checkEntry(at start: Int64, name: String?) throws(ArchiveError) {
+    func checkEntry(at start: Int64, name: String?) throws(ArchiveError) -> StatedNames {
         try checkHeaders(upTo: start)
         guard headers.takeEntry(at: start) else {
             throw .damaged(entry: name, "its headers are ambiguous")
         }
+        return headers.takeNames(at: start)
     }
 
     /// Throws the fault of the first invalid entry if its headers start at `position` or before.

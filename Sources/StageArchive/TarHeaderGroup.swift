@@ -10,6 +10,8 @@ struct TarHeaderGroup {
     private var kinds: [TarHeader.Kind] = []
     private var longName: [UInt8]?
     private var longTarget: [UInt8]?
+    /// The names from pax records, as far as they determine the entry's names.
+    private(set) var names = StatedNames()
     private var size: Int64?
     /// A fault of the entry, kept until its name is known.
     private var broken: ValueError?
@@ -135,8 +137,11 @@ struct TarHeaderGroup {
         case "path":
             longName = value
             note(value)
+            // Of two headers that state a name, libarchive takes the first.
+            if !kinds.contains(.longName) { names.path = StatedNames.unlessASCII(value) }
         case "linkpath":
             note(value)
+            if !kinds.contains(.longTarget) { names.target = StatedNames.unlessASCII(value) }
         case "size":
             let digits = value.prefix { (0x30...0x39).contains($0) }
             guard digits.count == value.count, (1...18).contains(value.count) else {

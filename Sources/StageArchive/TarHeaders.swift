@@ -1,7 +1,8 @@
 import StageModel
 
 /// A second parser of tar headers (POSIX.1-2017 and the GNU tar manual), for what libarchive does not report:
-/// bytes after a zero in a name, entry types that it treats as files, and attributes that it ignores.
+/// bytes after a zero in a name, names before their conversion (``StatedNames``), entry types that it treats as
+/// files, and attributes that it ignores.
 ///
 /// Decides nothing about content. ``ArchiveReader`` compares the entry offsets of both parsers, so that they
 /// never disagree about the entries.
@@ -25,6 +26,8 @@ struct TarHeaders {
     /// Offsets of entries that libarchive has not reached yet.
     private var starts: [Int64] = []
     private var nextStart = 0
+    /// Names of such entries, by offset.
+    private var names: [Int64: StatedNames] = [:]
     /// Extended headers of the next entry.
     private var group = TarHeaderGroup()
 
@@ -37,6 +40,12 @@ struct TarHeaders {
             nextStart = 0
         }
         return true
+    }
+
+    /// Returns the names of the entry that starts at this offset, once.
+    mutating func takeNames(at start: Int64) -> StatedNames {
+        guard !names.isEmpty else { return StatedNames() }
+        return names.removeValue(forKey: start) ?? StatedNames()
     }
 
     /// Parses the next bytes of the archive.
@@ -101,6 +110,7 @@ struct TarHeaders {
         case .file, .hardLink, .other:
             let length = try group.length(of: header, kind, size: size)
             starts.append(start)
+            if !group.names.isEmpty { names[start] = group.names }
             group = TarHeaderGroup()
             skipped = Self.padded(length)
             begin(.header, length: TarHeader.length)

@@ -68,11 +68,12 @@ private struct Unpacking: ~Copyable {
     }
 
     private mutating func unpackEntries() throws(ArchiveError) {
-        if request.format == .zip {
-            try ZipDirectory.check(request.archive, limits: request.limits)
-        }
         try request.checkWindow()
-        var reader = try ArchiveReader.open(request.archive, format: request.format)
+        var reader = try ArchiveReader.open(
+            request.archive,
+            format: request.format,
+            limits: request.limits
+        )
         while let header = try reader.nextEntry() {
             guard !events.isCancelled() else { throw .cancelled }
             try take(header, from: &reader)

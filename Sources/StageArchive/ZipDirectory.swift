@@ -7,13 +7,14 @@ import SystemPackage
 /// here, entries must not overlap, and no entry may be encrypted, so that all implementations read the same
 /// content.
 enum ZipDirectory {
-    /// Checks the archive.
+    /// Checks the archive, and returns the names of its entries.
     ///
     /// - Throws: ``ArchiveError`` for the first entry whose headers disagree.
+    @discardableResult
     static func check(
         _ file: FileDescriptor,
         limits: UnpackLimits
-    ) throws(ArchiveError) {
+    ) throws(ArchiveError) -> ZipNames {
         let bytes = ZipBytes(file)
         let directory = try ZipEnd.find(in: bytes)
         let (maximum, overflows) = limits.entries.addingReportingOverflow(limits.directories)
@@ -26,20 +27,26 @@ enum ZipDirectory {
         }
         var extents: [Range<Int64>] = []
         extents.reserveCapacity(Int(directory.count))
+        var headers: [(offset: Int64, position: Int64)] = []
         var position = directory.start
         for _ in 0..<directory.count {
             let entry = try ZipEntry(central: bytes, at: position, limit: directory.end)
+            let extent = try entry.extent(in: bytes, limit: directory.start)
+            extents.append(extent)
+            if try !entry.names(in: bytes, extent: extent).isEmpty {
+                headers.append((extent.lowerBound, position))
+            }
             position += entry.headerLength
-            extents.append(try entry.extent(in: bytes, limit: directory.start))
         }
         guard position == directory.end else {
             throw .damaged(entry: nil, "the central directory has more entries than it says")
         }
+        extents.sort { $0.lowerBound < $1.lowerBound }
         try checkOverlap(extents)
+        return ZipNames(bytes, entries: extents, headers: headers, directory: directory)
     }
 
-    private static func checkOverlap(_ extents: [Range<Int64>]) throws(ArchiveError) {
-        let sorted = extents.sorted { $0.lowerBound < $1.lowerBound }
+    private static func checkOverlap(_ sorted: [Range<Int64>]) throws(ArchiveError) {
         for (left, right) in zip(sorted, sorted.dropFirst())
         where left.upperBound > right.lowerBound {
             throw .damaged(entry: nil, "entries overlap at byte \(right.lowerBound)")

@@ -45,7 +45,8 @@ struct ZipEntry {
         let extra = try bytes.bytes(at: position + 46 + nameLength, count: Int(extraLength))
         try apply(ZipExtra(extra, of: name), numbers: [\.size, \.compressedSize, \.offset])
         try checkMeans()
-        try checkName()
+        try checkName(nameBytes)
+        if unicodeName != nil { try checkName(statedName) }
         try checkKind(mode)
     }
 
@@ -75,6 +76,37 @@ struct ZipEntry {
         try compare(local)
         if isLink { try checkTarget(in: bytes, at: start) }
         return offset..<start + compressedSize
+    }
+
+    /// Returns the names of an entry whose content has the byte range `extent` with its local header.
+    func names(in bytes: ZipBytes, extent: Range<Int64>) throws(ArchiveError) -> StatedNames {
+        var names = StatedNames()
+        names.path = unicodeName == nil ? StatedNames.unlessASCII(nameBytes) : statedName
+        if isLink {
+            // The content of a link is stored.
+            let target = try bytes.bytes(at: extent.upperBound - size, count: Int(size))
+            names.target = StatedNames.unlessASCII(target)
+        }
+        return names
+    }
+
+    /// The bytes of the name: those of a Unicode path field (APPNOTE 4.6.9) if it is about this name, else those
+    /// of the header.
+    private var statedName: [UInt8] {
+        guard let field = unicodeName, field.count >= 5, field[0] == 1,
+            field[1..<5].reversed().reduce(0, { $0 << 8 | UInt32($1) }) == nameChecksum
+        else { return nameBytes }
+        return Array(field[5...])
+    }
+
+    /// The CRC-32 (ISO 3309) of the name in the header.
+    private var nameChecksum: UInt32 {
+        var sum: UInt32 = .max
+        for byte in nameBytes {
+            sum ^= UInt32(byte)
+            for _ in 0..<8 { sum = sum & 1 == 1 ? sum >> 1 ^ 0xEDB8_8320 : sum >> 1 }
+        }
+        return ~sum
     }
 
     /// Checks the raw target of a link: libarchive truncates it at a zero byte.
@@ -143,9 +175,10 @@ struct ZipEntry {
         guard method != 0 || size == compressedSize else { throw disagreement("size") }
     }
 
-    /// Checks the raw name: libarchive changes some names, and truncates them at a zero byte.
-    private func checkName() throws(ArchiveError) {
-        guard nameBytes.elementsEqual(name.utf8) else {
+    /// Checks a raw name: libarchive changes some names, and truncates them at a zero byte.
+    private func checkName(_ bytes: [UInt8]) throws(ArchiveError) {
+        let name = String(decoding: bytes, as: UTF8.self)
+        guard bytes.elementsEqual(name.utf8) else {
             throw .notAllowed(
                 entry: name.clipped,
                 ValueError(expected: "a path in UTF-8", text: name)

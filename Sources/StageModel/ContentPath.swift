@@ -44,6 +44,14 @@ public struct ContentPath: Hashable, Sendable {
         }
     }
 
+    /// Compares bytes: names that are canonically equivalent in Unicode are different files.
+    public static func == (left: ContentPath, right: ContentPath) -> Bool {
+        left.text.utf8.elementsEqual(right.text.utf8)
+    }
+
+    /// Equal paths have equal hashes; canonically equivalent ones have the same, too.
+    public func hash(into hasher: inout Hasher) { hasher.combine(text) }
+
     /// The components of the path, at least one.
     public var components: [Substring] {
         text.utf8.split(separator: UInt8(ascii: "/")).map { Substring($0) }

@@ -12,32 +12,51 @@ struct Unpacked: Equatable {
         case file([UInt8], isExecutable: Bool)
         case directory
         case link(String)
+
+        /// Compares targets by their bytes: canonically equivalent ones lead to different files.
+        static func == (left: Thing, right: Thing) -> Bool {
+            switch (left, right) {
+            case (.file(let one, let isExecutable), .file(let other, let isOtherExecutable)):
+                one == other && isExecutable == isOtherExecutable
+            case (.directory, .directory): true
+            case (.link(let one), .link(let other)): one.utf8.elementsEqual(other.utf8)
+            default: false
+            }
+        }
     }
 
-    var things: [String: Thing] = [:]
+    /// The entries by the bytes of their paths: canonically equivalent paths are different files.
+    var things: [[UInt8]: Thing] = [:]
 
     /// Reads a tree from disk.
     init(_ directory: Directory) throws {
         try read(directory, prefix: "")
     }
 
-    init(_ things: [String: Thing]) { self.things = things }
+    init(_ things: [String: Thing]) {
+        self.init(things.map { (path: $0.key, thing: $0.value) })
+    }
+
+    init(_ things: [(path: String, thing: Thing)]) {
+        for (path, thing) in things { self.things[Array(path.utf8)] = thing }
+    }
 
     private mutating func read(_ directory: Directory, prefix: String) throws {
         for entry in try directory.entries() {
             let path = prefix + entry.name.string
+            let key = Array(path.utf8)
             let name = FilePath(entry.name)
             switch entry.kind {
             case .file:
                 let status = try #require(try directory.status(name))
                 #expect([0o644, 0o755].contains(status.mode), "mode of '\(path)'")
                 let content = try directory.file(reading: name)?.readAll(limit: 1 << 26)
-                things[path] = .file(try #require(content), isExecutable: status.isExecutable)
+                things[key] = .file(try #require(content), isExecutable: status.isExecutable)
             case .directory:
-                things[path] = .directory
+                things[key] = .directory
                 try read(try #require(try directory.directory(name)), prefix: path + "/")
             case .link:
-                things[path] = .link(try #require(try directory.link(entry.name)))
+                things[key] = .link(try #require(try directory.link(entry.name)))
             case .other:
                 Issue.record("'\(path)' is something else")
             }

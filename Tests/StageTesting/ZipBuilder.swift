@@ -24,6 +24,10 @@ public struct ZipBuilder: Sendable {
         public var checksum: UInt32?
         /// Whether size and checksum follow the content instead of being in the local header.
         public var hasDescriptor = false
+        /// The name in a Unicode path field (0x7075) of both headers; `nil` for no field.
+        public var unicodeName: [UInt8]?
+        /// The version of the Unicode path field; 1 is the only one.
+        public var unicodeVersion: UInt8 = 1
         /// Whether the central directory points at the first entry's local header.
         public var sharesFirst = false
 
@@ -39,14 +43,18 @@ public struct ZipBuilder: Sendable {
     public private(set) var bytes: [UInt8] = []
 
     /// Creates a whole archive of entries.
-    public init(_ entries: Entry...) {
-        var directory: [UInt8] = []
+    public init(_ entries: Entry...) { self.init(entries) }
+
+    /// Creates a whole archive of entries; with `isReversed`, the central directory has the last entry first.
+    public init(_ entries: [Entry], isReversed: Bool = false) {
+        var headers: [[UInt8]] = []
         for entry in entries {
             let offset = entry.sharesFirst ? 0 : bytes.count
             if !entry.sharesFirst { bytes += Self.local(entry) }
-            directory += Self.central(entry, offset: offset)
+            headers.append(Self.central(entry, offset: offset))
         }
         let start = bytes.count
+        let directory = Array((isReversed ? headers.reversed() : headers).joined())
         bytes += directory
         bytes += Self.little(0x0605_4B50, 4) + Self.little(0, 4)
         bytes += Self.little(entries.count, 2) + Self.little(entries.count, 2)
@@ -63,7 +71,8 @@ public struct ZipBuilder: Sendable {
         header += little(Int(entry.localMethod ?? entry.method), 2) + little(0x21_0000, 4)
         let numbers = little(sum, 4) + little(size, 4) + little(size, 4)
         header += entry.hasDescriptor ? [UInt8](repeating: 0, count: 12) : numbers
-        header += little(name.count, 2) + little(0, 2) + name + entry.content
+        let extra = extra(entry)
+        header += little(name.count, 2) + little(extra.count, 2) + name + extra + entry.content
         return entry.hasDescriptor ? header + little(0x0807_4B50, 4) + numbers : header
     }
 
@@ -73,9 +82,17 @@ public struct ZipBuilder: Sendable {
         header += little(flags, 2) + little(Int(entry.method), 2) + little(0x21_0000, 4)
         header += little(Int(entry.checksum ?? checksum(of: entry.content)), 4)
         header += little(entry.content.count, 4) + little(entry.content.count, 4)
-        header += little(entry.name.count, 2) + little(0, 4) + little(0, 4)
+        let extra = extra(entry)
+        header += little(entry.name.count, 2) + little(extra.count, 2)
+        header += little(0, 2) + little(0, 4)
         header += little(Int(entry.mode) << 16, 4) + little(offset, 4)
-        return header + entry.name
+        return header + entry.name + extra
+    }
+
+    private static func extra(_ entry: Entry) -> [UInt8] {
+        guard let name = entry.unicodeName else { return [] }
+        return little(0x7075, 2) + little(5 + name.count, 2) + [entry.unicodeVersion]
+            + little(Int(checksum(of: entry.name)), 4) + name
     }
 
     private static func little(_ number: Int, _ count: Int) -> [UInt8] {
