@@ -48,6 +48,19 @@ import Testing
         #expect(throws: ValueError.self) { try ContentPath.normalizing(name) }
     }
 
+    /// Names are bytes to the file system.
+    @Test func canonicallyEquivalentPathsAreDifferent() throws {
+        let composed = try ContentPath("caf\u{E9}")
+        let decomposed = try ContentPath("cafe\u{301}")
+        #expect(composed != decomposed && Set([composed, decomposed, composed]).count == 2)
+        let entry = try ContentEntry.validate(
+            name: composed.text,
+            claim: .hardLink(target: decomposed.text),
+            mode: 0o644
+        )
+        #expect(entry?.kind == .copy(of: decomposed) && entry?.kind != .copy(of: composed))
+    }
+
     @Test func partsOfAPath() throws {
         let path = try ContentPath("a/bc/d")
         #expect(path.components == ["a", "bc", "d"])
