@@ -29,8 +29,13 @@ struct TLSTests {
             switch self {
             case .good: []
             case .expired: ["expired", "hint: check this machine's clock with 'date'"]
-            case .otherHost, .unknownAuthority:
-                ["hint: if the server has an authority of its own, pass it with --cacert"]
+            case .otherHost:
+                ["is for another host", "hint: tell the publisher: the address or the server must"]
+            case .unknownAuthority:
+                [
+                    "is not signed by an authority that this machine trusts",
+                    "hint: if the server has an authority of its own, pass it with --cacert",
+                ]
             }
         }
     }
