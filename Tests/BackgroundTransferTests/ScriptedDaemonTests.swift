@@ -133,6 +133,8 @@ struct ScriptedDaemonTests {
         let task = session.downloadTask(with: try URL(text: "http://host/file"))
         task.resume()
         try await world.attach()
+        // A task that the daemon has not created yet would be created after its restart.
+        try await poll("no task") { task.daemonTaskNumber != nil }
         world.daemon.stop()
         world.daemon.forget(1)
         try world.daemon.start()
