@@ -31,22 +31,22 @@ extension MetricsText {
             ),
             Metric(
                 "stagepack_daemon_ended_tasks_total",
-                .counter,
+                kind: .counter,
                 help: "Tasks that have ended, by outcome."
             ),
             Metric(
                 "stagepack_daemon_failed_tasks_total",
-                .counter,
+                kind: .counter,
                 help: "Tasks that have failed, by the kind of the failure."
             ),
             Metric(
                 "stagepack_daemon_received_bytes_total",
-                .counter,
+                kind: .counter,
                 help: "Content bytes that downloads have received, without those of stagings."
             ),
             Metric(
                 "stagepack_daemon_sent_bytes_total",
-                .counter,
+                kind: .counter,
                 help: "File bytes that uploads have sent."
             ),
             Metric(

@@ -125,7 +125,7 @@ public struct AcceptedManifest: Equatable, Sendable {
         }
         try checkRevision(after: stored)
         if !record.resolvedURL.isLocal,
-            let url = (manifest.baseURLs + manifest.packs.flatMap { $0.objectURLs.map(\.url) })
+            let url = (manifest.baseURLs + manifest.packs.flatMap(\.objects).compactMap(\.url))
                 .first(where: \.isLocal)
         {
             throw refused(.localContent(url: url))

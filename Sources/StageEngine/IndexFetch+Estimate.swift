@@ -56,13 +56,13 @@ extension IndexFetch {
     ///
     /// `archive` is the number of bytes of the archive still to download; `nil` if there is no archive or no space for it.
     func choiceBeforeIndex(archive: ByteCount?) -> TransferChoice? {
-        guard let delta = reference.fileTableDelta, let archive,
-            archive + delta.size < reference.bundleSize + reference.size
-        else { return nil }
-        return TransferChoice(
-            objects: reference.bundleSize + reference.size,
-            archive: archive + delta.size
+        guard reference.fileTableDelta != nil else { return nil }
+        let choice = TransferChoice(
+            forInstalling: reference,
+            objects: reference.bundleSize,
+            archive: archive
         )
+        return choice.way == .archive ? choice : nil
     }
 
     /// Estimates the transfer for staging the pack.

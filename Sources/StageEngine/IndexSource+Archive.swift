@@ -45,7 +45,7 @@ extension IndexSource {
             archive: remaining,
             patch: ofPatch
         )
-        found.choice.patchSize = ofPatch.flatMap { _ in patch?.reference.size }
+        if ofPatch != nil { found.choice.patchSize = patch?.reference.size }
         figures.transferred = figures.transferred + found.received
         return (found.choice, found.deltas)
     }

@@ -45,6 +45,17 @@ public struct TransferChoice: Equatable, Sendable {
         self.differences = differences
     }
 
+    /// Creates the choice of a first installation before the index is downloaded: objects need the index, the archive
+    /// the delta of it from the archive's files or, without one, the index.
+    ///
+    /// `archive` is the number of bytes of the archive still to download; `nil` if there is no archive.
+    public init(forInstalling index: PackIndex, objects: ByteCount, archive: ByteCount?) {
+        self.init(
+            objects: objects + index.size,
+            archive: archive.map { $0 + index.sizeBesideArchive }
+        )
+    }
+
     /// The way with the fewest bytes; of equal ones objects, then the patch.
     public var way: Way {
         if objects == byteCount { return .objects }
@@ -65,14 +76,16 @@ extension Planner {
         func remaining(_ size: ByteCount, of digest: Digest) -> ByteCount {
             max(.zero, size - (downloaded[digest] ?? .zero))
         }
-        var objects = index.bundleSize
-        var archive = pack.archive.map { remaining($0.size, of: $0.digest) }
-        if base == nil, let size = archive, let delta = index.fileTableDelta {
-            objects = objects + index.size
-            archive = size + delta.size
+        let archive = pack.archive.map { remaining($0.size, of: $0.digest) }
+        if base == nil, archive != nil, index.fileTableDelta != nil {
+            return TransferChoice(
+                forInstalling: index,
+                objects: index.bundleSize,
+                archive: archive
+            )
         }
         return TransferChoice(
-            objects: objects,
+            objects: index.bundleSize,
             archive: archive,
             patch: delta?.patch.map { remaining($0.size, of: $0.digest) },
             dependsOnIndex: base != nil,

@@ -112,8 +112,7 @@ extension Pack {
     /// The bytes to transfer by the archive if nothing is installed: the archive and, of an indexed pack, the delta
     /// of the index from the archive's files or, without one, the index; `nil` if there is no archive.
     public var archiveDownloadSize: ByteCount? {
-        guard let archive else { return nil }
-        return archive.size + (index?.fileTableDelta?.size ?? index?.size ?? .zero)
+        archive.map { $0.size + (index?.sizeBesideArchive ?? .zero) }
     }
 
     /// The digests by which partial downloads of the pack are identified: its content digest, and those of the
@@ -126,21 +125,6 @@ extension Pack {
 
     /// The URLs in the manifest from which a first installation of the pack is downloaded.
     public var urls: [String] { [index?.url, archive?.url].compactMap(\.self) }
-
-    /// All URLs of objects of the pack in the manifest, with the members that contain them.
-    public var objectURLs: [(member: String, url: String)] {
-        var urls: [(member: String, url: String)] = []
-        if let archive { urls.append(("archive", archive.url)) }
-        guard let index else { return urls }
-        urls.append(("index", index.url))
-        if let delta = index.fileTableDelta { urls.append(("index.fileTableDelta", delta.url)) }
-        for (place, delta) in index.deltas.enumerated() {
-            let member = "index.deltas[\(place)]"
-            urls.append((member, delta.url))
-            if let patch = delta.patch { urls.append(("\(member).patch", patch.url)) }
-        }
-        return urls
-    }
 }
 
 /// A reference to a pack's index, which lists its files and the location of each byte.
@@ -257,6 +241,10 @@ public struct PackIndex: Hashable, Sendable {
             self.windowSize = windowSize
         }
     }
+
+    /// The bytes of the index to download beside the archive if nothing is installed: of the delta from the archive's
+    /// files or, without one, of the index.
+    public var sizeBesideArchive: ByteCount { fileTableDelta?.size ?? size }
 
     /// Returns the delta from an older version with this ``contentDigest``; `nil` if there is none.
     public func delta(from base: Digest?) -> Delta? { deltas.first { $0.base == base } }

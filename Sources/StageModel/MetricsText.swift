@@ -20,7 +20,7 @@ package struct MetricsText: Sendable {
         package var help: String
 
         /// Creates a metric.
-        package init(_ name: String, _ kind: Kind = .gauge, help: String) {
+        package init(_ name: String, kind: Kind = .gauge, help: String) {
             precondition(name.hasSuffix("_total") == (kind == .counter), "counters end in '_total'")
             self.name = name
             self.kind = kind

@@ -16,13 +16,13 @@ public enum ServerLint {
         var checks: [ObjectCheck] = []
         var bundles: [BundleLint] = []
         for (index, pack) in manifest.packs.enumerated() {
-            for object in Self.objects(of: pack, at: "packs[\(index)]") {
-                checks += object.urls(manifest, manifestURL ?? "").map {
+            for object in pack.objects {
+                checks += manifest.urls(for: object, of: pack, manifestURL: manifestURL ?? "").map {
                     ObjectCheck(
                         size: object.size,
                         names: object.names,
                         url: $0,
-                        member: object.member
+                        member: "packs[\(index)].\(object.member)"
                     )
                 }
             }
@@ -57,97 +57,18 @@ public enum ServerLint {
             return checks.indices.flatMap { findings[$0] ?? [] }
         }
     }
+}
 
-    /// Returns the objects of a pack that the manifest names: archive, index, and deltas with their delta
-    /// sets and patches.
-    private static func objects(
+extension Manifest {
+    /// Returns the URLs of an object of a pack, in the order in which to try them.
+    fileprivate func urls(
+        for object: PackObject,
         of pack: Pack,
-        at member: String
-    ) -> [ManifestObject] {
-        var objects: [ManifestObject] = []
-        if let archive = pack.archive {
-            objects.append(
-                ManifestObject(
-                    url: archive.url,
-                    size: archive.size,
-                    digest: archive.digest,
-                    member: "\(member).archive"
-                )
-            )
-        }
-        guard let index = pack.index else { return objects }
-        objects.append(
-            ManifestObject(
-                url: index.url,
-                size: index.size,
-                digest: index.digest,
-                member: "\(member).index"
-            )
-        )
-        if let delta = index.fileTableDelta {
-            objects.append(
-                ManifestObject(
-                    url: delta.url,
-                    size: delta.size,
-                    digest: delta.digest,
-                    member: "\(member).index.fileTableDelta"
-                )
-            )
-        }
-        return objects + Self.deltas(of: index, at: member)
-    }
-
-    /// Returns the deltas of an index, with their delta sets and patches.
-    private static func deltas(of index: PackIndex, at member: String) -> [ManifestObject] {
-        var objects: [ManifestObject] = []
-        for (place, delta) in index.deltas.enumerated() {
-            let path = "\(member).index.deltas[\(place)]"
-            var object = ManifestObject(
-                url: delta.url,
-                size: delta.size,
-                digest: delta.digest,
-                member: path
-            )
-            object.names.append(index.contentDigest)
-            objects.append(object)
-            if let patch = delta.patch {
-                objects.append(
-                    ManifestObject(
-                        url: patch.url,
-                        size: patch.size,
-                        digest: patch.digest,
-                        member: "\(path).patch"
-                    )
-                )
-            }
-            guard let frames = delta.frames else { continue }
-            objects.append(
-                ManifestObject(size: frames.size, names: [frames.digest], member: "\(path).frames")
-                {
-                    $0.urls(forDeltaSet: frames.digest, of: index, manifestURL: $1)
-                }
-            )
-        }
-        return objects
-    }
-}
-
-/// An object that a manifest names.
-private struct ManifestObject {
-    var size: ByteCount
-    /// Digests; a URL that contains one of them always has the same content.
-    var names: [Digest]
-    var member: String
-    /// Returns its URLs, given a manifest and the manifest's URL.
-    var urls: @Sendable (Manifest, String) -> [String]
-}
-
-extension ManifestObject {
-    /// Creates an object with its own URL.
-    fileprivate init(url: String, size: ByteCount, digest: Digest, member: String) {
-        self.init(size: size, names: [digest], member: member) {
-            $0.urls(for: url, manifestURL: $1)
-        }
+        manifestURL: String
+    ) -> [String] {
+        if let url = object.url { return urls(for: url, manifestURL: manifestURL) }
+        guard let index = pack.index else { return [] }
+        return urls(forDeltaSet: object.names[0], of: index, manifestURL: manifestURL)
     }
 }
 

@@ -9,7 +9,11 @@ public enum AvailableMemory {
     ///
     /// A limit that cannot be read does not count. Other processes may allocate the same memory.
     public static func byteCount() -> Int64 {
-        min(machine() ?? .max, controlGroups() ?? .max, addressSpace() ?? .max)
+        min(
+            machine() ?? .max,
+            (try? ControlGroup.availableMemory()).flatMap { $0 } ?? .max,
+            addressSpace() ?? .max
+        )
     }
 
     /// `MemAvailable` of proc_meminfo(5).
@@ -23,25 +27,6 @@ public enum AvailableMemory {
         return nil
     }
 
-    /// The least of what the process's control group and those above it leave.
-    private static func controlGroups() -> Int64? {
-        let lines = text("/proc/self/cgroup")?.split(separator: "\n") ?? []
-        guard let line = lines.first(where: { $0.hasPrefix("0::/") }) else { return nil }
-        var path = FilePath("/sys/fs/cgroup").pushing(
-            FilePath(String(line.dropFirst("0::/".count)))
-        )
-        var least: Int64?
-        while path.starts(with: "/sys/fs/cgroup") {
-            if let limit = number(path.appending("memory.max")),
-                let used = number(path.appending("memory.current"))
-            {
-                least = min(least ?? .max, max(0, limit - used))
-            }
-            guard path.removeLastComponent() else { break }
-        }
-        return least
-    }
-
     private static func addressSpace() -> Int64? {
         var limit = rlimit()
         guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_AS.rawValue), &limit) == 0,
@@ -49,10 +34,6 @@ public enum AvailableMemory {
             let pages = text("/proc/self/statm")?.split(separator: " ").first.flatMap({ Int64($0) })
         else { return nil }
         return max(0, Int64(limit.rlim_cur) - pages * Int64(sysconf(CInt(_SC_PAGESIZE))))
-    }
-
-    private static func number(_ path: FilePath) -> Int64? {
-        text(path).flatMap { Int64($0.prefix { $0 != "\n" }) }
     }
 
     /// Reads a file of the kernel; `nil` if that fails.

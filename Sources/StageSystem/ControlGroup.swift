@@ -101,6 +101,24 @@ public struct ControlGroup: Sendable {
         try directory.openFile("cgroup.procs", flags: O_WRONLY, mode: 0)
     }
 
+    /// Returns the bytes of memory that the group of this process and those above it leave; `nil` without a limit.
+    static func availableMemory() throws(FileError) -> Int64? {
+        guard var path = try pathOfThisProcess() else { return nil }
+        var least: Int64?
+        // Directories above the mount point have no such file.
+        while FileStatus.exists(path.appending("cgroup.procs")) {
+            let group = ControlGroup(directory: try Directory.open(path))
+            if let limit = try group.limit("memory.max"),
+                let used = try group.limit("memory.current")
+            {
+                least = min(least ?? .max, max(0, limit - used))
+            }
+            guard path.removeLastComponent() else { break }
+        }
+        return least
+    }
+
+    /// Reads a number; `nil` for no limit, or if the group lacks the file.
     private func limit(_ name: FilePath) throws(FileError) -> Int64? {
         guard let content = try directory.bytes(of: name, limit: 64) else { return nil }
         // The word 'max' means no limit.

@@ -37,7 +37,7 @@ extension CommandFailure {
             case .accessDenied(let path):
                 (
                     .daemonRefused,
-                    "run it as the user whose daemon it is: \(Self.command("stat --format=%U", path)) "
+                    "run it as the user whose daemon it is: \(Self.command("stat --format=%U", on: path)) "
                         + "names that user"
                 )
             case .lost(_, .some):
@@ -45,8 +45,8 @@ extension CommandFailure {
             case .untrusted(let path, _):
                 (
                     .daemonUnavailable,
-                    "end that process, which \(Self.command("fuser --verbose", path)) names, or remove "
-                        + "its socket: \(Self.command("rm", path))"
+                    "end that process, which \(Self.command("fuser --verbose", on: path)) names, or remove "
+                        + "its socket: \(Self.command("rm", on: path))"
                 )
             case .lost, .system: (.daemonUnavailable, "run it again; nothing is lost")
             case .refused, .pathTooLong, .malformed, .tooLarge: (.daemonRefused, nil)
@@ -56,7 +56,7 @@ extension CommandFailure {
     }
 
     /// Returns a command with the path of a socket between quotation marks.
-    private static func command(_ command: String, _ path: String) -> String {
+    private static func command(_ command: String, on path: String) -> String {
         let text = "\(command) \(quoted(path))"
         return text.contains("'") ? "\"\(text)\"" : "'\(text)'"
     }

@@ -18,10 +18,7 @@ struct ArchiveNameTests {
     init() throws {
         directory = try TemporaryDirectory.required()
         // Sources are relative to the current directory.
-        program = Program(wrapper: [
-            "/bin/sh", "-c", #"cd "$0" && exec "$@""#, directory.path.string,
-            try Program.path.string,
-        ])
+        program = try Program(in: directory)
         let tree = try directory.makeDirectory("tree")
         for name in [Self.composed, Self.decomposed] {
             let component = try #require(FilePath.Component(name))

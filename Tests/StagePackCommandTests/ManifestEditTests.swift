@@ -13,10 +13,7 @@ struct ManifestEditTests {
     init() throws {
         directory = try TemporaryDirectory.required()
         // Sources are relative to the current directory.
-        program = Program(wrapper: [
-            "/bin/sh", "-c", #"cd "$0" && exec "$@""#, directory.path.string,
-            try Program.path.string,
-        ])
+        program = try Program(in: directory)
     }
 
     private func write(_ name: String, _ text: String) throws {

@@ -12,10 +12,7 @@ struct PackRecordTests {
 
     init() async throws {
         directory = try TemporaryDirectory.required()
-        program = Program(wrapper: [
-            "/bin/sh", "-c", #"cd "$0" && exec "$@""#, directory.path.string,
-            try Program.path.string,
-        ])
+        program = try Program(in: directory)
         for name in ["one", "two"] { try Self.write(name, "content of \(name)", directory) }
         try Self.write("one.json", Self.recipe("aurora", file: "one"), directory)
         try Self.write("two.json", Self.recipe("borealis", file: "two"), directory)

@@ -105,3 +105,13 @@ struct Program {
         )
     }
 }
+
+extension Program {
+    /// The program with a current directory of its own.
+    init(in directory: Directory) throws {
+        self.init(wrapper: [
+            "/bin/sh", "-c", #"cd "$0" && exec "$@""#, directory.path.string,
+            try Program.path.string,
+        ])
+    }
+}

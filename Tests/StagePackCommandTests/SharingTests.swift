@@ -187,7 +187,7 @@ struct SharingTests {
         case "index.deltas[0]": pack.pack.index?.deltas[0].url = local
         default: pack.pack.index?.deltas[0].patch?.url = local
         }
-        #expect(pack.pack.objectURLs.first { $0.url == local }?.member == member)
+        #expect(pack.pack.objects.first { $0.url == local }?.member == member)
         try world.publish(pack)
         let ending = try await world.program.run(["prefetch"] + quiet + world.source)
         #expect(ending.status == 12)

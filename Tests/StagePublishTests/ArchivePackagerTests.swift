@@ -108,26 +108,35 @@ import Testing
         }
     }
 
+    /// Runs a script, which ends at the first command that fails.
+    private func shell(
+        _ script: String,
+        arguments: [String]
+    ) async throws -> ExecutionResult<Void, StringOutput<UTF8>, StringOutput<UTF8>> {
+        try await Subprocess.run(
+            .name("sh"),
+            arguments: Arguments(["-ec", script, "sh"] + arguments),
+            output: .string(limit: 1 << 16),
+            error: .string(limit: 1 << 16)
+        )
+    }
+
     @Test(arguments: formats, ["bsdtar", "tar"])
     func otherProgramsUnpackTheSameTree(format: ArchiveFormat, program: String) async throws {
         let tree = try tree("one")
         _ = try await pack(tree, format, to: "out.\(format.rawValue)")
         let directory = try TemporaryDirectory.required()
         let target = try directory.makeDirectory("unpacked")
-        let result = try await Subprocess.run(
-            .name("sh"),
+        let result = try await shell(
+            """
+            "$1" -xf "$2" -C "$3"
+            diff -r --no-dereference "$4" "$3"
+            stat -c '%a %Y %u' "$3/tool" "$3/d/a" "$3/empty"
+            """,
             arguments: [
-                "-ec",
-                """
-                "$1" -xf "$2" -C "$3"
-                diff -r --no-dereference "$4" "$3"
-                stat -c '%a %Y %u' "$3/tool" "$3/d/a" "$3/empty"
-                """,
-                "sh", program, directory.path.appending("out.\(format.rawValue)").string,
+                program, directory.path.appending("out.\(format.rawValue)").string,
                 target.path.string, tree.path.string,
-            ],
-            output: .string(limit: 1 << 16),
-            error: .string(limit: 1 << 16)
+            ]
         )
         let user = getuid()
         #expect(result.standardOutput == "755 0 \(user)\n644 0 \(user)\n755 0 \(user)\n")
@@ -151,20 +160,16 @@ import Testing
         _ = try await pack(tree, format, to: "out.\(format.rawValue)")
         let directory = try TemporaryDirectory.required()
         let target = try directory.makeDirectory("unpacked")
-        let result = try await Subprocess.run(
-            .name("sh"),
+        let result = try await shell(
+            """
+            export LC_ALL=C.UTF-8
+            case $1 in tar*) $1 "$2" -C "$3";; *) $1 "$2" "$3";; esac
+            LC_ALL=C diff -r --no-dereference "$4" "$3"
+            """,
             arguments: [
-                "-ec",
-                """
-                export LC_ALL=C.UTF-8
-                case $1 in tar*) $1 "$2" -C "$3";; *) $1 "$2" "$3";; esac
-                LC_ALL=C diff -r --no-dereference "$4" "$3"
-                """,
-                "sh", unpacker, directory.path.appending("out.\(format.rawValue)").string,
+                unpacker, directory.path.appending("out.\(format.rawValue)").string,
                 target.path.string, tree.path.string,
-            ],
-            output: .string(limit: 1 << 16),
-            error: .string(limit: 1 << 16)
+            ]
         )
         #expect(result.standardOutput == "")
         #expect(result.standardError == "")

@@ -49,12 +49,10 @@ private struct DiffReport: Encodable, CustomStringConvertible {
 
     init(of version: StoredIndex, updates: [UpdateReport]) {
         let plan = RangePlan(version.index.frames.indices, of: version.index)
-        let index = version.reference.size
         let choice = TransferChoice(
-            objects: ByteCount(plan.byteCount) + index,
-            archive: version.archive.map {
-                $0.size + (version.reference.fileTableDelta?.size ?? index)
-            }
+            forInstalling: version.reference,
+            objects: ByteCount(plan.byteCount),
+            archive: version.archive?.size
         )
         downloadSize = choice.byteCount
         requests = 1 + (choice.way == .archive ? 1 : plan.requests.count)

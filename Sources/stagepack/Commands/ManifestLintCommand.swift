@@ -97,15 +97,16 @@ struct ManifestLintCommand: ReportingSubcommand {
         let folder = (path.resolved ?? path).absolute.removingLastComponent()
         var findings: [LintFinding] = []
         for (position, pack) in manifest.packs.enumerated() {
-            for (member, url) in pack.objectURLs {
-                guard URLReference(url).schemeName == nil, !url.hasPrefix("/"),
+            for object in pack.objects {
+                guard let url = object.url, URLReference(url).schemeName == nil,
+                    !url.hasPrefix("/"),
                     let name = url.prefix(while: { $0 != "?" && $0 != "#" }).percentDecoded,
                     !FileStatus.exists(folder.pushing(FilePath(name)))
                 else { continue }
                 findings.append(
                     LintFinding(
                         severity: .warning,
-                        member: "packs[\(position)].\(member).url",
+                        member: "packs[\(position)].\(object.member).url",
                         message: "'\(url.forDisplay())' is not there beside the manifest",
                         hint:
                             "put it there; if it is only on the server, pass --online --manifest-url URL"

@@ -1,0 +1,59 @@
+/// An object of a pack that a manifest names.
+package struct PackObject: Equatable, Sendable {
+    /// The path of the member that names it, in the pack.
+    package var member: String
+    /// The URL, absolute or relative to each mirror; `nil` for a delta set, which lies beside the index.
+    package var url: String?
+    /// The exact size for download, in bytes.
+    package var size: ByteCount
+    /// Digests; a URL that contains one of them always has the same content.
+    ///
+    /// The first one is the object's.
+    package var names: [Digest]
+
+    fileprivate init(_ member: String, url: String?, size: ByteCount, names: Digest...) {
+        self.member = member
+        self.url = url
+        self.size = size
+        self.names = names
+    }
+}
+
+extension Pack {
+    /// The objects that the manifest names: archive, index, and deltas with their patches and delta sets.
+    ///
+    /// Only the index names bundles.
+    package var objects: [PackObject] {
+        let archive = self.archive.map {
+            PackObject("archive", url: $0.url, size: $0.size, names: $0.digest)
+        }
+        guard let index else { return [archive].compactMap(\.self) }
+        let table = index.fileTableDelta.map {
+            PackObject("index.fileTableDelta", url: $0.url, size: $0.size, names: $0.digest)
+        }
+        var objects = [
+            archive,
+            PackObject("index", url: index.url, size: index.size, names: index.digest),
+            table,
+        ]
+        for (place, delta) in index.deltas.enumerated() {
+            let member = "index.deltas[\(place)]"
+            objects += [
+                PackObject(
+                    member,
+                    url: delta.url,
+                    size: delta.size,
+                    names: delta.digest,
+                    index.contentDigest
+                ),
+                delta.patch.map {
+                    PackObject("\(member).patch", url: $0.url, size: $0.size, names: $0.digest)
+                },
+                delta.frames.map {
+                    PackObject("\(member).frames", url: nil, size: $0.size, names: $0.digest)
+                },
+            ]
+        }
+        return objects.compactMap(\.self)
+    }
+}
