@@ -78,8 +78,7 @@ let values = ["StageModel", "StageSystem"]
 let packs = values + ["StageContainer", "StagePack"]
 let engine =
     values + [
-        "StageArchive", "StageContainer", "StageDigest", "StageEngine", "StageTransfer",
-        "StageTrust",
+        "StageArchive", "StageContainer", "StageEngine", "StageTransfer", "StageTrust",
     ]
 let service = engine + ["StageControl", "StageExtension", "StagePack", "StagingService"]
 
@@ -92,7 +91,7 @@ let package = Package(
         ),
         .library(
             name: "BackgroundTransfer",
-            targets: values + ["BackgroundTransfer", "StageControl", "StageURLSession"]
+            targets: ["BackgroundTransfer", "StageControl", "StageURLSession"]
         ),
         .library(
             name: "StoreKit",

@@ -1,7 +1,7 @@
 import Foundation
 import StageModel
 import StagePack
-public import StageSystem
+import StageSystem
 import Synchronization
 
 /// The asset packs of an application, in the shape of Apple's Managed Background Assets.
@@ -49,12 +49,10 @@ public actor AssetPackManager {
     ///
     /// - Parameters:
     ///   - configuration: The source of the packs.
-    ///   - environment: The environment variables that locate the user's containers and registrations.
-    public init(
-        configuration: Configuration,
-        environment: [String: String] = ProcessEnvironment.current
-    ) {
-        self.init(configuration, environment: environment)
+    ///   - environment: The environment variables that locate the user's containers and registrations; `nil` for
+    ///     those of the process.
+    public init(configuration: Configuration, environment: [String: String]? = nil) {
+        self.init(configuration, environment: environment ?? ProcessEnvironment.current)
     }
 
     init(_ configuration: Configuration?, environment: [String: String]) {

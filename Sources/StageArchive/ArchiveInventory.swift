@@ -1,16 +1,16 @@
-public import StageModel
+package import StageModel
 import StageSystem
-public import SystemPackage
+package import SystemPackage
 
 /// Totals of an archive's content, as a manifest declares them.
-public struct ArchiveInventory: Hashable, Sendable, Codable {
+package struct ArchiveInventory: Hashable, Sendable, Codable {
     /// The number of files and symbolic links.
-    public var fileCount = 0
+    package var fileCount = 0
     /// The sum of the file sizes.
-    public var installedSize = ByteCount.zero
+    package var installedSize = ByteCount.zero
 
     /// Creates an inventory from its totals.
-    public init(fileCount: Int = 0, installedSize: ByteCount = .zero) {
+    package init(fileCount: Int = 0, installedSize: ByteCount = .zero) {
         self.fileCount = fileCount
         self.installedSize = installedSize
     }
@@ -21,7 +21,7 @@ public struct ArchiveInventory: Hashable, Sendable, Codable {
     /// names.
     ///
     /// - Throws: ``ArchiveError`` for an archive that cannot be unpacked.
-    public init(
+    package init(
         of path: FilePath,
         format: ArchiveFormat,
         decoding mode: Unpacker.Mode

@@ -1,11 +1,11 @@
 import CArchive
 import Glibc
-public import StageModel
-public import StageSystem
+package import StageModel
+package import StageSystem
 
 /// The reason why an archive could not be written.
 @nonexhaustive
-public indirect enum ArchiveWritingError: Error, Equatable, Sendable {
+package indirect enum ArchiveWritingError: Error, Equatable, Sendable {
     /// The archive's bytes could not be written to their destination.
     case output(FileError)
     /// The error message of libarchive.
@@ -17,20 +17,20 @@ public indirect enum ArchiveWritingError: Error, Equatable, Sendable {
 /// Entries have no times, owners or groups, and the mode 0644 or 0755; only names that do not fit a plain tar
 /// header get an extended one (pax). Must stay on one thread, whose locale it sets during its lifetime:
 /// libarchive converts names according to the locale.
-@safe public struct ArchiveWriter: ~Copyable {
+@safe package struct ArchiveWriter: ~Copyable {
     private let handle: OpaquePointer
     private let output: Output
     /// The previous locale of the thread.
     private let previousLocale: locale_t?
 
     /// Returns whether archives of the format can be written.
-    public static func canWrite(_ format: ArchiveFormat) -> Bool { levels(of: format) != nil }
+    package static func canWrite(_ format: ArchiveFormat) -> Bool { levels(of: format) != nil }
 
     /// Returns the compression levels of a format, `0...0` if it has none; `nil` if the format cannot be
     /// written.
     ///
     /// Zstandard's range ends where a reader would need more than 8 MiB for its window.
-    public static func levels(of format: ArchiveFormat) -> ClosedRange<Int>? {
+    package static func levels(of format: ArchiveFormat) -> ClosedRange<Int>? {
         switch format {
         case .tar: 0...0
         case .tarGzip: 1...9
@@ -44,7 +44,7 @@ public indirect enum ArchiveWritingError: Error, Equatable, Sendable {
     ///
     /// Compresses with `threads` threads if the format supports them; the bytes do not depend on their
     /// number.
-    public init(
+    package init(
         _ format: ArchiveFormat,
         level: Int,
         threads: Int,
@@ -73,7 +73,7 @@ public indirect enum ArchiveWritingError: Error, Equatable, Sendable {
     /// Starts an entry; for a file, `size` bytes of content must follow.
     ///
     /// - Precondition: The entry is not a copy.
-    public mutating func add(
+    package mutating func add(
         _ entry: ContentEntry,
         size: ByteCount
     ) throws(ArchiveWritingError) {
@@ -104,7 +104,7 @@ public indirect enum ArchiveWritingError: Error, Equatable, Sendable {
     }
 
     /// Writes the next bytes of the current entry's content.
-    public mutating func write(_ bytes: Span<UInt8>) throws(ArchiveWritingError) {
+    package mutating func write(_ bytes: Span<UInt8>) throws(ArchiveWritingError) {
         var written = 0
         while written < bytes.count {
             let count = unsafe bytes.withUnsafeBytes { buffer in
@@ -121,7 +121,7 @@ public indirect enum ArchiveWritingError: Error, Equatable, Sendable {
     }
 
     /// Writes the end of the archive.
-    public consuming func finish() throws(ArchiveWritingError) {
+    package consuming func finish() throws(ArchiveWritingError) {
         try unsafe require(archive_write_close(handle))
     }
 

@@ -1,26 +1,26 @@
-public import StageModel
-public import StageSystem
-public import SystemPackage
+package import StageModel
+package import StageSystem
+package import SystemPackage
 
 /// An archive to unpack, its destination, and limits.
 ///
 /// The archive must be verified: its digest was compared before. The request does not own the archive's
 /// descriptor, which must stay open until the request has ended. The archive is read at explicit offsets, so
 /// the descriptor may be shared.
-public struct UnpackRequest: Sendable {
+package struct UnpackRequest: Sendable {
     /// The archive, a regular file open for reading.
-    public var archive: FileDescriptor
+    package var archive: FileDescriptor
     /// The destination directory: empty, and not used by other code.
-    public var destination: Directory
+    package var destination: Directory
     /// The archive format.
-    public var format: ArchiveFormat
+    package var format: ArchiveFormat
     /// The file name for the format ``ArchiveFormat/file``; other formats contain names.
-    public var fileName: String?
+    package var fileName: String?
     /// The limits of the unpacked content.
-    public var limits: UnpackLimits
+    package var limits: UnpackLimits
 
     /// Creates a request from its parts.
-    public init(
+    package init(
         archive: FileDescriptor,
         destination: Directory,
         format: ArchiveFormat,
@@ -36,16 +36,16 @@ public struct UnpackRequest: Sendable {
 }
 
 /// Limits of the unpacked content; the first entry or byte beyond them is an error.
-public struct UnpackLimits: Hashable, Sendable, Codable {
+package struct UnpackLimits: Hashable, Sendable, Codable {
     /// The number of files and links; a hard link counts as the file that it becomes.
-    public var entries: Int
+    package var entries: Int
     /// The sum of the file sizes.
-    public var bytes: ByteCount
+    package var bytes: ByteCount
     /// The largest decoder window in bytes.
-    public var window: ByteCount
+    package var window: ByteCount
 
     /// Creates limits from the number of files and links, the sum of the sizes, and the decoder's window.
-    public init(
+    package init(
         entries: Int,
         bytes: ByteCount,
         window: ByteCount = ManifestLimits.windowSize
@@ -56,24 +56,24 @@ public struct UnpackLimits: Hashable, Sendable, Codable {
     }
 
     /// The number of directories, including implied parents.
-    public var directories: Int { ManifestLimits.directories(fileCount: entries) }
+    package var directories: Int { ManifestLimits.directories(fileCount: entries) }
 }
 
 /// Exact totals of an unpacked archive.
-public struct UnpackReport: Hashable, Sendable, Codable {
+package struct UnpackReport: Hashable, Sendable, Codable {
     /// The number of regular files, including copies made for hard links.
-    public var files: Int
+    package var files: Int
     /// The number of directories, including implied parents.
-    public var directories: Int
+    package var directories: Int
     /// The number of symbolic links.
-    public var links: Int
+    package var links: Int
     /// The sum of the file sizes.
-    public var bytes: ByteCount
+    package var bytes: ByteCount
     /// The confinement of the decoder.
-    public var confinement: Confinement
+    package var confinement: Confinement
 
     /// Creates a report from its totals.
-    public init(
+    package init(
         files: Int,
         directories: Int,
         links: Int,

@@ -2,10 +2,10 @@ import CLinux
 import Glibc
 import StageModel
 import StageSystem
-public import SystemPackage
+package import SystemPackage
 
 /// The service process of ``Unpacker/Mode/process(executable:arguments:)``.
-public enum UnpackService {
+package enum UnpackService {
     /// Forks a decoder process for each archive until the other side closes the socket, and returns the exit
     /// status.
     ///
@@ -15,7 +15,7 @@ public enum UnpackService {
     ///
     /// - Parameter descriptor: The socket; an ``Unpacker`` passes it as descriptor 3.
     /// - Returns: 0, or 1 if the system refused or the process has other threads.
-    public static func run(
+    package static func run(
         _ descriptor: FileDescriptor = FileDescriptor(rawValue: 3)
     ) -> CInt {
         let socket = MessageSocket(adopting: descriptor)

@@ -1,15 +1,15 @@
-public import Logging
-public import StageModel
+package import Logging
+package import StageModel
 import StageSystem
 import Synchronization
-public import SystemPackage
+package import SystemPackage
 
 /// Unpacks archives in a confined process or thread, which can write only below the destination.
 ///
 /// Any number of requests may run at the same time.
-public final class Unpacker: Sendable {
+package final class Unpacker: Sendable {
     /// The place where archives are decoded.
-    public enum Mode: Hashable, Sendable {
+    package enum Mode: Hashable, Sendable {
         /// On a new thread of this process for each archive; not available to root.
         ///
         /// Only the thread is confined, not the process: an exploited decoder could make other threads act for it.
@@ -27,7 +27,7 @@ public final class Unpacker: Sendable {
     private let hasWarned = Atomic<Bool>(false)
 
     /// Creates an unpacker; the service process starts with the first request.
-    public init(_ mode: Mode = .thread, logger: Logger) {
+    package init(_ mode: Mode = .thread, logger: Logger) {
         launcher =
             switch mode {
             case .thread: nil
@@ -46,7 +46,7 @@ public final class Unpacker: Sendable {
     ///
     /// - Throws: ``ArchiveError/cancelled`` when the task is cancelled; other cases if the archive is
     ///   damaged, contains entries that packs must not contain, or cannot be written.
-    public func unpack(
+    package func unpack(
         _ request: UnpackRequest,
         progress: @escaping @Sendable (ByteCount) -> Void = { _ in }
     ) async throws(ArchiveError) -> UnpackReport {

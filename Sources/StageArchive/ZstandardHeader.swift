@@ -2,15 +2,15 @@ import StageModel
 import SystemPackage
 
 /// The header of a Zstandard frame (RFC 8878, section 3.1.1.1), as far as it determines the decoder's memory.
-public struct ZstandardHeader: Equatable, Sendable {
+package struct ZstandardHeader: Equatable, Sendable {
     /// The bytes of content that the decoder keeps.
-    public let windowSize: UInt64
+    package let windowSize: UInt64
 
     /// The most bytes of a header, including its magic number.
-    public static let maximumLength = 18
+    package static let maximumLength = 18
 
     /// Parses the first bytes of a frame; `nil` if they are not a frame.
-    public init?(_ bytes: [UInt8]) {
+    package init?(_ bytes: [UInt8]) {
         guard bytes.starts(with: [0x28, 0xB5, 0x2F, 0xFD]), bytes.count > 5 else { return nil }
         let descriptor = bytes[4]
         guard descriptor & 0x20 != 0 else {

@@ -1,5 +1,5 @@
-public import Logging
-public import StageSystem
+package import Logging
+package import StageSystem
 
 /// Monitor of network and power conditions.
 ///
@@ -14,13 +14,13 @@ public import StageSystem
 /// debounced and while a bus refuses connections.
 ///
 /// The thread ends with the monitor.
-public final class ConditionMonitor: Sendable {
+package final class ConditionMonitor: Sendable {
     private let board: SharedConditions
 
     /// Starts the monitor without waiting; conditions are unknown until they are read.
     ///
     /// - Throws: ``FileError`` if the process may have no more threads or open files.
-    public init(sources: ConditionSources, logger: Logger) throws(FileError) {
+    package init(sources: ConditionSources, logger: Logger) throws(FileError) {
         let board = try SharedConditions(Conditions.unknown.overridden(by: sources.overrides))
         self.board = board
         try SystemThread(name: "stage-condition") {
@@ -32,19 +32,19 @@ public final class ConditionMonitor: Sendable {
     deinit { stop() }
 
     /// Current conditions.
-    public var current: Conditions { board.current }
+    package var current: Conditions { board.current }
 
     /// Returns a stream with the current conditions and each change.
     ///
     /// A slow reader misses intermediate changes, but always receives the latest. The stream ends when the monitor
     /// stops.
-    public func changes() -> AsyncStream<Conditions> { board.subscribe() }
+    package func changes() -> AsyncStream<Conditions> { board.subscribe() }
 
     /// Waits for the first readings, and returns the conditions.
     ///
     /// Waits at most ``ConditionSources/readingTimeout`` for services that do not respond. Starting transfers only
     /// afterwards avoids using a metered network before it is known to be one.
-    public func settled() async -> Conditions {
+    package func settled() async -> Conditions {
         await withCheckedContinuation { board.awaitSettling($0) }
     }
 
@@ -52,17 +52,17 @@ public final class ConditionMonitor: Sendable {
     ///
     /// This concerns the battery of a machine without UPower: the kernel reports plugging and unplugging, but not
     /// every change of charge, and reports nothing to containers.
-    public func refresh() async -> Conditions {
+    package func refresh() async -> Conditions {
         await withCheckedContinuation { board.requestReading($0) }
     }
 
     /// Asks NetworkManager to check connectivity now, for example after signs of a captive portal.
     ///
     /// The result is published like any change. Has no effect without NetworkManager.
-    public func checkConnectivity() { board.request { $0.checksConnectivity = true } }
+    package func checkConnectivity() { board.request { $0.checksConnectivity = true } }
 
     /// Ends the thread and all streams.
     ///
     /// The conditions stay at their last values.
-    public func stop() { board.request { $0.isStopping = true } }
+    package func stop() { board.request { $0.isStopping = true } }
 }

@@ -1,9 +1,9 @@
 /// Network and power conditions of the machine.
 ///
 /// Unknown conditions are `nil` or ``Connectivity/unknown``, and never prevent a transfer.
-public struct Conditions: Hashable, Sendable {
+package struct Conditions: Hashable, Sendable {
     /// Connectivity, as in NetworkManager's `NMConnectivityState`.
-    public enum Connectivity: String, Hashable, Sendable, CaseIterable {
+    package enum Connectivity: String, Hashable, Sendable, CaseIterable {
         /// No service reports it.
         case unknown
         /// The machine is not connected to a network.
@@ -17,28 +17,28 @@ public struct Conditions: Hashable, Sendable {
     }
 
     /// Connectivity of the network.
-    public var connectivity: Connectivity = .unknown
+    package var connectivity: Connectivity = .unknown
     /// `true` on a metered network, according to NetworkManager, which may guess.
-    public var isExpensive: Bool?
+    package var isExpensive: Bool?
     /// `true` on a constrained network (low data mode).
     ///
     /// No service of Linux reports it separately from ``isExpensive``, so it comes from configuration only.
-    public var isConstrained: Bool?
+    package var isConstrained: Bool?
     /// `true` while the machine runs on battery power.
-    public var isOnBattery: Bool?
+    package var isOnBattery: Bool?
     /// Charge of the battery, from 0 to 100.
-    public var batteryPercentage: Int?
+    package var batteryPercentage: Int?
     /// `true` if the user has enabled the power saver.
-    public var isSavingPower: Bool?
+    package var isSavingPower: Bool?
 
     /// Creates unknown conditions.
-    public init() {}
+    package init() {}
 
     /// Unknown conditions.
-    public static let unknown = Conditions()
+    package static let unknown = Conditions()
 
     /// Returns the conditions with known values of `others` in place of their own.
-    public func overridden(by others: Conditions) -> Conditions {
+    package func overridden(by others: Conditions) -> Conditions {
         var result = self
         if others.connectivity != .unknown { result.connectivity = others.connectivity }
         result.isExpensive = others.isExpensive ?? isExpensive
@@ -51,7 +51,7 @@ public struct Conditions: Hashable, Sendable {
 }
 
 /// Requirement of a transfer.
-public enum ConditionNeed: String, Hashable, Sendable, CaseIterable {
+package enum ConditionNeed: String, Hashable, Sendable, CaseIterable {
     /// A usable network.
     case network
     /// A network that is not metered.
@@ -68,7 +68,7 @@ extension Conditions {
     /// Returns whether a requirement is met; unknown conditions meet it.
     ///
     /// A network without internet access meets ``ConditionNeed/network``, since the servers may be local.
-    public func isSatisfied(_ need: ConditionNeed) -> Bool {
+    package func isSatisfied(_ need: ConditionNeed) -> Bool {
         switch need {
         case .network: connectivity != .none && connectivity != .portal
         case .inexpensiveNetwork: isExpensive != true
@@ -79,7 +79,7 @@ extension Conditions {
     }
 
     /// Returns those of the requirements that are not met, in order.
-    public func unmet(_ needs: [ConditionNeed]) -> [ConditionNeed] {
+    package func unmet(_ needs: [ConditionNeed]) -> [ConditionNeed] {
         needs.filter { !isSatisfied($0) }
     }
 }

@@ -1,5 +1,5 @@
-public import StageModel
-public import SystemPackage
+package import StageModel
+package import SystemPackage
 
 /// The names inside a container.
 ///
@@ -18,38 +18,38 @@ public import SystemPackage
 /// staging/ downloads/ locks/ manifest/ history/ extension/   not for readers
 /// container.json                            the version of this layout
 /// ```
-public enum ContainerLayout {
+package enum ContainerLayout {
     /// The version of the layout that this code reads and writes.
-    public static let formatVersion = 1
+    package static let formatVersion = 1
 
     static let record: FilePath.Component = "container.json"
     /// Links from staged packs to their current generations.
-    public static let packs: FilePath.Component = "packs"
+    package static let packs: FilePath.Component = "packs"
     /// The generations of all packs, in one directory per pack.
-    public static let generations: FilePath.Component = "generations"
+    package static let generations: FilePath.Component = "generations"
     static let staging: FilePath.Component = "staging"
     /// Single files of packs that are not staged.
-    public static let files: FilePath.Component = "files"
+    package static let files: FilePath.Component = "files"
     /// Partial files of downloads.
-    public static let downloads: FilePath.Component = "downloads"
+    package static let downloads: FilePath.Component = "downloads"
     static let locks: FilePath.Component = "locks"
     static let manifest: FilePath.Component = "manifest"
     static let history: FilePath.Component = "history"
     static let pins: FilePath.Component = "pins"
     static let trust: FilePath.Component = "trust"
     /// Folders that extensions use while they run.
-    public static let extensions: FilePath.Component = "extension"
+    package static let extensions: FilePath.Component = "extension"
     /// The folder that the group's applications and extensions share, for any purpose.
-    public static let shared: FilePath.Component = "shared"
+    package static let shared: FilePath.Component = "shared"
 
     /// The directory of a generation that holds the pack's files.
-    public static let content: FilePath.Component = "content"
+    package static let content: FilePath.Component = "content"
     /// The record of a generation, beside its content.
-    public static let packRecord: FilePath.Component = "pack.json"
+    package static let packRecord: FilePath.Component = "pack.json"
     /// The listing of a generation, beside its content.
-    public static let listing: FilePath.Component = "files"
+    package static let listing: FilePath.Component = "files"
     /// The index of an indexed pack's generation, beside its content.
-    public static let index: FilePath.Component = "index"
+    package static let index: FilePath.Component = "index"
     static let lease: FilePath.Component = "lease"
 
     /// The directories that every container contains.
@@ -90,7 +90,7 @@ public enum ContainerLayout {
 
 extension Identifier {
     /// The identifier as a file name.
-    public var component: FilePath.Component {
+    package var component: FilePath.Component {
         guard let component = FilePath.Component(text) else {
             preconditionFailure("an identifier is a file name")
         }
@@ -100,13 +100,13 @@ extension Identifier {
 
 extension ContainerLayout {
     /// Prefix of extensions' folders that are being removed.
-    public static let removedPrefix = "removed."
+    package static let removedPrefix = "removed."
 
     /// Prefix of the names of downloads that are not objects of a manifest.
     static let fileDownloadPrefix = "file-"
 
     /// Returns the name in `downloads/` of a file that no manifest names, from a digest that identifies it.
-    public static func downloadName(ofFile key: Digest) -> FilePath.Component {
+    package static func downloadName(ofFile key: Digest) -> FilePath.Component {
         guard let name = FilePath.Component("\(fileDownloadPrefix)\(key)") else {
             preconditionFailure("hexadecimal digits are a file name")
         }
@@ -115,7 +115,7 @@ extension ContainerLayout {
 
     /// Returns the name in `downloads/` of an object: its digest, so that packs and versions that share an
     /// archive share its download.
-    public static func downloadName(of digest: Digest) -> FilePath.Component {
+    package static func downloadName(of digest: Digest) -> FilePath.Component {
         guard let name = FilePath.Component(digest.description) else {
             preconditionFailure("hexadecimal digits are a file name")
         }

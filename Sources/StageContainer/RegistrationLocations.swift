@@ -1,16 +1,16 @@
 import Glibc
 package import StageModel
 package import StageSystem
-public import SystemPackage
+package import SystemPackage
 
 /// The directories of applications' registrations.
-public enum RegistrationLocations {
+package enum RegistrationLocations {
     /// Returns the directories that applications install their registrations into; later ones take precedence.
     ///
     /// First the system's, then those of the user whose environment is given, by default that of this process.
     /// A privileged process uses the system's only, since hooks and timers must not depend on the user who
     /// started them.
-    public static func folders(environment: [String: String]? = nil) -> [FilePath] {
+    package static func folders(environment: [String: String]? = nil) -> [FilePath] {
         let environment = environment ?? ProcessEnvironment.current
         var folders: [FilePath] = ["/usr/share/stagepack/apps.d", "/etc/stagepack/apps.d"]
         if let path = environment["XDG_CONFIG_HOME"], path.hasPrefix("/") {
@@ -87,7 +87,7 @@ extension Registration {
 }
 
 /// Errors of reading a registration.
-package enum RegistrationError: Error, Equatable, CustomStringConvertible {
+package indirect enum RegistrationError: Error, Equatable, CustomStringConvertible {
     /// The file cannot be read.
     case unreadable(FileError)
     /// Other users can change the file, for the given reason, until the commands of the remedy have run.

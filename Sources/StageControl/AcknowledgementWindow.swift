@@ -2,20 +2,20 @@
 ///
 /// An acknowledgement covers all events up to a sequence number, so an event that is still being processed delays the
 /// acknowledgement of later ones.
-public struct AcknowledgementWindow: Sendable {
+package struct AcknowledgementWindow: Sendable {
     /// Sequence number of the last received event.
-    public private(set) var received: Int64 = 0
+    package private(set) var received: Int64 = 0
     /// Sequence number of the last event that the daemon knows to be acknowledged.
-    public private(set) var acknowledged: Int64 = 0
+    package private(set) var acknowledged: Int64 = 0
     private var inProgress: Set<Int64> = []
     /// Number of the session that the events belong to, if the daemon reports it.
     private var session: Int64?
 
     /// Creates a window without received events.
-    public init() {}
+    package init() {}
 
     /// Notes a received event; returns `false` if it was received before.
-    public mutating func receive(_ sequence: Int64) -> Bool {
+    package mutating func receive(_ sequence: Int64) -> Bool {
         guard sequence > received else { return false }
         received = sequence
         inProgress.insert(sequence)
@@ -23,24 +23,24 @@ public struct AcknowledgementWindow: Sendable {
     }
 
     /// Takes back the receipt of the last event, so that it can be delivered again.
-    public mutating func release(_ sequence: Int64) {
+    package mutating func release(_ sequence: Int64) {
         guard sequence == received else { return }
         received -= 1
         inProgress.remove(sequence)
     }
 
     /// Marks an event as processed.
-    public mutating func finish(_ sequence: Int64) { inProgress.remove(sequence) }
+    package mutating func finish(_ sequence: Int64) { inProgress.remove(sequence) }
 
     /// Notes an acknowledgement that the daemon has confirmed.
-    public mutating func wasAcknowledged(_ sequence: Int64) {
+    package mutating func wasAcknowledged(_ sequence: Int64) {
         acknowledged = max(acknowledged, sequence)
     }
 
     /// Synchronises with the daemon's sequence numbers when a client attaches.
     ///
     /// A daemon that has lost its journal counts from 1 again, which the session's number reveals.
-    public mutating func attach(lastEvent: Int64, acknowledged: Int64, session: Int64? = nil) {
+    package mutating func attach(lastEvent: Int64, acknowledged: Int64, session: Int64? = nil) {
         let isAnother = session != nil && self.session != nil && session != self.session
         if isAnother || lastEvent < received { self = AcknowledgementWindow() }
         self.session = session ?? self.session
@@ -49,11 +49,11 @@ public struct AcknowledgementWindow: Sendable {
     }
 
     /// Sequence number up to which all events are processed.
-    public var finished: Int64 { inProgress.min().map { $0 - 1 } ?? received }
+    package var finished: Int64 { inProgress.min().map { $0 - 1 } ?? received }
 
     /// Sequence number to acknowledge; `nil` if the daemon already knows it.
-    public var due: Int64? { finished > acknowledged ? finished : nil }
+    package var due: Int64? { finished > acknowledged ? finished : nil }
 
     /// Set if no event is being processed.
-    public var isIdle: Bool { inProgress.isEmpty }
+    package var isIdle: Bool { inProgress.isEmpty }
 }

@@ -2,16 +2,16 @@ import FoundationEssentials
 package import StageModel
 
 /// Authentication challenge: the parsed value of a `WWW-Authenticate` field (RFC 9110, section 11.6.1).
-public struct Challenge: Equatable, Sendable {
+package struct Challenge: Equatable, Sendable {
     /// Offered authentication schemes, in lower case and in order.
-    public let schemes: [String]
+    package let schemes: [String]
     /// Realm of the `Basic` scheme, or else of the first scheme.
-    public let realm: String?
+    package let realm: String?
     /// URL of the response with the challenge.
-    public let url: String
+    package let url: String
 
     /// Parses the value of the field.
-    public init(_ value: String, url: String) {
+    package init(_ value: String, url: String) {
         self.url = url
         var schemes: [String] = []
         var realms: [String: String] = [:]
@@ -37,7 +37,7 @@ public struct Challenge: Equatable, Sendable {
 
     /// Returns the value of the `Authorization` field for a name and password; `nil` if the server does not offer
     /// Basic authentication.
-    public func authorization(user: String, password: String) -> String? {
+    package func authorization(user: String, password: String) -> String? {
         guard schemes.contains("basic") else { return nil }
         return "Basic \(Data("\(user):\(password)".utf8).base64EncodedString())"
     }

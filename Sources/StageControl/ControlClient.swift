@@ -6,26 +6,26 @@ import SystemPackage
 ///
 /// The asynchronous methods do not block a thread of the concurrency pool; cancelling their task closes the
 /// connection. ``answer(to:timeout:)`` and ``openEvents(_:)`` block.
-public struct ControlClient: Sendable {
+package struct ControlClient: Sendable {
     /// Timeout of the first response from a daemon.
     ///
     /// It is short, so that processes which can work without a daemon do not wait for one that hangs.
-    public static let discoveryTimeout = Duration.seconds(3)
+    package static let discoveryTimeout = Duration.seconds(3)
     /// Default timeout of further responses.
-    public static let defaultTimeout = Duration.seconds(30)
+    package static let defaultTimeout = Duration.seconds(30)
 
     /// Path of the daemon's socket.
-    public let path: String
+    package let path: String
     /// Directory of this user's finished downloads; `nil` if the daemon was not asked.
-    public private(set) var downloads: DownloadDirectory?
+    package private(set) var downloads: DownloadDirectory?
     /// Maximum time without data from the daemon during a request; `nil` for no limit.
-    public var timeout: Duration? = Self.defaultTimeout
+    package var timeout: Duration? = Self.defaultTimeout
 
     /// Registry of the connections of ``answer(to:timeout:)``, through which other threads can close them.
     var connections: OpenConnections?
 
     /// Creates a client of the daemon at `path`, without connecting to it.
-    public init(path: String) { self.path = path }
+    package init(path: String) { self.path = path }
 
     /// Finds the daemon by requesting the status at each of ``ControlSocket/candidates(environment:)``.
     ///
@@ -33,7 +33,7 @@ public struct ControlClient: Sendable {
     ///
     /// - Throws: ``ControlError/notRunning(_:)`` with all tried paths if no daemon listens, or the error of the last
     ///   daemon that did not respond properly.
-    public static func find(
+    package static func find(
         environment: [String: String]
     ) throws(ControlError) -> ControlClient {
         let candidates = ControlSocket.candidates(environment: environment)
@@ -53,7 +53,7 @@ public struct ControlClient: Sendable {
     }
 
     /// Finds the daemon like ``find(environment:)``, without blocking a thread of the concurrency pool.
-    public static func discover(
+    package static func discover(
         environment: [String: String]
     ) async throws(ControlError) -> ControlClient {
         try await withBlockingThread { () throws(ControlError) in
@@ -64,7 +64,7 @@ public struct ControlClient: Sendable {
     /// Sends a request, and blocks the thread until the response has arrived.
     ///
     /// - Throws: ``ControlError/lost(_:after:)`` if the daemon is silent for `timeout`; `nil` means no limit.
-    public func answer<Answer>(
+    package func answer<Answer>(
         to request: ControlRequest<Answer>,
         timeout: Duration? = defaultTimeout
     ) throws(ControlError) -> Answer {
@@ -80,7 +80,7 @@ public struct ControlClient: Sendable {
     }
 
     /// Requests an event stream, and blocks the thread until the daemon has accepted.
-    public func openEvents(
+    package func openEvents(
         _ request: ControlRequest<SessionEvent>
     ) throws(ControlError) -> ControlEvents {
         let connection = try ControlConnection(path: path, timeout: timeout)
@@ -96,21 +96,21 @@ public struct ControlClient: Sendable {
     }
 
     /// Returns the daemon's status.
-    public func status() async throws(ControlError) -> ServiceStatus { try await ask(.status) }
+    package func status() async throws(ControlError) -> ServiceStatus { try await ask(.status) }
 
     /// Returns the daemon's metrics as text for Prometheus; with `all` set, root gets those of all users.
-    public func metrics(all: Bool = false) async throws(ControlError) -> String {
+    package func metrics(all: Bool = false) async throws(ControlError) -> String {
         try await ask(.metrics(all: all))
     }
 
     /// Returns the sessions that the client may use; with `all` set, root gets those of all users.
-    public func sessions(all: Bool = false) async throws(ControlError) -> [SessionStatus] {
+    package func sessions(all: Bool = false) async throws(ControlError) -> [SessionStatus] {
         try await ask(.sessions(all: all)).sessions
     }
 
     /// Creates a session, or changes the configuration of an existing one.
     @discardableResult
-    public func makeSession(
+    package func makeSession(
         _ identifier: String,
         configuration: SessionConfiguration
     ) async throws(ControlError) -> SessionStatus {
@@ -118,19 +118,19 @@ public struct ControlClient: Sendable {
     }
 
     /// Returns a session.
-    public func session(_ identifier: String) async throws(ControlError) -> SessionStatus {
+    package func session(_ identifier: String) async throws(ControlError) -> SessionStatus {
         try await ask(.session(identifier))
     }
 
     /// Cancels the tasks of a session and removes it with its events.
-    public func removeSession(_ identifier: String) async throws(ControlError) {
+    package func removeSession(_ identifier: String) async throws(ControlError) {
         _ = try await ask(.removeSession(identifier))
     }
 
     /// Creates tasks, all or none; returns their identifiers in the same order, once they are on disk.
     ///
     /// `launch` is the token of the launch that started this process, if one did.
-    public func createTasks(
+    package func createTasks(
         _ tasks: [TransferRequest],
         in session: String,
         launch: String? = nil
@@ -145,23 +145,23 @@ public struct ControlClient: Sendable {
     }
 
     /// Returns the tasks of a session that are unfinished, or whose end is not acknowledged.
-    public func tasks(in session: String) async throws(ControlError) -> [TransferTask] {
+    package func tasks(in session: String) async throws(ControlError) -> [TransferTask] {
         try await ask(.tasks(in: session)).tasks
     }
 
     /// Returns the tasks of all sessions that the client may use; with `all` set, root gets those of all users.
-    public func tasks(all: Bool = false) async throws(ControlError) -> [TransferTask] {
+    package func tasks(all: Bool = false) async throws(ControlError) -> [TransferTask] {
         try await ask(.tasks(all: all)).tasks
     }
 
     /// Returns a task.
-    public func task(_ id: Int64) async throws(ControlError) -> TransferTask {
+    package func task(_ id: Int64) async throws(ControlError) -> TransferTask {
         try await ask(.task(id))
     }
 
     /// Changes a task, and returns its new state.
     @discardableResult
-    public func change(
+    package func change(
         _ id: Int64,
         by change: TransferChange
     ) async throws(ControlError) -> TransferTask {
@@ -169,7 +169,7 @@ public struct ControlClient: Sendable {
     }
 
     /// Acknowledges events; returns once that is on disk.
-    public func acknowledge(
+    package func acknowledge(
         _ acknowledgement: Acknowledgement,
         in session: String
     ) async throws(ControlError) {
@@ -177,14 +177,14 @@ public struct ControlClient: Sendable {
     }
 
     /// Extends the time limit of a launched handler.
-    public func extend(_ session: String) async throws(ControlError) {
+    package func extend(_ session: String) async throws(ControlError) {
         _ = try await ask(.extend(session))
     }
 
     /// Attaches to a session, and returns the stream of its events after `sequence`.
     ///
     /// - Throws: ``ControlError/refused(_:)`` with `conflict` while another client is attached.
-    public func events(
+    package func events(
         of session: String,
         after sequence: Int64 = 0,
         launch: String? = nil
@@ -194,7 +194,7 @@ public struct ControlClient: Sendable {
 
     /// Returns a stream of the events of all sessions that the client may use; with `all` set, root gets those of all
     /// users.
-    public func watch(all: Bool = false) async throws(ControlError) -> ControlEvents {
+    package func watch(all: Bool = false) async throws(ControlError) -> ControlEvents {
         try await stream(.watch(all: all))
     }
 

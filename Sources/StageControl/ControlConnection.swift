@@ -6,9 +6,9 @@ import SystemPackage
 /// Connection to the daemon for one request and its response.
 ///
 /// Its methods block and belong to one thread; ``close()`` may be called from any thread.
-public final class ControlConnection: Sendable {
+package final class ControlConnection: Sendable {
     /// Maximum bytes of a response that is read into memory as a whole.
-    public static let answerLimit = 256 << 20
+    package static let answerLimit = 256 << 20
 
     private let socket: UnixSocket
     private let timeout: Mutex<Duration?>
@@ -20,7 +20,7 @@ public final class ControlConnection: Sendable {
     /// whole seconds.
     ///
     /// - Throws: ``ControlError/untrusted(_:user:)`` for a process of another user.
-    public init(path: String, timeout: Duration? = nil) throws(ControlError) {
+    package init(path: String, timeout: Duration? = nil) throws(ControlError) {
         do throws(FileError) {
             let seconds = Int(timeout?.components.seconds ?? 0)
             socket = try UnixSocket.connect(to: FilePath(path), patience: seconds)
@@ -45,12 +45,12 @@ public final class ControlConnection: Sendable {
     /// Closes the connection.
     ///
     /// A blocked method returns at once with ``ControlError/lost(_:after:)``.
-    public func close() { socket.shutDown() }
+    package func close() { socket.shutDown() }
 
     /// Sends a request, and returns the response.
     ///
     /// A response of type `String` is the body as it stands; others are JSON. Call it only once.
-    public func answer<Answer>(
+    package func answer<Answer>(
         to request: ControlRequest<Answer>
     ) throws(ControlError) -> Answer {
         var answer = try ask(request)
@@ -63,7 +63,7 @@ public final class ControlConnection: Sendable {
     /// Requests an event stream; returns it after the daemon has accepted.
     ///
     /// Call it only once.
-    public func events(
+    package func events(
         _ request: ControlRequest<SessionEvent>
     ) throws(ControlError) -> ControlEvents {
         let body = try ask(request)

@@ -1,10 +1,10 @@
 import StageModel
-public import StageSystem
+package import StageSystem
 import SystemPackage
 
 /// Error of a request to the daemon.
 @nonexhaustive
-public indirect enum ControlError: Error, Equatable, Sendable {
+package indirect enum ControlError: Error, Equatable, Sendable {
     /// No daemon listens on any of these paths.
     case notRunning([String])
     /// This user may not connect to the daemon's socket.
@@ -42,7 +42,7 @@ public indirect enum ControlError: Error, Equatable, Sendable {
 
 extension ControlError {
     /// Set if repeating the request later, or over another connection, may succeed.
-    public var mayPass: Bool {
+    package var mayPass: Bool {
         switch self {
         case .notRunning, .lost, .cancelled, .system: true
         case .refused(let refusal): [.unavailable, .storage, .quota].contains(refusal.code)
@@ -53,7 +53,7 @@ extension ControlError {
 
 extension ControlError: CustomStringConvertible {
     /// The reason, as a sentence fragment for people.
-    public var description: String {
+    package var description: String {
         switch self {
         case .notRunning(let paths):
             let places = paths.map { "'\($0)'" }.joined(separator: " or ")

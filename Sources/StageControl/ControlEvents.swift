@@ -5,11 +5,11 @@ import Synchronization
 ///
 /// It has one reader, which uses either the asynchronous sequence, or ``nextEvent()`` on a thread that may block. The
 /// connection closes when the reader's task is cancelled, or when the last reference is released.
-public final class ControlEvents: AsyncSequence, Sendable {
+package final class ControlEvents: AsyncSequence, Sendable {
     /// Event of a session.
-    public typealias Element = SessionEvent
+    package typealias Element = SessionEvent
     /// Error that ends the stream.
-    public typealias Failure = ControlError
+    package typealias Failure = ControlError
 
     private struct State: Sendable {
         var body: ControlResponse
@@ -30,15 +30,15 @@ public final class ControlEvents: AsyncSequence, Sendable {
     deinit { connection.close() }
 
     /// Path of the daemon's socket.
-    public var path: String { connection.path }
+    package var path: String { connection.path }
 
     /// Ends the stream; a waiting reader gets ``ControlError/lost(_:after:)``.
-    public func close() { connection.close() }
+    package func close() { connection.close() }
 
     /// Waits for the next event, blocking the thread; returns `nil` after the daemon has ended the stream.
     ///
     /// - Throws: ``ControlError/lost(_:after:)`` if the connection broke, or three heartbeats were missed.
-    public func nextEvent() throws(ControlError) -> SessionEvent? {
+    package func nextEvent() throws(ControlError) -> SessionEvent? {
         try state.withLock { state throws(ControlError) in
             while state.lines.isEmpty {
                 guard !state.hasEnded else { return nil }
@@ -56,11 +56,11 @@ public final class ControlEvents: AsyncSequence, Sendable {
     }
 
     /// Asynchronous reader of the events.
-    public struct AsyncIterator: AsyncIteratorProtocol {
+    package struct AsyncIterator: AsyncIteratorProtocol {
         let events: ControlEvents
 
         /// Waits for the next event; returns `nil` at the end of the stream, and after the task was cancelled.
-        public mutating func next() async throws(ControlError) -> SessionEvent? {
+        package mutating func next() async throws(ControlError) -> SessionEvent? {
             let events = events
             let result = await withTaskCancellationHandler {
                 await withBlockingThread {
@@ -74,7 +74,7 @@ public final class ControlEvents: AsyncSequence, Sendable {
         }
 
         /// Waits for the next event; returns `nil` at the end of the stream, and after the task was cancelled.
-        public mutating func next(
+        package mutating func next(
             isolation actor: isolated (any Actor)?
         ) async throws(ControlError) -> SessionEvent? {
             try await next()
@@ -82,5 +82,5 @@ public final class ControlEvents: AsyncSequence, Sendable {
     }
 
     /// Creates the reader.
-    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(events: self) }
+    package func makeAsyncIterator() -> AsyncIterator { AsyncIterator(events: self) }
 }

@@ -1,24 +1,24 @@
-public import FoundationEssentials
+package import FoundationEssentials
 import StageModel
 
 /// Encoding of messages between the daemon and its clients: JSON with RFC 3339 dates in milliseconds.
 ///
 /// Readers ignore unknown members.
-public enum ControlFormat {
+package enum ControlFormat {
     /// Version of the protocol, the first component of every path.
-    public static let version = "v1"
+    package static let version = "v1"
 
     /// Maximum bytes of a request's body.
-    public static let bodyLimit = 1 << 20
+    package static let bodyLimit = 1 << 20
 
     /// Maximum number of tasks that one request creates or changes.
-    public static let taskLimit = 1000
+    package static let taskLimit = 1000
 
     /// Interval of heartbeats in an event stream.
-    public static let heartbeat = Duration.seconds(15)
+    package static let heartbeat = Duration.seconds(15)
 
     /// Encodes a value on one line.
-    public static func encode(_ value: some Encodable) throws -> Data {
+    package static func encode(_ value: some Encodable) throws -> Data {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         encoder.dateEncodingStrategy = .custom { date, encoder in
@@ -29,8 +29,10 @@ public enum ControlFormat {
     }
 
     /// Decodes a value.
-    public static func decode<Value: Decodable>(_ type: Value.Type, from data: Data) throws -> Value
-    {
+    package static func decode<Value: Decodable>(
+        _ type: Value.Type,
+        from data: Data
+    ) throws -> Value {
         let decoder = JSONDecoder()
         decoder.dateDecodingStrategy = .custom { decoder in
             let container = try decoder.singleValueContainer()

@@ -1,22 +1,22 @@
 /// Status of the daemon.
-public struct ServiceStatus: Hashable, Codable, Sendable {
+package struct ServiceStatus: Hashable, Codable, Sendable {
     /// Version of the program.
-    public var version: String
+    package var version: String
     /// Process identifier of the daemon.
-    public var process: Int
+    package var process: Int
     /// User of the client, as the daemon sees it.
-    public var user: UInt32
+    package var user: UInt32
     /// Number of the client's unfinished tasks.
-    public var unfinishedTasks: Int
+    package var unfinishedTasks: Int
     /// Network and power conditions, as shown by `stagepack why`.
-    public var conditions: [String: String]
+    package var conditions: [String: String]
     /// Absolute path of the directory with the client's finished downloads, each named by the identifier of its task.
-    public var staged: String?
+    package var staged: String?
     /// The versions of the libraries that the daemon is linked with, by their names.
-    public var libraries: [String: String]?
+    package var libraries: [String: String]?
 
     /// Creates a status.
-    public init(
+    package init(
         version: String,
         process: Int,
         user: UInt32,
@@ -36,46 +36,46 @@ public struct ServiceStatus: Hashable, Codable, Sendable {
 }
 
 /// Request to create tasks, all or none.
-public struct NewTasks: Codable, Sendable {
+package struct NewTasks: Codable, Sendable {
     /// The tasks.
-    public var tasks: [TransferRequest]
+    package var tasks: [TransferRequest]
     /// Token of the launch that started the client, if one did.
-    public var launch: String?
+    package var launch: String?
 
     /// Creates a message.
-    public init(_ tasks: [TransferRequest], launch: String? = nil) {
+    package init(_ tasks: [TransferRequest], launch: String? = nil) {
         self.tasks = tasks
         self.launch = launch
     }
 }
 
 /// List of tasks.
-public struct TaskList: Codable, Sendable {
+package struct TaskList: Codable, Sendable {
     /// The tasks.
-    public var tasks: [TransferTask]
+    package var tasks: [TransferTask]
 
     /// Creates a message.
-    public init(_ tasks: [TransferTask]) { self.tasks = tasks }
+    package init(_ tasks: [TransferTask]) { self.tasks = tasks }
 }
 
 /// Identifiers of the created tasks, in the order of the request.
-public struct CreatedTasks: Codable, Sendable {
+package struct CreatedTasks: Codable, Sendable {
     /// The identifiers.
-    public var ids: [Int64]
+    package var ids: [Int64]
 
     /// Creates a message.
-    public init(_ ids: [Int64]) { self.ids = ids }
+    package init(_ ids: [Int64]) { self.ids = ids }
 }
 
 /// Change of one task.
-public struct TaskChange: Hashable, Codable, Sendable {
+package struct TaskChange: Hashable, Codable, Sendable {
     /// Identifier of the task.
-    public var task: Int64
+    package var task: Int64
     /// The change.
-    public var change: TransferChange
+    package var change: TransferChange
 
     /// Creates a message.
-    public init(_ task: Int64, change: TransferChange) {
+    package init(_ task: Int64, change: TransferChange) {
         self.task = task
         self.change = change
     }
@@ -84,50 +84,50 @@ public struct TaskChange: Hashable, Codable, Sendable {
 /// Changes of tasks in one session, which succeed or fail independently.
 ///
 /// Each task may appear once.
-public struct TaskChanges: Codable, Sendable {
+package struct TaskChanges: Codable, Sendable {
     /// The changes.
-    public var changes: [TaskChange]
+    package var changes: [TaskChange]
 
     /// Creates a message.
-    public init(_ changes: [TaskChange]) { self.changes = changes }
+    package init(_ changes: [TaskChange]) { self.changes = changes }
 }
 
 /// Result of a request to change tasks.
-public struct ChangedTasks: Codable, Sendable {
+package struct ChangedTasks: Codable, Sendable {
     /// Refusal of one change.
-    public struct Refusal: Hashable, Codable, Sendable {
+    package struct Refusal: Hashable, Codable, Sendable {
         /// Identifier of the task.
-        public var task: Int64
+        package var task: Int64
         /// The reason.
-        public var refusal: ControlRefusal
+        package var refusal: ControlRefusal
 
         /// Creates a message.
-        public init(_ task: Int64, refusal: ControlRefusal) {
+        package init(_ task: Int64, refusal: ControlRefusal) {
             self.task = task
             self.refusal = refusal
         }
     }
 
     /// The refusals; all other changes are on disk.
-    public var refusals: [Refusal]
+    package var refusals: [Refusal]
 
     /// Creates a message.
-    public init(_ refusals: [Refusal]) { self.refusals = refusals }
+    package init(_ refusals: [Refusal]) { self.refusals = refusals }
 }
 
 /// List of sessions.
-public struct SessionList: Codable, Sendable {
+package struct SessionList: Codable, Sendable {
     /// The sessions.
-    public var sessions: [SessionStatus]
+    package var sessions: [SessionStatus]
 
     /// Creates a message.
-    public init(_ sessions: [SessionStatus]) { self.sessions = sessions }
+    package init(_ sessions: [SessionStatus]) { self.sessions = sessions }
 }
 
 /// Reason why the daemon refused a request; the body of every response with a status of 400 or more.
-public struct ControlRefusal: Error, Hashable, Codable, Sendable, CustomStringConvertible {
+package struct ControlRefusal: Error, Hashable, Codable, Sendable, CustomStringConvertible {
     /// Stable codes of the reasons.
-    public enum Code: String, Codable, Sendable {
+    package enum Code: String, Codable, Sendable {
         /// The daemon does not understand the request (400).
         case malformed
         /// A value in the request is invalid (422).
@@ -149,16 +149,16 @@ public struct ControlRefusal: Error, Hashable, Codable, Sendable, CustomStringCo
     }
 
     /// Code of the reason.
-    public var code: Code
+    package var code: Code
     /// The reason, for people.
-    public var message: String
+    package var message: String
 
     /// Creates a refusal.
-    public init(_ code: Code, _ message: String) {
+    package init(_ code: Code, _ message: String) {
         self.code = code
         self.message = message
     }
 
     /// The reason, as a sentence fragment for people.
-    public var description: String { message }
+    package var description: String { message }
 }

@@ -2,7 +2,7 @@ import FoundationEssentials
 import StageModel
 
 /// Request to the daemon, with the type of its response.
-public struct ControlRequest<Answer: Decodable & Sendable>: Sendable {
+package struct ControlRequest<Answer: Decodable & Sendable>: Sendable {
     /// HTTP method.
     let method: String
     /// Path and query.
@@ -46,31 +46,33 @@ public struct ControlRequest<Answer: Decodable & Sendable>: Sendable {
 }
 
 /// Response without content.
-public struct NoContent: Decodable, Hashable, Sendable {
+package struct NoContent: Decodable, Hashable, Sendable {
     /// Creates the response.
-    public init() {}
+    package init() {}
 }
 
 extension ControlRequest where Answer == ServiceStatus {
     /// Requests the daemon's status.
-    public static var status: Self { Self("GET", path: "") }
+    package static var status: Self { Self("GET", path: "") }
 }
 
 extension ControlRequest where Answer == String {
     /// Requests the daemon's metrics as text for Prometheus; with `all` set, those of all users, for root.
-    public static func metrics(all: Bool = false) -> Self { Self("GET", path: "metrics", all: all) }
+    package static func metrics(all: Bool = false) -> Self {
+        Self("GET", path: "metrics", all: all)
+    }
 }
 
 extension ControlRequest where Answer == SessionList {
     /// Requests the sessions that the client may use; with `all` set, those of all users, for root.
-    public static func sessions(all: Bool = false) -> Self {
+    package static func sessions(all: Bool = false) -> Self {
         Self("GET", path: "sessions", all: all)
     }
 }
 
 extension ControlRequest where Answer == SessionStatus {
     /// Creates a session, or changes the configuration of an existing one.
-    public static func makeSession(
+    package static func makeSession(
         _ identifier: String,
         configuration: SessionConfiguration
     ) -> Self {
@@ -78,14 +80,14 @@ extension ControlRequest where Answer == SessionStatus {
     }
 
     /// Requests a session.
-    public static func session(_ identifier: String) -> Self {
+    package static func session(_ identifier: String) -> Self {
         Self("GET", path: "sessions/\(identifier.percentEncoded())")
     }
 }
 
 extension ControlRequest where Answer == CreatedTasks {
     /// Creates tasks, all or none.
-    public static func createTasks(_ tasks: NewTasks, in session: String) -> Self {
+    package static func createTasks(_ tasks: NewTasks, in session: String) -> Self {
         Self("POST", path: "sessions/\(session.percentEncoded())/tasks", body: tasks)
     }
 }
@@ -101,36 +103,37 @@ extension ControlRequest where Answer == TaskList {
     /// Requests the tasks of a session.
     ///
     /// With `headers` set, tasks that the client's user created include their header fields.
-    public static func tasks(in session: String, headers: Bool = false) -> Self {
+    package static func tasks(in session: String, headers: Bool = false) -> Self {
         Self("GET", path: "sessions/\(session.percentEncoded())/tasks", headers: headers)
     }
 
     /// Requests the tasks of all sessions that the client may use; with `all` set, those of all users, for root.
-    public static func tasks(all: Bool = false) -> Self { Self("GET", path: "tasks", all: all) }
+    package static func tasks(all: Bool = false) -> Self { Self("GET", path: "tasks", all: all) }
 }
 
 extension ControlRequest where Answer == TransferTask {
     /// Requests a task.
     ///
     /// With `headers` set, it includes its header fields if the client's user created it.
-    public static func task(_ id: Int64, headers: Bool = false) -> Self {
+    package static func task(_ id: Int64, headers: Bool = false) -> Self {
         Self("GET", path: "tasks/\(id)", headers: headers)
     }
 
     /// Changes a task.
-    public static func change(_ id: Int64, by change: TransferChange) -> Self {
+    package static func change(_ id: Int64, by change: TransferChange) -> Self {
         Self("PATCH", path: "tasks/\(id)", body: change)
     }
 }
 
 extension ControlRequest where Answer == NoContent {
     /// Cancels the tasks of a session and removes it.
-    public static func removeSession(_ identifier: String) -> Self {
+    package static func removeSession(_ identifier: String) -> Self {
         Self("DELETE", path: "sessions/\(identifier.percentEncoded())")
     }
 
     /// Acknowledges events.
-    public static func acknowledge(_ acknowledgement: Acknowledgement, in session: String) -> Self {
+    package static func acknowledge(_ acknowledgement: Acknowledgement, in session: String) -> Self
+    {
         Self(
             "POST",
             path: "sessions/\(session.percentEncoded())/acknowledge",
@@ -139,7 +142,7 @@ extension ControlRequest where Answer == NoContent {
     }
 
     /// Extends the time limit of a launched handler.
-    public static func extend(_ session: String) -> Self {
+    package static func extend(_ session: String) -> Self {
         Self("POST", path: "sessions/\(session.percentEncoded())/extend")
     }
 }
@@ -148,7 +151,7 @@ extension ControlRequest where Answer == SessionEvent {
     /// Attaches to a session, and requests its events after a sequence number.
     ///
     /// `launch` is the token of the launch that started this process, if one did.
-    public static func events(
+    package static func events(
         of session: String,
         after sequence: Int64 = 0,
         launch: String? = nil
@@ -161,5 +164,5 @@ extension ControlRequest where Answer == SessionEvent {
     }
 
     /// Requests the events of all sessions that the client may use; with `all` set, those of all users, for root.
-    public static func watch(all: Bool = false) -> Self { Self("GET", path: "events", all: all) }
+    package static func watch(all: Bool = false) -> Self { Self("GET", path: "events", all: all) }
 }

@@ -2,12 +2,12 @@ import StageSystem
 package import SystemPackage
 
 /// Paths of the daemon's socket.
-public enum ControlSocket {
+package enum ControlSocket {
     /// Socket of the system's daemon.
-    public static let system = "/run/stagepack/control.sock"
+    package static let system = "/run/stagepack/control.sock"
 
     /// Returns the socket of a user's own daemon below the user's runtime directory.
-    public static func user(runtimeDirectory: String) -> String {
+    package static func user(runtimeDirectory: String) -> String {
         "\(runtimeDirectory)/stagepack/control.sock"
     }
 
@@ -16,7 +16,7 @@ public enum ControlSocket {
     /// daemon.
     ///
     /// A user's daemon and its clients both ask this, so that they find each other.
-    public static func runtimeDirectory(environment: [String: String]) -> String? {
+    package static func runtimeDirectory(environment: [String: String]) -> String? {
         runtimeDirectory(environment: environment, of: UserIdentity.current.user, in: "/run/user")
     }
 
@@ -41,7 +41,7 @@ public enum ControlSocket {
 
     /// Returns the sockets to try, in order: only the one that `STAGEPACK_SOCKET` names, or else the user's and then
     /// the system's.
-    public static func candidates(environment: [String: String]) -> [String] {
+    package static func candidates(environment: [String: String]) -> [String] {
         if let path = environment["STAGEPACK_SOCKET"] { return path.isEmpty ? [] : [path] }
         let user = runtimeDirectory(environment: environment)
         return (user.map { [Self.user(runtimeDirectory: $0)] } ?? []) + [system]

@@ -1,23 +1,23 @@
 import StageSystem
-public import SystemPackage
+package import SystemPackage
 
 /// Directory in which a daemon leaves this user's finished downloads.
 ///
 /// The daemon reports its path (``ServiceStatus/staged``) and is trusted like its connection: it runs as root or as
 /// this user. Even so, a client accepts no file outside the directory, and none that another user could have created
 /// or still has access to.
-public struct DownloadDirectory: Hashable, Sendable {
+package struct DownloadDirectory: Hashable, Sendable {
     /// Absolute path.
-    public let path: FilePath
+    package let path: FilePath
 
     /// Creates the directory from the path that a daemon has reported.
-    public init(path: FilePath) { self.path = path }
+    package init(path: FilePath) { self.path = path }
 
     /// Returns whether a finished download's file may be used.
     ///
     /// It must be in this directory, to which only this user and root can write. Unless it was already moved, it must
     /// be a regular file of this user with a single hard link.
-    public func accepts(_ location: String) -> Bool {
+    package func accepts(_ location: String) -> Bool {
         guard let name = name(of: location) else { return false }
         // A file that this process cannot see cannot be another user's.
         guard let directory = try? Directory.open(path),

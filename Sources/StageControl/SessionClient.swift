@@ -7,9 +7,9 @@ import Synchronization
 /// Finds the daemon at the first request, and again after a request has failed. Creates the session at each daemon
 /// found, before the first request that needs it. Threads may send requests concurrently. Methods block the thread,
 /// except ``withoutBlocking(_:)``.
-public final class SessionClient: Sendable {
+package final class SessionClient: Sendable {
     /// Closure that creates or updates the session at a daemon.
-    public typealias Setup =
+    package typealias Setup =
         @Sendable (ControlClient) throws(ControlError) -> SessionStatus
 
     /// Daemon that was found.
@@ -31,7 +31,7 @@ public final class SessionClient: Sendable {
     }
 
     /// Identifier of the session.
-    public let identifier: String
+    package let identifier: String
     private let environment: [String: String]
     private let timeout: Duration
     private let setup: Setup
@@ -47,7 +47,7 @@ public final class SessionClient: Sendable {
     ///   - environment: The variables that ``ControlSocket/candidates(environment:)`` reads.
     ///   - timeout: The maximum time without data from the daemon during a request.
     ///   - setup: Creates the session.
-    public init(
+    package init(
         _ identifier: String,
         environment: [String: String],
         timeout: Duration = ControlClient.defaultTimeout,
@@ -66,7 +66,7 @@ public final class SessionClient: Sendable {
     ///   - configuration: The session's configuration.
     ///   - environment: The variables that ``ControlSocket/candidates(environment:)`` reads.
     ///   - timeout: The maximum time without data from the daemon during a request.
-    public convenience init(
+    package convenience init(
         _ identifier: String,
         configuration: SessionConfiguration,
         environment: [String: String],
@@ -82,19 +82,19 @@ public final class SessionClient: Sendable {
     }
 
     /// Status of the session when this process first created it; `nil` before that.
-    public var firstStatus: SessionStatus? { state.withLock { $0.first } }
+    package var firstStatus: SessionStatus? { state.withLock { $0.first } }
 
     /// Status of the session when this process last created it; `nil` before that.
-    public var lastStatus: SessionStatus? { state.withLock { $0.last } }
+    package var lastStatus: SessionStatus? { state.withLock { $0.last } }
 
     /// Returns whether the file of a finished download is in the directory that the daemon last found keeps for this
     /// user.
-    public func accepts(_ location: String) -> Bool {
+    package func accepts(_ location: String) -> Bool {
         state.withLock { $0.downloads }?.accepts(location) ?? false
     }
 
     /// Finds the daemon again, creates the session, and returns its status.
-    public func connect() throws(ControlError) -> SessionStatus {
+    package func connect() throws(ControlError) -> SessionStatus {
         try found.withLock { found throws(ControlError) in
             found.value = nil
             try find(&found)
@@ -110,7 +110,7 @@ public final class SessionClient: Sendable {
     ///   - needsSession: Whether to create the session first.
     /// - Returns: The daemon's response.
     /// - Throws: ``ControlError``; after ``ControlError/lost(_:after:)`` the request may have arrived.
-    public func answer<Answer>(
+    package func answer<Answer>(
         to request: ControlRequest<Answer>,
         timeout: Duration? = nil,
         needsSession: Bool = true
@@ -159,7 +159,7 @@ public final class SessionClient: Sendable {
     ///   - timeout: The maximum time without data from the daemon; `nil` for the client's, zero for no limit.
     /// - Returns: The identifiers of the tasks, in the same order.
     /// - Throws: ``ControlError``; after ``ControlError/lost(_:after:)`` the tasks may exist.
-    public func createTasks(
+    package func createTasks(
         _ tasks: [TransferRequest],
         launch: String? = nil,
         timeout: Duration? = nil
@@ -180,7 +180,7 @@ public final class SessionClient: Sendable {
     ///
     /// If the connection breaks before the response, sends the request once more, unless it ended a staging and the
     /// daemon has processed it. It is no error if the first request has ended the task.
-    public func change(
+    package func change(
         _ id: Int64,
         by change: TransferChange
     ) throws(ControlError) -> TransferTask {
@@ -211,7 +211,7 @@ public final class SessionClient: Sendable {
     /// The changes are at most ``ControlFormat/taskLimit``, one for each task.
     ///
     /// - Throws: ``ControlError``; after ``ControlError/lost(_:after:)`` the changes may have been made.
-    public func changeTasks(
+    package func changeTasks(
         _ changes: [TaskChange]
     ) throws(ControlError) -> [Int64: ControlRefusal] {
         let request = ControlRequest.changeTasks(TaskChanges(changes), in: identifier)
@@ -220,7 +220,7 @@ public final class SessionClient: Sendable {
     }
 
     /// Runs `body`, which sends requests, on a blocking thread; cancelling the task closes this client.
-    public func withoutBlocking<Value: Sendable>(
+    package func withoutBlocking<Value: Sendable>(
         _ body: @escaping @Sendable (SessionClient) throws(ControlError) -> Value
     ) async throws(ControlError) -> Value {
         let result = await withTaskCancellationHandler {
@@ -232,7 +232,7 @@ public final class SessionClient: Sendable {
     }
 
     /// Ends all waiting requests; they and later ones fail with ``ControlError/cancelled``.
-    public func close() { connections.close() }
+    package func close() { connections.close() }
 
     /// Opens the stream of the session's events after `sequence`, at the current daemon.
     func openEvents(

@@ -2,42 +2,42 @@
 ///
 /// A session belongs to a user, who chooses its identifier. It exists until it is removed, even if the client or the
 /// daemon ends.
-public struct SessionConfiguration: Hashable, Codable, Sendable {
+package struct SessionConfiguration: Hashable, Codable, Sendable {
     /// Lets the daemon choose the time: on an unmetered network and external power, spread over some minutes.
-    public var isDiscretionary = false
+    package var isDiscretionary = false
     /// Allows transfers on metered networks.
-    public var allowsExpensiveNetworkAccess = true
+    package var allowsExpensiveNetworkAccess = true
     /// Allows transfers on constrained networks (low data mode).
-    public var allowsConstrainedNetworkAccess = true
+    package var allowsConstrainedNetworkAccess = true
     /// Starts ``handler`` when all transfers have ended and no client is attached.
-    public var sendsLaunchEvents = true
+    package var sendsLaunchEvents = true
     /// Program that the daemon starts for the session's events.
-    public var handler: LaunchHandler?
+    package var handler: LaunchHandler?
     /// Maximum number of the session's connections to one host.
-    public var maximumConnectionsPerHost = 6
+    package var maximumConnectionsPerHost = 6
     /// Seconds without data after which an attempt fails.
-    public var requestTimeout = 60.0
+    package var requestTimeout = 60.0
     /// Seconds from the creation of a task to its deadline, all attempts and delays included.
-    public var resourceTimeout = 604_800.0
+    package var resourceTimeout = 604_800.0
     /// Header fields for every request that does not set them itself.
-    public var headers: [String: String] = [:]
+    package var headers: [String: String] = [:]
     /// Asks the client to answer challenges (401 and 407), which end the task otherwise.
-    public var answersChallenges = false
+    package var answersChallenges = false
     /// Minimum TLS version of servers, `1.2` or `1.3`; `nil` for 1.2.
-    public var minimumTLSVersion: String?
+    package var minimumTLSVersion: String?
     /// Protocol of resumable uploads; `nil` or `plain` for none.
     ///
     /// `resumable` is draft-ietf-httpbis-resumable-upload, interop version 6; `tus` is version 1.0.
-    public var uploadProtocol: String?
+    package var uploadProtocol: String?
     /// Unix group whose members may see and change the session.
     ///
     /// The creator must be a member.
-    public var group: String?
+    package var group: String?
     /// Removes the session once all its tasks have ended and no client is attached.
-    public var isTransient = false
+    package var isTransient = false
 
     /// Creates the default configuration, whose transfers start as soon as possible.
-    public init() {}
+    package init() {}
 
     private enum CodingKeys: CodingKey {
         case isDiscretionary, allowsExpensiveNetworkAccess, allowsConstrainedNetworkAccess
@@ -47,7 +47,7 @@ public struct SessionConfiguration: Hashable, Codable, Sendable {
     }
 
     /// Decodes a configuration; missing members get their defaults.
-    public init(from decoder: any Decoder) throws {
+    package init(from decoder: any Decoder) throws {
         let members = try decoder.container(keyedBy: CodingKeys.self)
         func read<Value: Decodable>(_ key: CodingKeys, default fallback: Value) throws -> Value {
             try members.decodeIfPresent(Value.self, forKey: key) ?? fallback
@@ -94,33 +94,33 @@ public struct LaunchHandler: Hashable, Codable, Sendable {
 }
 
 /// Status of a session.
-public struct SessionStatus: Hashable, Codable, Sendable {
+package struct SessionStatus: Hashable, Codable, Sendable {
     /// Identifier of the session.
-    public var identifier: String
+    package var identifier: String
     /// Number of the session, never reused for the same identifier, even after the session was removed or the daemon
     /// has lost its journal.
     ///
     /// `nil` from daemons of earlier versions.
-    public var number: Int64?
+    package var number: Int64?
     /// User who owns the session.
-    public var user: UInt32
+    package var user: UInt32
     /// Settings of the session.
-    public var configuration: SessionConfiguration
+    package var configuration: SessionConfiguration
     /// Number of unfinished tasks.
-    public var unfinishedTasks: Int
+    package var unfinishedTasks: Int
     /// Sequence number of the last event; 0 before the first.
-    public var lastEvent: Int64
+    package var lastEvent: Int64
     /// Sequence number of the last acknowledged event.
-    public var acknowledgedEvent: Int64
+    package var acknowledgedEvent: Int64
     /// `true` while a client is attached.
-    public var isAttached: Bool
+    package var isAttached: Bool
     /// Delay in seconds of tasks that a launched handler creates.
-    public var launchPenalty: Double
+    package var launchPenalty: Double
     /// Number of consecutive launches that ended without acknowledgement.
-    public var failedLaunches: Int
+    package var failedLaunches: Int
 
     /// Creates the status of a session without tasks.
-    public init(identifier: String, user: UInt32, configuration: SessionConfiguration) {
+    package init(identifier: String, user: UInt32, configuration: SessionConfiguration) {
         self.identifier = identifier
         self.user = user
         self.configuration = configuration

@@ -3,7 +3,7 @@ import StageSystem
 /// Receiver of a session's events.
 ///
 /// Its methods are called on one thread, in order.
-public protocol SessionReceiver: Sendable {
+package protocol SessionReceiver: Sendable {
     /// Called before each attempt to attach.
     ///
     /// - Throws: ``ControlError`` to skip the attempt.
@@ -25,7 +25,7 @@ public protocol SessionReceiver: Sendable {
 /// request of the same ``SessionClient`` finds a daemon. A daemon that misses three heartbeats counts as lost. Events
 /// are acknowledged in order, on a separate thread, after ``finish(_:)`` was called for them. Failed acknowledgements
 /// are repeated over the next connection.
-public final class SessionConnection: Sendable {
+package final class SessionConnection: Sendable {
     private struct State {
         var attachment = SessionAttachment()
         var events: ControlEvents?
@@ -46,9 +46,9 @@ public final class SessionConnection: Sendable {
     }
 
     /// Client for requests about the session.
-    public let client: SessionClient
+    package let client: SessionClient
     /// Token of the launch that started this process, if one did.
-    public let launch: String?
+    package let launch: String?
     private let endsClient: Bool
     private let monitor = ConditionVariable(State())
 
@@ -59,17 +59,17 @@ public final class SessionConnection: Sendable {
     ///   - launch: The token of the launch that started this process, if one did.
     ///   - endsClient: Whether the end of the connection also closes the client. Running requests then do not delay
     ///     the end, except those of the receiver and the last acknowledgement.
-    public init(_ client: SessionClient, launch: String? = nil, endsClient: Bool = false) {
+    package init(_ client: SessionClient, launch: String? = nil, endsClient: Bool = false) {
         self.client = client
         self.launch = launch
         self.endsClient = endsClient
     }
 
     /// Error that currently prevents events; `nil` while they arrive.
-    public var problem: ControlError? { monitor.change { $0.attachment.problem } }
+    package var problem: ControlError? { monitor.change { $0.attachment.problem } }
 
     /// Set when no further events are wanted.
-    public var isOver: Bool { monitor.change { $0.attachment.isOver } }
+    package var isOver: Bool { monitor.change { $0.attachment.isOver } }
 
     /// Starts to attach.
     ///
@@ -77,7 +77,7 @@ public final class SessionConnection: Sendable {
     ///
     /// - Throws: ``ControlError/system(_:)`` if the process cannot create another thread. The connection has then
     ///   ended without calling the receiver.
-    public func start(_ receiver: some SessionReceiver) throws(ControlError) {
+    package func start(_ receiver: some SessionReceiver) throws(ControlError) {
         monitor.change { $0.isReceiving = true }
         client.whenFound { [weak self] in
             self?.monitor.change { $0.attachment.daemonWasFound() }
@@ -108,13 +108,13 @@ public final class SessionConnection: Sendable {
     }
 
     /// Acknowledges all processed events, detaches, and calls `body` after the last call of the receiver.
-    public func end(then body: @escaping @Sendable () -> Void = {}) {
+    package func end(then body: @escaping @Sendable () -> Void = {}) {
         monitor.change { $0.attachment.end() }
         whenOver(body)
     }
 
     /// Calls `body` after the last call of the receiver.
-    public func whenOver(_ body: @escaping @Sendable () -> Void) {
+    package func whenOver(_ body: @escaping @Sendable () -> Void) {
         let isOver = monitor.change { state in
             let isOver = state.acknowledgesNothing && !state.isReceiving
             if !isOver { state.whenOver.append(body) }
@@ -124,7 +124,7 @@ public final class SessionConnection: Sendable {
     }
 
     /// Detaches at once.
-    public func close() {
+    package func close() {
         let events = monitor.change { state in
             state.attachment.end()
             return state.events
@@ -133,7 +133,7 @@ public final class SessionConnection: Sendable {
     }
 
     /// Closes the current connection and opens a new one.
-    public func reconnect() {
+    package func reconnect() {
         let events = monitor.change { state in
             state.attachment.drop()
             return state.events
@@ -144,7 +144,7 @@ public final class SessionConnection: Sendable {
     /// Calls `body` with `nil` once the client is attached, or with the error of the next failed attempt.
     ///
     /// Ends the delay before that attempt.
-    public func whenSettled(_ body: @escaping @Sendable (ControlError?) -> Void) {
+    package func whenSettled(_ body: @escaping @Sendable (ControlError?) -> Void) {
         let (isSettled, problem) = monitor.change { state -> (Bool, ControlError?) in
             if state.hasReceived { return (true, state.attachment.problem ?? .cancelled) }
             guard state.attachment.endDelay() else { return (true, nil) }
@@ -155,13 +155,13 @@ public final class SessionConnection: Sendable {
     }
 
     /// Marks an event as processed, so that it can be acknowledged.
-    public func finish(_ sequence: Int64?) {
+    package func finish(_ sequence: Int64?) {
         guard let sequence else { return }
         monitor.change { $0.attachment.finish(sequence) }
     }
 
     /// Waits until all processed events are acknowledged, or cannot be at present; blocks the thread.
-    public func waitForAcknowledgements(atMost duration: Duration) {
+    package func waitForAcknowledgements(atMost duration: Duration) {
         _ = monitor.wait(atMost: duration) { state -> Bool? in
             let isDue = state.attachment.dueAcknowledgement != nil
             return isDue && !state.acknowledgesNothing && state.attachment.problem == nil
@@ -173,7 +173,7 @@ public final class SessionConnection: Sendable {
     ///
     /// Calls `body` with `true` after the daemon has confirmed it, or with `false` if it cannot be acknowledged over
     /// this connection any more.
-    public func finishLaunch(then body: @escaping @Sendable (Bool) -> Void) {
+    package func finishLaunch(then body: @escaping @Sendable (Bool) -> Void) {
         let isOver = monitor.change { state in
             guard !state.acknowledgesNothing, let launch else { return true }
             state.attachment.launch = launch

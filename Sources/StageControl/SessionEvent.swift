@@ -1,17 +1,17 @@
-public import FoundationEssentials
-public import StageModel
+package import FoundationEssentials
+package import StageModel
 
 /// Head of a server's response, as reported to clients.
-public struct TransferResponse: Hashable, Codable, Sendable {
+package struct TransferResponse: Hashable, Codable, Sendable {
     /// URL of the response, after redirects.
-    public var url: String
+    package var url: String
     /// Status code.
-    public var status: Int
+    package var status: Int
     /// Header fields, in the server's order and spelling.
-    public var headers: [[String]]
+    package var headers: [[String]]
 
     /// Creates a response; each header field is a name and a value.
-    public init(url: String, status: Int, headers: [[String]]) {
+    package init(url: String, status: Int, headers: [[String]]) {
         self.url = url
         self.status = status
         self.headers = headers
@@ -19,24 +19,24 @@ public struct TransferResponse: Hashable, Codable, Sendable {
 }
 
 /// Metrics of a task.
-public struct TransferMetrics: Hashable, Codable, Sendable {
+package struct TransferMetrics: Hashable, Codable, Sendable {
     /// Start of the first attempt.
-    public var started: Date?
+    package var started: Date?
     /// End of the task.
-    public var ended: Date
+    package var ended: Date
     /// Number of requests.
-    public var attempts: Int
+    package var attempts: Int
     /// Bytes of received bodies, including failed attempts.
-    public var bytesReceived: ByteCount
+    package var bytesReceived: ByteCount
     /// Bytes of sent bodies, including failed attempts.
-    public var bytesSent: ByteCount
+    package var bytesSent: ByteCount
     /// Number of redirects that the last attempt followed.
-    public var redirects: Int
+    package var redirects: Int
     /// Metrics of the last attempt that received a response.
-    public var attempt: AttemptMetrics?
+    package var attempt: AttemptMetrics?
 
     /// Creates metrics without transferred bytes.
-    public init(ended: Date) {
+    package init(ended: Date) {
         self.ended = ended
         attempts = 0
         bytesReceived = .zero
@@ -46,52 +46,52 @@ public struct TransferMetrics: Hashable, Codable, Sendable {
 }
 
 /// Times, sizes and connection of one attempt, as far as the daemon measures them.
-public struct AttemptMetrics: Hashable, Codable, Sendable {
+package struct AttemptMetrics: Hashable, Codable, Sendable {
     /// Time of the request, before redirects.
-    public var fetchStart: Date?
+    package var fetchStart: Date?
     /// Time at which the head of the response was complete.
-    public var responseStart: Date?
+    package var responseStart: Date?
     /// End of the attempt.
-    public var responseEnd: Date?
+    package var responseEnd: Date?
     /// Seconds from the start of the last request to the end of the name lookup.
-    public var nameLookup: Double?
+    package var nameLookup: Double?
     /// Seconds to the end of the connection setup, without TLS; `nil` for a reused connection.
-    public var connect: Double?
+    package var connect: Double?
     /// Seconds to the end of the TLS handshake; `nil` without one.
-    public var secureConnect: Double?
+    package var secureConnect: Double?
     /// Seconds to the start of the request.
-    public var requestStart: Double?
+    package var requestStart: Double?
     /// Seconds to the first byte of the response.
-    public var firstByte: Double?
+    package var firstByte: Double?
     /// ALPN name of the protocol: `http/1.1`, `h2` or `h3`.
-    public var networkProtocol: String?
+    package var networkProtocol: String?
     /// Remote address: the server's, or a proxy's.
-    public var remoteAddress: String?
+    package var remoteAddress: String?
     /// Remote port.
-    public var remotePort: Int?
+    package var remotePort: Int?
     /// Local address.
-    public var localAddress: String?
+    package var localAddress: String?
     /// Local port.
-    public var localPort: Int?
+    package var localPort: Int?
     /// `true` if the connection was reused.
-    public var isReusedConnection: Bool?
+    package var isReusedConnection: Bool?
     /// Bytes of the request's head.
-    public var requestHeaderBytes: Int64?
+    package var requestHeaderBytes: Int64?
     /// Bytes of the response's head.
-    public var responseHeaderBytes: Int64?
+    package var responseHeaderBytes: Int64?
     /// Bytes of the received body.
-    public var bytesReceived: Int64?
+    package var bytesReceived: Int64?
     /// Bytes of the sent body.
-    public var bytesSent: Int64?
+    package var bytesSent: Int64?
 
     /// Creates metrics without values.
-    public init() {}
+    package init() {}
 }
 
 /// Reason why a task failed.
-public struct TransferFailure: Hashable, Codable, Sendable {
+package struct TransferFailure: Hashable, Codable, Sendable {
     /// Stable kinds of failures.
-    public enum Kind: String, Codable, Sendable, CaseIterable {
+    package enum Kind: String, Codable, Sendable, CaseIterable {
         /// The server could not be reached in time.
         case unreachable
         /// The task did not end before its deadline, the session's resource timeout.
@@ -113,16 +113,16 @@ public struct TransferFailure: Hashable, Codable, Sendable {
     }
 
     /// Kind of the failure.
-    public var kind: Kind
+    package var kind: Kind
     /// The reason, for people.
-    public var reason: String
+    package var reason: String
     /// Status code of the response, if there was one.
-    public var status: Int?
+    package var status: Int?
     /// Token with which another task can resume the received bytes, if that is possible.
-    public var resumeToken: String?
+    package var resumeToken: String?
 
     /// Creates a failure.
-    public init(_ kind: Kind, reason: String, status: Int? = nil) {
+    package init(_ kind: Kind, reason: String, status: Int? = nil) {
         self.kind = kind
         self.reason = reason
         self.status = status
@@ -133,9 +133,9 @@ public struct TransferFailure: Hashable, Codable, Sendable {
 ///
 /// Durable events have a ``sequence``. They are kept until they are acknowledged, and delivered in order, at least
 /// once, to each client that attaches. All other events are delivered at most once.
-public struct SessionEvent: Hashable, Codable, Sendable {
+package struct SessionEvent: Hashable, Codable, Sendable {
     /// Kind of the event.
-    public enum Kind: String, Codable, Sendable, CaseIterable {
+    package enum Kind: String, Codable, Sendable, CaseIterable {
         /// First line of a stream: the client is attached.
         case attached
         /// Sent regularly to show that the stream is alive.
@@ -161,64 +161,64 @@ public struct SessionEvent: Hashable, Codable, Sendable {
     }
 
     /// Sequence number of a durable event within its session, from 1.
-    public var sequence: Int64?
+    package var sequence: Int64?
     /// Kind of the event.
-    public var kind: Kind
+    package var kind: Kind
     /// Time of the event.
-    public var time: Date
+    package var time: Date
     /// Identifier of the task.
-    public var task: Int64?
+    package var task: Int64?
     /// Identifier of the session, in a stream of several sessions.
-    public var session: String?
+    package var session: String?
     /// ``SessionStatus/number`` of the attached session, in an `attached` event.
-    public var sessionNumber: Int64?
+    package var sessionNumber: Int64?
     /// Offset at which a download resumes.
-    public var offset: ByteCount?
+    package var offset: ByteCount?
     /// Content bytes received so far.
-    public var bytesReceived: ByteCount?
+    package var bytesReceived: ByteCount?
     /// File bytes sent so far.
-    public var bytesSent: ByteCount?
+    package var bytesSent: ByteCount?
     /// Total bytes of the content or file.
-    public var bytesExpected: ByteCount?
+    package var bytesExpected: ByteCount?
     /// New state of the task.
-    public var state: TransferTask.State?
+    package var state: TransferTask.State?
     /// Reasons why the task does not run.
-    public var holds: [PendingReason]?
+    package var holds: [PendingReason]?
     /// Path of a finished download, which the client must move away before it acknowledges the event.
     ///
     /// `nil` if the file was already moved.
-    public var location: String?
+    package var location: String?
     /// Head of the server's response: in final events, challenges, and the first progress event after the response.
-    public var response: TransferResponse?
+    package var response: TransferResponse?
     /// First 64 KiB of an upload's response body.
     ///
     /// A challenge includes it as well, since it becomes the response if the client rejects the challenge.
-    public var body: Data?
+    package var body: Data?
     /// Metrics of the task.
-    public var metrics: TransferMetrics?
+    package var metrics: TransferMetrics?
     /// Reason why the task failed.
-    public var failure: TransferFailure?
+    package var failure: TransferFailure?
     /// Value of the `WWW-Authenticate` field of a challenge.
-    public var challenge: String?
+    package var challenge: String?
     /// Token with which another task can resume the received bytes of a cancelled one.
-    public var resumeToken: String?
+    package var resumeToken: String?
 
     /// Creates an event.
-    public init(_ kind: Kind, time: Date) {
+    package init(_ kind: Kind, time: Date) {
         self.kind = kind
         self.time = time
     }
 }
 
 /// Acknowledgement of events that the client has processed.
-public struct Acknowledgement: Hashable, Codable, Sendable {
+package struct Acknowledgement: Hashable, Codable, Sendable {
     /// Sequence number of the last processed event.
-    public var sequence: Int64
+    package var sequence: Int64
     /// Token of the launch that started the client, if one did.
-    public var launch: String?
+    package var launch: String?
 
     /// Creates an acknowledgement of all events up to a sequence number.
-    public init(sequence: Int64, launch: String? = nil) {
+    package init(sequence: Int64, launch: String? = nil) {
         self.sequence = sequence
         self.launch = launch
     }

@@ -1,10 +1,10 @@
 public import FoundationEssentials
-public import StageModel
+package import StageModel
 
 /// Request for a transfer.
-public struct TransferRequest: Hashable, Codable, Sendable {
+package struct TransferRequest: Hashable, Codable, Sendable {
     /// Kind of the transfer.
-    public enum Kind: String, Codable, Sendable, CaseIterable {
+    package enum Kind: String, Codable, Sendable, CaseIterable {
         /// Download from a server into a file.
         case download
         /// Upload of a file to a server.
@@ -16,75 +16,75 @@ public struct TransferRequest: Hashable, Codable, Sendable {
     /// Token chosen by the client, unique within the session.
     ///
     /// Repeating a token yields the existing task, so a request whose response was lost can be repeated.
-    public var token: String
+    package var token: String
     /// Kind of the transfer.
-    public var kind: Kind
+    package var kind: Kind
     /// Absolute http or https URL; for a staging, a text that identifies what is staged.
-    public var url: String
+    package var url: String
     /// Order of a staging: packs, container and conditions.
-    public var staging: StagingOrder?
+    package var staging: StagingOrder?
     /// Further URLs of the same content, for downloads with a digest.
-    public var mirrors: [String]?
+    package var mirrors: [String]?
     /// Host names that the content may come from, including redirects: exact names, or `*.` and a name for all its
     /// subdomains.
     ///
     /// `nil` permits every host.
-    public var allowedDomains: [String]?
+    package var allowedDomains: [String]?
     /// HTTP method: GET for downloads, POST or PUT for uploads.
-    public var method: String?
+    package var method: String?
     /// Header fields.
-    public var headers: [String: String]?
+    package var headers: [String: String]?
     /// Exact size of the content, if it is known.
-    public var size: ByteCount?
+    package var size: ByteCount?
     /// SHA-256 digest of the content in 64 hexadecimal digits, if it is known.
-    public var sha256: String?
+    package var sha256: String?
     /// Absolute path of the file to upload.
     ///
     /// The daemon copies it before it responds.
-    public var file: String?
+    package var file: String?
     /// Earliest start of the task.
-    public var earliestBegin: Date?
+    package var earliestBegin: Date?
     /// Client's estimate of the bytes to receive, including headers.
-    public var expectedToReceive: ByteCount?
+    package var expectedToReceive: ByteCount?
     /// Client's estimate of the bytes to send, including headers.
-    public var expectedToSend: ByteCount?
+    package var expectedToSend: ByteCount?
     /// Text of the client, kept with the task.
-    public var description: String?
+    package var description: String?
     /// Priority within the session, from 0 to 1; `nil` for 0.5.
-    public var priority: Double?
+    package var priority: Double?
     /// Makes the task wait until ``TransferChange/state`` is set to running.
-    public var isSuspended: Bool?
+    package var isSuspended: Bool?
     /// Allows the task on metered networks.
     ///
     /// The session's rule applies if it is stricter.
-    public var allowsExpensiveNetworkAccess: Bool?
+    package var allowsExpensiveNetworkAccess: Bool?
     /// Allows the task on constrained networks.
     ///
     /// The session's rule applies if it is stricter.
-    public var allowsConstrainedNetworkAccess: Bool?
+    package var allowsConstrainedNetworkAccess: Bool?
     /// Token of an earlier task's resume data (``SessionEvent/resumeToken``).
-    public var resumeToken: String?
+    package var resumeToken: String?
     /// `true` if a response with an error status completes the task, with its body; `nil` completes uploads and fails
     /// downloads.
-    public var acceptsErrorResponses: Bool?
+    package var acceptsErrorResponses: Bool?
     /// `true` if a 401 or 407 is treated like any other response, although the session answers challenges.
-    public var ignoresChallenges: Bool?
+    package var ignoresChallenges: Bool?
     /// `true` if the `Authorization` field of ``headers`` answers a challenge.
     ///
     /// Set by the daemon, which then hides the field from all clients: another member of the session's group may have
     /// answered.
-    public var hasChallengeCredential: Bool?
+    package var hasChallengeCredential: Bool?
     /// `true` if the request may be repeated without further effects on the server; `nil` to derive it from the method
     /// (RFC 9110, section 9.2.2).
-    public var isIdempotent: Bool?
+    package var isIdempotent: Bool?
     /// Presigned requests of an upload in parts.
     ///
     /// ``url`` then identifies the upload, and has the origin of the completion request. The daemon hides the parts
     /// from clients, since each URL is a credential.
-    public var parts: UploadParts?
+    package var parts: UploadParts?
 
     /// Creates a request from its required members.
-    public init(token: String, kind: Kind, url: String) {
+    package init(token: String, kind: Kind, url: String) {
         self.token = token
         self.kind = kind
         self.url = url
@@ -154,9 +154,9 @@ public struct PendingReason: Hashable, Codable, Sendable {
 }
 
 /// Task of the daemon.
-public struct TransferTask: Hashable, Codable, Sendable {
+package struct TransferTask: Hashable, Codable, Sendable {
     /// State of a task.
-    public enum State: String, Codable, Sendable {
+    package enum State: String, Codable, Sendable {
         /// Waiting for the client to resume it.
         case suspended
         /// Waiting for the reasons in ``TransferTask/holds``.
@@ -172,37 +172,37 @@ public struct TransferTask: Hashable, Codable, Sendable {
     }
 
     /// Placeholder for the value of a header field that the daemon hides.
-    public static let hiddenValue = "(not shown)"
+    package static let hiddenValue = "(not shown)"
 
     /// Identifier of the task, never reused by the daemon.
-    public var id: Int64
+    package var id: Int64
     /// Identifier of the session.
-    public var session: String
+    package var session: String
     /// User who owns the session.
-    public var user: UInt32
+    package var user: UInt32
     /// Request of the task.
-    public var request: TransferRequest
+    package var request: TransferRequest
     /// State of the task.
-    public var state: State
+    package var state: State
     /// Reasons why a waiting task does not run.
-    public var holds: [PendingReason]
+    package var holds: [PendingReason]
     /// Time of creation.
-    public var created: Date
+    package var created: Date
     /// Content bytes received so far.
-    public var bytesReceived: ByteCount
+    package var bytesReceived: ByteCount
     /// File bytes sent so far.
-    public var bytesSent: ByteCount
+    package var bytesSent: ByteCount
     /// Total bytes of the content or file; `nil` while they are unknown.
-    public var bytesExpected: ByteCount?
+    package var bytesExpected: ByteCount?
     /// Head of the last response; at most 4 KiB of header fields while the task is unfinished.
-    public var response: TransferResponse?
+    package var response: TransferResponse?
     /// Number of requests.
-    public var attempts: Int
+    package var attempts: Int
     /// Failure of the last attempt, for people.
-    public var lastProblem: String?
+    package var lastProblem: String?
 
     /// Creates a task from its required members.
-    public init(
+    package init(
         id: Int64,
         session: String,
         user: UInt32,
@@ -224,9 +224,9 @@ public struct TransferTask: Hashable, Codable, Sendable {
 }
 
 /// Change of a task; members that are `nil` change nothing.
-public struct TransferChange: Hashable, Codable, Sendable {
+package struct TransferChange: Hashable, Codable, Sendable {
     /// State that a client can request.
-    public enum State: String, Codable, Sendable {
+    package enum State: String, Codable, Sendable {
         /// Running as soon as possible.
         case running
         /// Suspended until the client resumes it.
@@ -240,35 +240,35 @@ public struct TransferChange: Hashable, Codable, Sendable {
     }
 
     /// State to change to.
-    public var state: State?
+    package var state: State?
     /// Makes a cancelled download keep its received bytes, with a token to resume them.
-    public var producesResumeToken: Bool?
+    package var producesResumeToken: Bool?
     /// Priority, from 0 to 1.
-    public var priority: Double?
+    package var priority: Double?
     /// Text of the client.
-    public var description: String?
+    package var description: String?
     /// Earliest start of the task.
-    public var earliestBegin: Date?
+    package var earliestBegin: Date?
     /// Client's estimate of the bytes to receive.
-    public var expectedToReceive: ByteCount?
+    package var expectedToReceive: ByteCount?
     /// Client's estimate of the bytes to send.
-    public var expectedToSend: ByteCount?
+    package var expectedToSend: ByteCount?
     /// Value of the `Authorization` field that answers a challenge and resumes the task.
-    public var authorization: String?
+    package var authorization: String?
     /// `true` if a person waits for the task now.
     ///
     /// The task then runs at once, before all others of the session, under any network and power conditions. This
     /// cannot be undone.
-    public var promotes: Bool?
+    package var promotes: Bool?
     /// `true` if the client rejects a challenge.
     ///
     /// The task then ends with the server's response.
-    public var rejectsChallenge: Bool?
+    package var rejectsChallenge: Bool?
     /// End of the attached client's attempt of a staging.
-    public var stagingEnd: StagingEnd?
+    package var stagingEnd: StagingEnd?
     /// Progress of the attached client's attempt of a staging.
-    public var stagingBytes: StagingBytes?
+    package var stagingBytes: StagingBytes?
 
     /// Creates an empty change.
-    public init() {}
+    package init() {}
 }

@@ -1,30 +1,30 @@
-public import Logging
+package import Logging
 import StageConditions
 import StageControl
 import StageSystem
 import StageTransfer
-public import SystemPackage
+package import SystemPackage
 
 /// The daemon, which carries out transfers that outlive their clients.
 ///
 /// Uses the socket that a service manager passes in the environment, and reports its state to the service manager
 /// (sd_listen_fds(3), sd_notify(3)).
-public struct Daemon: Sendable {
+package struct Daemon: Sendable {
     /// State directory: journal, partial files and finished downloads.
-    public var state: FilePath
+    package var state: FilePath
     /// Path of the control socket, unless the service manager has opened one.
-    public var socket: FilePath
+    package var socket: FilePath
     /// Configuration at the start.
-    public var configuration: DaemonConfiguration
+    package var configuration: DaemonConfiguration
     /// Version that the daemon reports, also in its `User-Agent`.
-    public var version: String
+    package var version: String
     /// Program that stages packs for users, `nil` if it is not installed: then only clients stage packs.
-    public var worker: FilePath?
+    package var worker: FilePath?
 
     private let logger: Logger
 
     /// Creates a daemon; ``run(reloads:)`` starts it.
-    public init(
+    package init(
         state: FilePath,
         socket: FilePath,
         configuration: DaemonConfiguration,
@@ -46,7 +46,7 @@ public struct Daemon: Sendable {
     /// tasks, limits and launches take effect; network settings stay as they were at the start.
     ///
     /// - Throws: ``DaemonError`` if the daemon cannot start, or cannot write its journal any more.
-    public func run(
+    package func run(
         reloads: AsyncStream<DaemonConfiguration>
     ) async throws(DaemonError) {
         let lock = DirectoryLock(try await lockState())

@@ -1,61 +1,61 @@
 import FoundationEssentials
-public import StageModel
-public import SystemPackage
+package import StageModel
+package import SystemPackage
 
 /// Configuration of a daemon, read from a JSON file whose members are all optional.
-public struct DaemonConfiguration: Equatable, Sendable {
+package struct DaemonConfiguration: Equatable, Sendable {
     /// Maximum number of concurrent transfers.
-    public var connections = 16
+    package var connections = 16
     /// Maximum number of connections to one host.
-    public var connectionsPerHost = 6
+    package var connectionsPerHost = 6
     /// Maximum total download rate in bytes per second; `nil` for no limit.
-    public var bandwidth: ByteCount?
+    package var bandwidth: ByteCount?
     /// Maximum number of a user's tasks that are unfinished, or finished and not acknowledged.
-    public var tasksPerUser = 200_000
+    package var tasksPerUser = 200_000
     /// Maximum bytes of files kept for one user: partial downloads, finished downloads that were not moved away, and
     /// copies of files to upload.
     ///
     /// `nil` selects the default: no limit for the user that the daemon runs as; for each other user a quarter of the
     /// file system, but no more than the free space that is left for the other users.
-    public var bytesPerUser: ByteCount?
+    package var bytesPerUser: ByteCount?
     /// Maximum bytes of a user's sessions, tasks and events in the journal.
-    public var journalPerUser = ByteCount.mebibytes(128)
+    package var journalPerUser = ByteCount.mebibytes(128)
     /// Bytes of the disk that stay free.
-    public var reserve = ByteCount.mebibytes(64)
+    package var reserve = ByteCount.mebibytes(64)
     /// Maximum delay in seconds that spreads the start of discretionary tasks.
-    public var discretionaryWindow = 600.0
+    package var discretionaryWindow = 600.0
     /// Delay in seconds after a handler's first launch; each further launch doubles it.
-    public var relaunchDelay = 60.0
+    package var relaunchDelay = 60.0
     /// Time limit in seconds of a launched handler, unless it asks for an extension.
-    public var launchLease = 600.0
+    package var launchLease = 600.0
     /// Names of system users that may have handlers; regular users always may.
-    public var handlerUsers: [String] = []
+    package var handlerUsers: [String] = []
     /// Upper bound in seconds of the first delay after a failed attempt.
-    public var retryBase = 2.0
+    package var retryBase = 2.0
     /// File with the certificate authorities to trust instead of the system's.
-    public var certificateAuthorities: String?
+    package var certificateAuthorities: String?
     /// Proxy for http URLs, in libcurl's syntax.
-    public var httpProxy: String?
+    package var httpProxy: String?
     /// Proxy for https URLs, in libcurl's syntax.
-    public var httpsProxy: String?
+    package var httpsProxy: String?
     /// Hosts to connect to without a proxy, separated by commas.
-    public var proxyExceptions = ""
+    package var proxyExceptions = ""
     /// Time in seconds that a network must stay usable before transfers resume; a lost network counts at once.
-    public var settlingTime = 5.0
+    package var settlingTime = 5.0
     /// Network and power conditions for automatic updates, overriding those of each application's registration; `nil`
     /// keeps the registration's.
-    public var updateConditions: UpdateConditions?
+    package var updateConditions: UpdateConditions?
     /// Address of the message bus with NetworkManager and UPower; `nil` for the system bus.
-    public var busAddress: String?
+    package var busAddress: String?
 
     /// Creates the default configuration.
-    public init() {}
+    package init() {}
 
     /// Reads a configuration file.
     ///
     /// - Throws: ``DaemonError/configuration(_:_:)`` if the file cannot be read, is not a JSON object, or has a
     ///   member that is unknown or out of range.
-    public init(contentsOf path: FilePath) throws(DaemonError) {
+    package init(contentsOf path: FilePath) throws(DaemonError) {
         let data: Data
         do {
             data = try Data(contentsOf: URL(filePath: path.string))
@@ -170,7 +170,7 @@ extension DaemonConfiguration: Decodable {
     }
 
     /// Decodes a configuration; missing members get their defaults.
-    public init(from decoder: any Decoder) throws {
+    package init(from decoder: any Decoder) throws {
         let members = try decoder.container(keyedBy: CodingKeys.self)
         func read<Value: Decodable>(_ key: CodingKeys, into value: inout Value) throws {
             value = try members.decodeIfPresent(Value.self, forKey: key) ?? value

@@ -1,10 +1,10 @@
-public import StageControl
-public import StageSystem
-public import SystemPackage
+package import StageControl
+package import StageSystem
+package import SystemPackage
 
 /// Error that prevents the daemon from running.
 @nonexhaustive
-public indirect enum DaemonError: Error, Equatable, Sendable {
+package indirect enum DaemonError: Error, Equatable, Sendable {
     /// One of the daemon's files or directories is unusable.
     case file(FileError)
     /// The journal cannot be read or written; the text is SQLite's.
@@ -23,7 +23,7 @@ public indirect enum DaemonError: Error, Equatable, Sendable {
 
 extension DaemonError: CustomStringConvertible {
     /// The reason, as a sentence fragment for people.
-    public var description: String {
+    package var description: String {
         switch self {
         case .file(let error): "\(error)"
         case .journal(let path, let detail): "the journal '\(path)' is unusable: \(detail)"
@@ -37,12 +37,12 @@ extension DaemonError: CustomStringConvertible {
     }
 
     /// Set if a full disk caused the error, which is temporary.
-    public var isOutOfSpace: Bool {
+    package var isOutOfSpace: Bool {
         if case .file(let error) = self { error.isOutOfSpace } else { false }
     }
 
     /// Advice for people, if the description does not contain it.
-    public var hint: String? {
+    package var hint: String? {
         switch self {
         case .journalOfOtherVersion:
             "install that version again, or move the journal away: its transfers are forgotten then"

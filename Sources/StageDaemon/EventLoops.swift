@@ -8,11 +8,11 @@ import StageSystem
 ///
 /// The runtimes create these lazily and trap if the system refuses one: each event loop takes three descriptors, and
 /// each clock a timer.
-public enum EventLoops {
+package enum EventLoops {
     /// Creates all of them.
     ///
     /// A program calls this once, before it starts a ``Daemon``.
-    public static func start() async {
+    package static func start() async {
         // Two loops serve any number of local clients; one per processor would only cost descriptors.
         NIOSingletons.groupLoopCountSuggestion = 2
         _ = MultiThreadedEventLoopGroup.singleton.next()

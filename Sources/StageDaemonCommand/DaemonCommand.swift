@@ -1,4 +1,4 @@
-public import ArgumentParser
+package import ArgumentParser
 import Foundation
 import Glibc
 import Logging
@@ -14,15 +14,15 @@ import UnixSignals
 ///
 /// The program is `stagepack` under the name `stagepackd`, so that the code which both share is installed
 /// only once.
-public struct DaemonCommand: AsyncParsableCommand {
+package struct DaemonCommand: AsyncParsableCommand {
     /// True if this process was started under the daemon's name.
-    public static var isAsked: Bool {
+    package static var isAsked: Bool {
         guard let name = CommandLine.arguments.first else { return false }
         return FilePath(name).lastComponent == "stagepackd"
     }
 
     /// The name, the help and the version.
-    public static let configuration = CommandConfiguration(
+    package static let configuration = CommandConfiguration(
         commandName: "stagepackd",
         abstract: "Carry out transfers that outlive their clients.",
         discussion: """
@@ -53,10 +53,10 @@ public struct DaemonCommand: AsyncParsableCommand {
     var foreground = false
 
     /// Creates the command that the parser fills in.
-    public init() {}
+    package init() {}
 
     /// Runs the daemon until a signal ends it.
-    public static func main() async {
+    package static func main() async {
         StandardStreams.fill()
         ProcessEnvironment.clean()
         SystemShortage.endIfAny()
@@ -70,7 +70,7 @@ public struct DaemonCommand: AsyncParsableCommand {
     /// Runs the daemon with the parsed options.
     ///
     /// - Throws: `ExitCode`, once the reason is on standard error.
-    public func run() async throws {
+    package func run() async throws {
         let environment = ProcessEnvironment.current
         let paths = DaemonPaths(environment: environment, isSystem: geteuid() == 0)
         var logger = Logger(label: "stagepackd") { LineLogHandler(label: $0) }

@@ -1,15 +1,15 @@
 import CCrypto
-public import StageModel
+package import StageModel
 
 /// A hash function that signed metadata may list digests of.
-public enum HashFunction: String, CaseIterable, Hashable, Sendable {
+package enum HashFunction: String, CaseIterable, Hashable, Sendable {
     /// SHA-256 (FIPS 180-4).
     case sha256
     /// SHA-512 (FIPS 180-4).
     case sha512
 
     /// The number of bytes of a digest.
-    public var byteCount: Int {
+    package var byteCount: Int {
         switch self {
         case .sha256: 32
         case .sha512: 64
@@ -18,14 +18,14 @@ public enum HashFunction: String, CaseIterable, Hashable, Sendable {
 }
 
 /// A digest together with the function that computed it.
-public struct ContentDigest: Hashable, Sendable {
+package struct ContentDigest: Hashable, Sendable {
     /// The hash function.
-    public let function: HashFunction
+    package let function: HashFunction
     /// The bytes of the digest, as many as the function has.
-    public let bytes: [UInt8]
+    package let bytes: [UInt8]
 
     /// Computes the digest of bytes in memory.
-    public init(of content: [UInt8], using function: HashFunction) {
+    package init(of content: [UInt8], using function: HashFunction) {
         self.function = function
         var digest = [UInt8](repeating: 0, count: function.byteCount)
         let algorithm =
@@ -41,7 +41,7 @@ public struct ContentDigest: Hashable, Sendable {
     /// Creates a digest from its hexadecimal digits, of either case.
     ///
     /// - Throws: ``ValueError`` if the text is not the digits of a digest of this function.
-    public init(hexadecimal text: String, of function: HashFunction) throws(ValueError) {
+    package init(hexadecimal text: String, of function: HashFunction) throws(ValueError) {
         guard let bytes = [UInt8](hexadecimal: text), bytes.count == function.byteCount else {
             throw ValueError(expected: "\(2 * function.byteCount) hexadecimal digits", text: text)
         }
@@ -50,5 +50,5 @@ public struct ContentDigest: Hashable, Sendable {
     }
 
     /// The digest as lower-case hexadecimal digits.
-    public var hexadecimal: String { bytes.hexadecimal }
+    package var hexadecimal: String { bytes.hexadecimal }
 }

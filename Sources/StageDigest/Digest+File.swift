@@ -1,16 +1,16 @@
-public import StageModel
-public import StageSystem
+package import StageModel
+package import StageSystem
 
 extension Digest {
     /// Computes the digest of bytes in memory.
-    public init(of bytes: [UInt8]) {
+    package init(of bytes: [UInt8]) {
         var hasher = SHA256Hasher()
         hasher.update(bytes.span)
         self = hasher.finish()
     }
 
     /// Computes the digest of a file's content, reading it once, 1 MiB at a time.
-    public init(of file: borrowing File) throws(FileError) {
+    package init(of file: borrowing File) throws(FileError) {
         let size = try file.status().size
         var buffer = [UInt8](repeating: 0, count: Int(min(max(size, 1), 1 << 20)))
         try self.init(of: file, using: &buffer)
@@ -19,13 +19,13 @@ extension Digest {
     /// Computes the digest of a file's content, reading it once with the caller's buffer.
     ///
     /// For many files: allocating a buffer for each costs more than hashing a small file.
-    public init(of file: borrowing File, using buffer: inout [UInt8]) throws(FileError) {
+    package init(of file: borrowing File, using buffer: inout [UInt8]) throws(FileError) {
         try self.init(of: file, size: .max, using: &buffer)
     }
 
     /// Computes the digest of the first `size` bytes of a file, or of the whole file if it is shorter; saves
     /// the read at the end of a file of known size.
-    public init(
+    package init(
         of file: borrowing File,
         size: Int64,
         using buffer: inout [UInt8]

@@ -2,7 +2,7 @@ import StageModel
 
 /// The reason why a key cannot be used.
 @nonexhaustive
-public indirect enum KeyError: Error, Equatable, Sendable {
+package indirect enum KeyError: Error, Equatable, Sendable {
     /// The key type and scheme are not supported together.
     case unsupported(keyType: String, scheme: String)
     /// The text is not a key in the encoding `expected`, which the scheme needs.
@@ -27,7 +27,7 @@ public indirect enum KeyError: Error, Equatable, Sendable {
 
 extension KeyError: CustomStringConvertible {
     /// A lower-case sentence fragment for people.
-    public var description: String {
+    package var description: String {
         switch self {
         case .unsupported(let keyType, let scheme):
             "key type '\(keyType.prefix(60))' with scheme '\(scheme.prefix(60))' is not supported"

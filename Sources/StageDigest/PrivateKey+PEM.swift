@@ -7,7 +7,7 @@ extension PrivateKey {
     /// a fraction of a second.
     ///
     /// - Throws: ``KeyError/failed`` for an empty passphrase, or if OpenSSL cannot write the key.
-    public func pem(encryptedWith passphrase: [UInt8]) throws(KeyError) -> String {
+    package func pem(encryptedWith passphrase: [UInt8]) throws(KeyError) -> String {
         defer { ERR_clear_error() }
         guard !passphrase.isEmpty, let plain = unsafe EVP_PKEY2PKCS8(key) else { throw .failed }
         defer { unsafe PKCS8_PRIV_KEY_INFO_free(plain) }
@@ -45,7 +45,7 @@ extension PrivateKey {
     /// Returns the key as unencrypted PEM (PKCS #8).
     ///
     /// - Throws: ``KeyError/failed`` if OpenSSL cannot write the key.
-    public func unencryptedPEM() throws(KeyError) -> String {
+    package func unencryptedPEM() throws(KeyError) -> String {
         defer { ERR_clear_error() }
         let output = MemoryBIO()
         guard

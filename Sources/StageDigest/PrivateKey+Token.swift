@@ -3,7 +3,7 @@ import Synchronization
 
 extension PrivateKey {
     /// The prefix of the URI of an object in a PKCS #11 token (RFC 7512).
-    public static let tokenScheme = "pkcs11:"
+    package static let tokenScheme = "pkcs11:"
 
     /// Finds a private key in a PKCS #11 token, which makes the signatures: the key never leaves the token.
     ///
@@ -17,7 +17,7 @@ extension PrivateKey {
     ///     overwritten after use.
     /// - Throws: ``KeyError`` if the URI is invalid or contains a PIN, if there is no provider, if it does
     ///   not match exactly one private key, or if the key type is not supported.
-    public init(tokenURI uri: String, pin: @escaping () -> [UInt8]?) throws(KeyError) {
+    package init(tokenURI uri: String, pin: @escaping () -> [UInt8]?) throws(KeyError) {
         try self.init(tokenURI: uri, fetching: "provider=pkcs11", pin: pin)
     }
 

@@ -3,18 +3,18 @@ import CCrypto
 /// A private key that signs with one scheme.
 ///
 /// Owns one OpenSSL key; OpenSSL overwrites its memory when it is freed.
-@safe public struct PrivateKey: ~Copyable {
+@safe package struct PrivateKey: ~Copyable {
     let key: OpaquePointer
     /// The token that contains the key; `nil` for a key in memory.
     private let token: TokenAccess?
     /// The scheme of the key's signatures.
-    public let scheme: SignatureScheme
+    package let scheme: SignatureScheme
 
     /// Generates a key; `rsaBits` is the size of an RSA-PSS key.
     ///
     /// - Throws: ``KeyError/rsaSize(bits:)`` for an unsupported size; ``KeyError/failed`` if OpenSSL has no
     ///   randomness or memory.
-    public init(
+    package init(
         generating scheme: SignatureScheme,
         rsaBits: Int = 3072
     ) throws(KeyError) {
@@ -35,7 +35,7 @@ import CCrypto
     ///   - passphrase: Called once for an encrypted key; returns `nil` if there is none.
     /// - Throws: ``KeyError`` if the text is not such a key, the key type is not supported, or the passphrase
     ///   is missing or wrong.
-    public init(pem: String, passphrase: () -> [UInt8]?) throws(KeyError) {
+    package init(pem: String, passphrase: () -> [UInt8]?) throws(KeyError) {
         let key = unsafe try Self.read(pem, passphrase: passphrase)
         unsafe try self.init(taking: key)
     }
@@ -68,7 +68,7 @@ import CCrypto
     /// Returns the public key.
     ///
     /// - Throws: ``KeyError/failed`` if OpenSSL is out of memory.
-    public func publicKey() throws(KeyError) -> PublicKey {
+    package func publicKey() throws(KeyError) -> PublicKey {
         let count = unsafe i2d_PUBKEY(key, nil)
         guard count > 0 else { throw .failed }
         var bytes = [UInt8](repeating: 0, count: Int(count))
@@ -88,7 +88,7 @@ import CCrypto
     /// Returns the signature of `message`.
     ///
     /// - Throws: ``KeyError/failed`` if OpenSSL cannot sign.
-    public func signature(of message: [UInt8]) throws(KeyError) -> [UInt8] {
+    package func signature(of message: [UInt8]) throws(KeyError) -> [UInt8] {
         defer { ERR_clear_error() }
         token?.answerPINRequests()
         guard let signing = unsafe EVP_MD_CTX_new() else { fatalError("out of memory") }

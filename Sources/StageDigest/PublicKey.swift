@@ -3,16 +3,16 @@ import CCrypto
 /// A public key that verifies signatures of one scheme.
 ///
 /// Owns one OpenSSL key, whose type, curve and RSA size the initializer checks.
-@safe public struct PublicKey: ~Copyable {
+@safe package struct PublicKey: ~Copyable {
     private let key: OpaquePointer
     /// The scheme of the signatures that it verifies.
-    public let scheme: SignatureScheme
+    package let scheme: SignatureScheme
 
     /// Reads a key in the format of TUF metadata: hexadecimal digits for Ed25519, otherwise PEM
     /// (SubjectPublicKeyInfo; RFC 7468, section 13).
     ///
     /// - Throws: ``KeyError`` if the text is not a key of the scheme.
-    public init(_ text: String, scheme: SignatureScheme) throws(KeyError) {
+    package init(_ text: String, scheme: SignatureScheme) throws(KeyError) {
         let key =
             switch scheme {
             case .ed25519: unsafe try Self.ed25519(text)
@@ -25,7 +25,7 @@ import CCrypto
     /// as for private keys.
     ///
     /// - Throws: ``KeyError`` if the text is not a key, or the key type is not supported.
-    public init(pem text: String) throws(KeyError) {
+    package init(pem text: String) throws(KeyError) {
         let key = unsafe try Self.pem(text)
         guard let scheme = unsafe SignatureScheme(of: key) else {
             unsafe EVP_PKEY_free(key)
@@ -46,7 +46,7 @@ import CCrypto
     }
 
     /// Returns whether `signature` is the key's signature of `message`.
-    public func verifies(signature: [UInt8], of message: [UInt8]) -> Bool {
+    package func verifies(signature: [UInt8], of message: [UInt8]) -> Bool {
         defer { ERR_clear_error() }
         guard let context = unsafe EVP_MD_CTX_new() else { fatalError("out of memory") }
         defer { unsafe EVP_MD_CTX_free(context) }
@@ -74,7 +74,7 @@ import CCrypto
 
     /// The key as DER (SubjectPublicKeyInfo; RFC 5280, section 4.1); two keys are equal if and only if these
     /// bytes are.
-    public var encoded: [UInt8] {
+    package var encoded: [UInt8] {
         let count = unsafe i2d_PUBKEY(key, nil)
         precondition(count > 0, "OpenSSL could not encode a public key")
         var bytes = [UInt8](repeating: 0, count: Int(count))
@@ -87,7 +87,7 @@ import CCrypto
     }
 
     /// The key in the format of TUF metadata, which ``init(_:scheme:)`` reads.
-    public var text: String {
+    package var text: String {
         switch scheme {
         case .ed25519:
             // The last 32 bytes of the encoding are the key itself (RFC 8410, section 4).
@@ -98,7 +98,7 @@ import CCrypto
     }
 
     /// The key in PEM (SubjectPublicKeyInfo; RFC 7468, section 13).
-    public var pem: String {
+    package var pem: String {
         let output = MemoryBIO()
         let status = unsafe PEM_write_bio_PUBKEY(output.bio, key)
         precondition(status == 1, "OpenSSL could not encode a public key")

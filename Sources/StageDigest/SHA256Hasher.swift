@@ -1,15 +1,15 @@
 import CCrypto
-public import StageModel
+package import StageModel
 
 /// Computes the SHA-256 digest of a stream of bytes.
 ///
 /// Owns one OpenSSL context. ``finish()`` consumes the noncopyable hasher, so that adding bytes after the end
 /// does not compile.
-@safe public struct SHA256Hasher: ~Copyable {
+@safe package struct SHA256Hasher: ~Copyable {
     private let context: OpaquePointer
 
     /// Creates a hasher without input.
-    public init() {
+    package init() {
         guard let context = unsafe EVP_MD_CTX_new() else { fatalError("out of memory") }
         unsafe self.context = context
         require(unsafe EVP_DigestInit_ex(context, EVP_sha256(), nil))
@@ -20,14 +20,14 @@ public import StageModel
     }
 
     /// Adds `bytes` to the digest.
-    public mutating func update(_ bytes: Span<UInt8>) {
+    package mutating func update(_ bytes: Span<UInt8>) {
         unsafe bytes.withUnsafeBufferPointer { buffer in
             require(unsafe EVP_DigestUpdate(context, buffer.baseAddress, buffer.count))
         }
     }
 
     /// Returns the digest of all bytes added, and ends the hasher.
-    public consuming func finish() -> Digest {
+    package consuming func finish() -> Digest {
         var bytes = [UInt8](repeating: 0, count: Digest.byteCount)
         require(unsafe EVP_DigestFinal_ex(context, &bytes, nil))
         return Digest(bytes: bytes)

@@ -1,5 +1,5 @@
 /// A signature scheme, named as in TUF metadata.
-public enum SignatureScheme: String, CaseIterable, Hashable, Sendable {
+package enum SignatureScheme: String, CaseIterable, Hashable, Sendable {
     /// Ed25519 (RFC 8032).
     case ed25519
     /// ECDSA on NIST P-256 with SHA-256 (FIPS 186-5); signatures are DER.
@@ -10,7 +10,7 @@ public enum SignatureScheme: String, CaseIterable, Hashable, Sendable {
     case rsaPSS = "rsassa-pss-sha256"
 
     /// The key type of the scheme in TUF metadata.
-    public var keyType: String {
+    package var keyType: String {
         switch self {
         case .ed25519: "ed25519"
         case .ecdsaP256, .ecdsaP384: "ecdsa"
@@ -21,5 +21,5 @@ public enum SignatureScheme: String, CaseIterable, Hashable, Sendable {
     /// The supported RSA key sizes, in bits.
     ///
     /// Shorter keys can be broken; longer ones make verification slow enough for a denial-of-service attack.
-    public static let rsaBits = 2048...8192
+    package static let rsaBits = 2048...8192
 }

@@ -1,5 +1,5 @@
 /// The characters of bars, spinners and outcomes.
-public struct DisplayGlyphs: Equatable, Sendable {
+package struct DisplayGlyphs: Equatable, Sendable {
     /// The filled part of a bar.
     var filled: String
     /// The half-filled column of a bar; `nil` if bars have only whole columns.
@@ -14,7 +14,7 @@ public struct DisplayGlyphs: Equatable, Sendable {
     var failure: String
 
     /// Characters for terminals that show Unicode.
-    public static let unicode = DisplayGlyphs(
+    package static let unicode = DisplayGlyphs(
         filled: "━",
         half: "╸",
         empty: "─",
@@ -24,7 +24,7 @@ public struct DisplayGlyphs: Equatable, Sendable {
     )
 
     /// Characters for all other terminals.
-    public static let ascii = DisplayGlyphs(
+    package static let ascii = DisplayGlyphs(
         filled: "#",
         half: nil,
         empty: "-",

@@ -1,9 +1,9 @@
-public import StageModel
+package import StageModel
 
 /// The state of packaging that the display shows; a value without side effects.
-public struct PackagingActivity: Equatable, Sendable {
+package struct PackagingActivity: Equatable, Sendable {
     /// The current work, with its progress.
-    public enum Phase: Equatable, Sendable {
+    package enum Phase: Equatable, Sendable {
         /// Packing files; the value is the number of packed bytes.
         case packing(ByteCount)
         /// Writing an archive; the values are the bytes of files read, and the bytes of the archive written.
@@ -13,14 +13,14 @@ public struct PackagingActivity: Equatable, Sendable {
     }
 
     /// The name of the pack or the index.
-    public let subject: String
+    package let subject: String
     /// The bytes of all files.
-    public let total: ByteCount
+    package let total: ByteCount
     /// The current work.
-    public var phase = Phase.packing(.zero)
+    package var phase = Phase.packing(.zero)
 
     /// Creates the initial state.
-    public init(_ subject: String, total: ByteCount) {
+    package init(_ subject: String, total: ByteCount) {
         self.subject = subject
         self.total = total
     }
@@ -30,18 +30,18 @@ public struct PackagingActivity: Equatable, Sendable {
 ///
 /// An archive has no bar, and shows the written bytes: a compressor reads a lot of input before it writes
 /// output, so the bytes read say little about the remaining time.
-public struct PackagingFrame: Sendable {
+package struct PackagingFrame: Sendable {
     private let columns: Int
     private let glyphs: DisplayGlyphs
 
     /// Creates a layout for a terminal.
-    public init(columns: Int, glyphs: DisplayGlyphs = .unicode) {
+    package init(columns: Int, glyphs: DisplayGlyphs = .unicode) {
         self.columns = columns
         self.glyphs = glyphs
     }
 
     /// Returns the line for a time in seconds.
-    public func line(of activity: PackagingActivity, at time: Double) -> StyledText {
+    package func line(of activity: PackagingActivity, at time: Double) -> StyledText {
         switch activity.phase {
         case .packing(let done):
             barLine(

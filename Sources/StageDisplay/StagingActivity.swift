@@ -1,11 +1,11 @@
-public import StageEngine
-public import StageModel
+package import StageEngine
+package import StageModel
 
 /// The state of a run that the display shows: the request for the manifest, then the packs, with the times of
 /// their last progress.
 ///
 /// A value without side effects; times are in seconds from any fixed instant.
-public struct StagingActivity: Equatable, Sendable {
+package struct StagingActivity: Equatable, Sendable {
     /// The seconds without data after which a server counts as silent.
     static let patience = 1.0
 
@@ -27,10 +27,10 @@ public struct StagingActivity: Equatable, Sendable {
     }
 
     /// Creates the state of a run that has not begun.
-    public init() {}
+    package init() {}
 
     /// Applies an event of the request for the manifest.
-    public mutating func applyToManifest(_ event: StagingEvent, at time: Double) {
+    package mutating func applyToManifest(_ event: StagingEvent, at time: Double) {
         var request = manifest ?? ManifestRequest(beganAt: time)
         switch event {
         case .connecting(let url):
@@ -43,13 +43,13 @@ public struct StagingActivity: Equatable, Sendable {
     }
 
     /// Starts over with the packs of a plan.
-    public mutating func begin(_ plan: Plan) {
+    package mutating func begin(_ plan: Plan) {
         self = StagingActivity()
         progress = StagingProgress(plan)
     }
 
     /// Applies an event of a pack.
-    public mutating func apply(_ event: StagingEvent, to id: PackID, at time: Double) {
+    package mutating func apply(_ event: StagingEvent, to id: PackID, at time: Double) {
         let before = progress?[id]
         progress?.apply(event, to: id)
         guard let pack = progress?[id] else { return }
@@ -59,15 +59,15 @@ public struct StagingActivity: Equatable, Sendable {
     }
 
     /// Records the bytes received so far, for the computation of the speed.
-    public mutating func sampleRate(at time: Double) {
+    package mutating func sampleRate(at time: Double) {
         if let progress { rate.sample(progress.transferred, at: time) }
     }
 
     /// Ends the run, so that no lines are shown.
-    public mutating func end() { self = StagingActivity() }
+    package mutating func end() { self = StagingActivity() }
 
     /// The progress of a pack; `nil` if it is not in the plan.
-    public subscript(id: PackID) -> PackProgress? { progress?[id] }
+    package subscript(id: PackID) -> PackProgress? { progress?[id] }
 
     /// The packs that are being staged: neither queued nor ended.
     var activePacks: [PackProgress] {

@@ -1,27 +1,27 @@
 import StageEngine
-public import StageModel
+package import StageModel
 
 /// The layout of the progress of a run: a pure function of the state, the time and the width of the terminal.
 ///
 /// A bar and the numbers next to it always show the same amount: downloaded bytes until the download is
 /// complete, then unpacked bytes.
-public struct StagingFrame: Sendable {
+package struct StagingFrame: Sendable {
     /// The columns of the terminal.
-    public var columns: Int
+    package var columns: Int
     /// The characters of bars and spinners.
-    public var glyphs: DisplayGlyphs
+    package var glyphs: DisplayGlyphs
     /// Maximum number of lines for single packs.
-    public var packLines: Int
+    package var packLines: Int
 
     /// Creates a layout for a terminal.
-    public init(columns: Int, glyphs: DisplayGlyphs = .unicode, packLines: Int = 8) {
+    package init(columns: Int, glyphs: DisplayGlyphs = .unicode, packLines: Int = 8) {
         self.columns = columns
         self.glyphs = glyphs
         self.packLines = packLines
     }
 
     /// Returns the lines for a time in seconds: the packs that are being staged, then the total.
-    public func lines(of activity: StagingActivity, at time: Double) -> [StyledText] {
+    package func lines(of activity: StagingActivity, at time: Double) -> [StyledText] {
         guard let progress = activity.progress else {
             return activity.manifest.map { [line(of: $0, at: time)] } ?? []
         }
@@ -38,7 +38,7 @@ public struct StagingFrame: Sendable {
     }
 
     /// Returns the final line of a pack that has ended, for a time in seconds; `nil` if it has not ended.
-    public func endLine(
+    package func endLine(
         of id: PackID,
         in activity: StagingActivity,
         at time: Double

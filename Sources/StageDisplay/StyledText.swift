@@ -1,7 +1,7 @@
 import StageModel
 
 /// The meaning of a piece of text, which determines its style at a terminal.
-public enum TextStyle: Equatable, Sendable {
+package enum TextStyle: Equatable, Sendable {
     case plain
     /// The name of a pack or an application.
     case name
@@ -31,38 +31,38 @@ public enum TextStyle: Equatable, Sendable {
 ///
 /// Control and bidirectional characters of the pieces are escaped, but for line breaks, so that the only control
 /// sequences are those of the styles.
-public struct StyledText: Equatable, Sendable {
+package struct StyledText: Equatable, Sendable {
     /// A piece of one style.
-    public struct Piece: Equatable, Sendable {
+    package struct Piece: Equatable, Sendable {
         /// The text without control sequences.
-        public var text: String
+        package var text: String
         /// The style of the text.
-        public var style: TextStyle
+        package var style: TextStyle
     }
 
     /// The pieces from left to right.
-    public private(set) var pieces: [Piece] = []
+    package private(set) var pieces: [Piece] = []
 
     /// Creates text of one style; control and bidirectional characters are escaped, but for line breaks.
-    public init(_ text: String, style: TextStyle = .plain) {
+    package init(_ text: String, style: TextStyle = .plain) {
         if !text.isEmpty { pieces = [Piece(text: text.linesForDisplay, style: style)] }
     }
 
     /// Concatenates two texts.
-    public static func + (left: Self, right: Self) -> Self {
+    package static func + (left: Self, right: Self) -> Self {
         var sum = left
         sum.pieces += right.pieces
         return sum
     }
 
     /// Appends text in the plain style.
-    public static func + (left: Self, right: String) -> Self { left + StyledText(right) }
+    package static func + (left: Self, right: String) -> Self { left + StyledText(right) }
 
     /// The number of columns that the text takes at a terminal.
-    public var terminalColumns: Int { pieces.reduce(0) { $0 + $1.text.terminalColumns } }
+    package var terminalColumns: Int { pieces.reduce(0) { $0 + $1.text.terminalColumns } }
 
     /// Returns the text, cut so that it has at most `limit` columns.
-    public func fitted(toColumns limit: Int) -> StyledText {
+    package func fitted(toColumns limit: Int) -> StyledText {
         var rest = limit
         var fitted = StyledText("")
         for piece in pieces where rest > 0 {
@@ -75,7 +75,7 @@ public struct StyledText: Equatable, Sendable {
     }
 
     /// The text with control sequences for its styles.
-    public var coloured: String {
+    package var coloured: String {
         pieces.map { piece in
             guard let parameter = piece.style.parameter else { return piece.text }
             return "\u{1B}[\(parameter)m\(piece.text)\u{1B}[0m"
@@ -85,5 +85,5 @@ public struct StyledText: Equatable, Sendable {
 
 extension StyledText: CustomStringConvertible {
     /// The text without styles.
-    public var description: String { pieces.map(\.text).joined() }
+    package var description: String { pieces.map(\.text).joined() }
 }

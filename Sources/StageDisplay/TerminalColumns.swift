@@ -1,11 +1,11 @@
 extension StringProtocol {
     /// The number of columns that the text takes at a terminal: two for a wide East Asian character or an
     /// emoji, none for a combining mark (Unicode Standard Annex 11).
-    public var terminalColumns: Int { reduce(0) { $0 + $1.terminalColumns } }
+    package var terminalColumns: Int { reduce(0) { $0 + $1.terminalColumns } }
 
     /// Returns the text, cut so that it has at most `limit` columns, with an ellipsis at the end of a cut
     /// text.
-    public func fitted(toColumns limit: Int) -> String {
+    package func fitted(toColumns limit: Int) -> String {
         guard terminalColumns > limit else { return String(self) }
         guard limit > 0 else { return "" }
         var columns = 0
@@ -17,7 +17,7 @@ extension StringProtocol {
     }
 
     /// Returns the text, cut or padded with spaces to a number of columns.
-    public func filling(columns: Int) -> String {
+    package func filling(columns: Int) -> String {
         let text = fitted(toColumns: columns)
         return text + String(repeating: " ", count: columns - text.terminalColumns)
     }

@@ -1,7 +1,7 @@
-public import StageModel
+package import StageModel
 
 /// The speed of a transfer, averaged over the last four seconds.
-public struct TransferRate: Equatable, Sendable {
+package struct TransferRate: Equatable, Sendable {
     private struct Sample: Equatable, Sendable {
         var time: Double
         var bytes: Int64
@@ -10,17 +10,17 @@ public struct TransferRate: Equatable, Sendable {
     private var samples: [Sample] = []
 
     /// Creates a rate without samples.
-    public init() {}
+    package init() {}
 
     /// The speed in bytes per second; `nil` until the samples span more than 0.3 seconds.
-    public var bytesPerSecond: Double? {
+    package var bytesPerSecond: Double? {
         guard let first = samples.first, let last = samples.last, last.time - first.time > 0.3
         else { return nil }
         return max(0, Double(last.bytes - first.bytes) / (last.time - first.time))
     }
 
     /// Adds a sample: the bytes received in total until `time`, in seconds.
-    public mutating func sample(_ bytes: ByteCount, at time: Double) {
+    package mutating func sample(_ bytes: ByteCount, at time: Double) {
         samples.append(Sample(time: time, bytes: bytes.rawValue))
         samples.removeAll { $0.time < time - 4 }
     }

@@ -9,6 +9,7 @@ public struct Plan: Equatable, Sendable {
     /// The generations to evict first, to free space for the packs to stage.
     public var evictions: [Eviction]
 
+    /// Creates a plan of `entries`.
     package init(entries: [Entry], evictions: [Eviction] = []) {
         self.entries = entries
         self.evictions = evictions

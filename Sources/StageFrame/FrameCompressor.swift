@@ -4,7 +4,7 @@ import CZstd
 /// checksum.
 ///
 /// Owns one libzstd context; must be used by one thread at a time.
-@safe public struct FrameCompressor: ~Copyable {
+@safe package struct FrameCompressor: ~Copyable {
     private let context: OpaquePointer
 
     /// Creates a compressor of a level, 1 to 22.
@@ -13,7 +13,7 @@ import CZstd
     ///   - level: The compression level.
     ///   - findsDistantRepeats: Indicates whether to find distant matches of a few hundred bytes even where
     ///     the level would skip positions after a long search without matches.
-    public init(level: Int, findsDistantRepeats: Bool = false) {
+    package init(level: Int, findsDistantRepeats: Bool = false) {
         guard let context = unsafe ZSTD_createCCtx() else { fatalError("out of memory") }
         unsafe self.context = context
         set(ZSTD_c_compressionLevel, to: CInt(level))
@@ -25,7 +25,7 @@ import CZstd
     deinit { unsafe _ = ZSTD_freeCCtx(context) }
 
     /// Returns the frame of `bytes`; equal bytes, levels and libzstd versions give equal frames.
-    public mutating func compress(_ bytes: Span<UInt8>) -> [UInt8] {
+    package mutating func compress(_ bytes: Span<UInt8>) -> [UInt8] {
         set(ZSTD_c_windowLog, to: 0)
         return frame(of: bytes)
     }
@@ -33,7 +33,7 @@ import CZstd
     /// Returns a frame of `bytes` that refers to `prefix`, which decompression needs too.
     ///
     /// Finds matches within 128 MiB.
-    public mutating func compress(
+    package mutating func compress(
         _ bytes: Span<UInt8>,
         after prefix: Span<UInt8>
     ) -> [UInt8] {
@@ -54,7 +54,7 @@ import CZstd
     /// Loading takes longer than one frame with a prefix, but each frame takes much less. A prefix that
     /// starts like a Zstandard dictionary is not used: frames then refer to no prefix, and still decompress
     /// with it.
-    public mutating func load(prefix: Span<UInt8>) {
+    package mutating func load(prefix: Span<UInt8>) {
         let mark: [UInt8] = [0x37, 0xA4, 0x30, 0xEC]
         let isDictionary = prefix.count >= 4 && (0..<4).allSatisfy { prefix[$0] == mark[$0] }
         unsafe prefix.withUnsafeBufferPointer { buffer in

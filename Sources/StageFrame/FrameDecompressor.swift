@@ -1,7 +1,7 @@
 import CZstd
 
 /// The reason why bytes are not the expected frame.
-public indirect enum FrameError: Error, Hashable, Sendable {
+package indirect enum FrameError: Error, Hashable, Sendable {
     /// libzstd cannot decompress them; `detail` is its message.
     case damaged(detail: String)
     /// The decompressed length differs.
@@ -10,7 +10,7 @@ public indirect enum FrameError: Error, Hashable, Sendable {
 
 extension FrameError: CustomStringConvertible {
     /// A lower-case sentence fragment for people.
-    public var description: String {
+    package var description: String {
         switch self {
         case .damaged(let detail): "not a frame of Zstandard: \(detail)"
         case .wrongLength(let expected, let actual):
@@ -22,11 +22,11 @@ extension FrameError: CustomStringConvertible {
 /// Decompresses Zstandard frames (RFC 8878) of known length.
 ///
 /// Owns one libzstd context; must be used by one thread at a time.
-@safe public struct FrameDecompressor: ~Copyable {
+@safe package struct FrameDecompressor: ~Copyable {
     private let context: OpaquePointer
 
     /// Creates a decompressor.
-    public init() {
+    package init() {
         guard let context = unsafe ZSTD_createDCtx() else { fatalError("out of memory") }
         unsafe self.context = context
     }
@@ -34,7 +34,7 @@ extension FrameError: CustomStringConvertible {
     deinit { unsafe _ = ZSTD_freeDCtx(context) }
 
     /// Returns the content size that a frame states.
-    public static func contentSize(of frame: Span<UInt8>) throws(FrameError) -> Int {
+    package static func contentSize(of frame: Span<UInt8>) throws(FrameError) -> Int {
         let size = unsafe frame.withUnsafeBufferPointer {
             unsafe ZSTD_getFrameContentSize($0.baseAddress, $0.count)
         }
@@ -46,7 +46,7 @@ extension FrameError: CustomStringConvertible {
     }
 
     /// Returns the `count` bytes of content of `frame`; never allocates more.
-    public mutating func decompress(
+    package mutating func decompress(
         _ frame: Span<UInt8>,
         to count: Int
     ) throws(FrameError) -> [UInt8] {
@@ -71,7 +71,7 @@ extension FrameError: CustomStringConvertible {
     }
 
     /// Returns the `count` bytes of content of `frame`, which was compressed with the same `prefix`.
-    public mutating func decompress(
+    package mutating func decompress(
         _ frame: Span<UInt8>,
         after prefix: Span<UInt8>,
         to count: Int

@@ -3,12 +3,12 @@ import CZstd
 /// Decompresses one Zstandard frame (RFC 8878) that was compressed with a prefix, in the order of its bytes.
 ///
 /// Owns one libzstd context; must be used by one thread at a time.
-@safe public struct PrefixedStreamDecompressor: ~Copyable {
+@safe package struct PrefixedStreamDecompressor: ~Copyable {
     private let context: OpaquePointer
 
     /// Creates a decompressor for frames whose window has at most `window` bytes, rounded up to a power of two
     /// of at most ``StreamCompressor/largestWindow``; that is the content that it keeps in memory.
-    public init(window: Int64) {
+    package init(window: Int64) {
         guard let context = unsafe ZSTD_createDCtx() else { fatalError("out of memory") }
         unsafe self.context = context
         let log = StreamCompressor.window(for: window).trailingZeroBitCount
@@ -26,7 +26,7 @@ import CZstd
     /// - Returns: `true` if the frame is complete; `false` if it is damaged, ends early, needs a larger window,
     ///   is followed by other bytes, or was stopped.
     /// - Throws: The errors of `source` and `sink`.
-    public mutating func decompress<Failure: Error>(
+    package mutating func decompress<Failure: Error>(
         after prefix: Span<UInt8>,
         from source: (inout [UInt8]) throws(Failure) -> Int,
         to sink: (Span<UInt8>) throws(Failure) -> Bool

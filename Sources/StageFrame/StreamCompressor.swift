@@ -4,16 +4,16 @@ import CZstd
 /// within its window.
 ///
 /// Owns one libzstd context; must be used by one thread at a time.
-@safe public struct StreamCompressor: ~Copyable {
+@safe package struct StreamCompressor: ~Copyable {
     private let context: OpaquePointer
     private var buffer: [UInt8]
 
     /// The largest window: 128 MiB, which decoders accept by default.
-    public static let largestWindow = 1 << 27
+    package static let largestWindow = 1 << 27
 
     /// Returns the window for `count` bytes: the smallest power of two that covers them, at most
     /// ``largestWindow``.
-    public static func window(for count: Int64) -> Int {
+    package static func window(for count: Int64) -> Int {
         let least = 1 << 10
         guard count > least else { return least }
         guard count < largestWindow else { return largestWindow }
@@ -26,7 +26,7 @@ import CZstd
     ///   - level: The compression level, 1 to 22.
     ///   - window: The decoder's window in bytes, a power of two as ``window(for:)`` returns.
     ///   - width: The number of threads; the output does not depend on it.
-    public init(level: Int, window: Int, width: Int) {
+    package init(level: Int, window: Int, width: Int) {
         guard let context = unsafe ZSTD_createCCtx() else { fatalError("out of memory") }
         unsafe self.context = context
         buffer = [UInt8](repeating: 0, count: ZSTD_CStreamOutSize())
@@ -41,7 +41,7 @@ import CZstd
     deinit { unsafe _ = ZSTD_freeCCtx(context) }
 
     /// Compresses the next bytes; `sink` receives the output, in order.
-    public mutating func write<Failure: Error>(
+    package mutating func write<Failure: Error>(
         _ bytes: Span<UInt8>,
         to sink: (Span<UInt8>) throws(Failure) -> Void
     ) throws(Failure) {
@@ -49,7 +49,7 @@ import CZstd
     }
 
     /// Compresses the rest, and ends the frame.
-    public consuming func finish<Failure: Error>(
+    package consuming func finish<Failure: Error>(
         to sink: (Span<UInt8>) throws(Failure) -> Void
     ) throws(Failure) {
         try run([UInt8]().span, operation: ZSTD_e_end, sink: sink)

@@ -3,13 +3,13 @@
 /// The content determines the boundaries, so that an insertion changes only nearby ones. Chunks have 16 to
 /// 256 KiB, about 64 KiB on average. The parameters are part of the format: with others, fewer published
 /// chunks would be found again.
-public enum ContentChunker {
+package enum ContentChunker {
     /// The smallest chunk in bytes, except for the last one.
-    public static let minimum = 16 << 10
+    package static let minimum = 16 << 10
     /// The number of bytes after which boundaries become more likely.
-    public static let normal = 64 << 10
+    package static let normal = 64 << 10
     /// The largest chunk in bytes.
-    public static let maximum = 256 << 10
+    package static let maximum = 256 << 10
 
     /// The number of upper hash bits that are zero at a boundary: before and after `normal`.
     private static let bits = (before: UInt64(18), after: UInt64(14))
@@ -18,7 +18,7 @@ public enum ContentChunker {
     ///
     /// - Parameter bytes: The rest of the content, or at least its next ``maximum`` bytes.
     /// - Returns: The length in bytes.
-    public static func firstChunk(of bytes: Span<UInt8>) -> Int {
+    package static func firstChunk(of bytes: Span<UInt8>) -> Int {
         let end = min(bytes.count, maximum)
         guard end > minimum else { return end }
         let middle = min(end, normal)

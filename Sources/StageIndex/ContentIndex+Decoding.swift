@@ -7,7 +7,7 @@ extension ContentIndex {
     ///
     /// - Throws: ``IndexError`` for bytes that are not an index of this format version, and for an index that
     ///   exceeds `bounds`.
-    public init(
+    package init(
         decoding bytes: [UInt8],
         within bounds: IndexBounds = .largest
     ) throws(IndexError) {

@@ -16,7 +16,7 @@ extension ContentIndex {
     )
 
     /// Returns the encoded index; equal indexes have equal bytes.
-    public func encoded() -> [UInt8] {
+    package func encoded() -> [UInt8] {
         var bytes = Self.magic
         bytes.append(number: bundles.count)
         bytes.append(number: frames.count)
@@ -39,7 +39,7 @@ extension ContentIndex {
     ///
     /// It serves as the prefix from which an index is restored after its archive was unpacked: frames and
     /// bundles are irrelevant, so an index of the unpacked files without frames has the same table.
-    public func encodedFileTable() -> [UInt8] {
+    package func encodedFileTable() -> [UInt8] {
         var bytes: [UInt8] = []
         encodePaths(to: &bytes)
         encodeSizes(to: &bytes)

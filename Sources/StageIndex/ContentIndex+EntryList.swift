@@ -1,4 +1,4 @@
-public import StageModel
+package import StageModel
 
 extension ContentIndex {
     /// The entries of an index in packed form, because an index may have a million of them.
@@ -6,7 +6,7 @@ extension ContentIndex {
     /// An entry takes 56 bytes plus its path, a third of its size in an array of ``ContentIndex/Entry``. The
     /// subscript creates an entry with a string for its path; code that needs only the file or the path uses
     /// ``file(at:)`` or ``pathBytes(at:)``.
-    public struct EntryList: RandomAccessCollection, Equatable, Sendable {
+    package struct EntryList: RandomAccessCollection, Equatable, Sendable {
         /// The concatenated paths.
         private var text: [UInt8] = []
         private var records: [Record] = []
@@ -36,36 +36,36 @@ extension ContentIndex {
         }
 
         /// Creates a list without entries.
-        public init() {}
+        package init() {}
 
         /// Creates a list of entries, in their order.
-        public init(_ entries: some Sequence<Entry>) {
+        package init(_ entries: some Sequence<Entry>) {
             for entry in entries { append(entry) }
         }
 
         /// The position of the first entry.
-        public var startIndex: Int { 0 }
+        package var startIndex: Int { 0 }
         /// The position after the last entry.
-        public var endIndex: Int { records.count }
+        package var endIndex: Int { records.count }
 
         /// The entry at a position.
-        public subscript(position: Int) -> Entry {
+        package subscript(position: Int) -> Entry {
             Entry(path: path(at: position), kind: kind(at: position))
         }
 
         /// Returns the path of an entry.
-        public func path(at position: Int) -> ContentPath {
+        package func path(at position: Int) -> ContentPath {
             ContentPath(unchecked: String(decoding: pathBytes(at: position), as: UTF8.self))
         }
 
         /// Returns the bytes of an entry's path, without creating a string.
-        public func pathBytes(at position: Int) -> ArraySlice<UInt8> {
+        package func pathBytes(at position: Int) -> ArraySlice<UInt8> {
             let start = position == 0 ? 0 : Int(records[position - 1].end)
             return text[start..<Int(records[position].end)]
         }
 
         /// Returns the kind of an entry, without its path.
-        public func kind(at position: Int) -> Kind {
+        package func kind(at position: Int) -> Kind {
             switch records[position].form {
             case .directory: .directory
             case .link: .link(to: targets[Int(records[position].first)])
@@ -74,7 +74,7 @@ extension ContentIndex {
         }
 
         /// Returns the file at a position, without its path; `nil` if the entry is not a file.
-        public func file(at position: Int) -> File? {
+        package func file(at position: Int) -> File? {
             switch records[position].form {
             case .directory, .link: nil
             case .part, .frames: file(of: records[position])
@@ -82,7 +82,7 @@ extension ContentIndex {
         }
 
         /// Returns whether the entry at a position is a directory.
-        public func isDirectory(at position: Int) -> Bool { records[position].form == .directory }
+        package func isDirectory(at position: Int) -> Bool { records[position].form == .directory }
 
         private func file(of record: Record) -> File {
             let (first, second) = (Int(record.first), Int(record.second))
@@ -97,7 +97,7 @@ extension ContentIndex {
         }
 
         /// Appends an entry.
-        public mutating func append(_ entry: Entry) {
+        package mutating func append(_ entry: Entry) {
             append(path: entry.path.text.utf8)
             let last = records.count - 1
             switch entry.kind {
@@ -168,5 +168,5 @@ extension ContentIndex.EntryList {
 
 extension ContentIndex.EntryList: ExpressibleByArrayLiteral {
     /// Creates a list of entries, in their order.
-    public init(arrayLiteral entries: ContentIndex.Entry...) { self.init(entries) }
+    package init(arrayLiteral entries: ContentIndex.Entry...) { self.init(entries) }
 }

@@ -1,10 +1,10 @@
-public import StageModel
+package import StageModel
 
 extension ContentIndex {
     /// The result of resolving a path in the tree that the index describes.
-    public struct Resolution: Equatable, Sendable {
+    package struct Resolution: Equatable, Sendable {
         /// The file or directory that a path resolves to.
-        public enum Place: Equatable, Sendable {
+        package enum Place: Equatable, Sendable {
             /// The file at a position of the entries.
             case file(Int)
             /// A directory.
@@ -12,12 +12,12 @@ extension ContentIndex {
         }
 
         /// The file or directory that the path resolves to.
-        public var place: Place
+        package var place: Place
         /// The positions of the links that the path leads through, in order.
-        public var links: [Int]
+        package var links: [Int]
 
         /// Creates a resolution from its parts.
-        public init(place: Place, links: [Int] = []) {
+        package init(place: Place, links: [Int] = []) {
             self.place = place
             self.links = links
         }
@@ -30,7 +30,7 @@ extension ContentIndex {
     /// nothing.
     ///
     /// Takes a binary search for each component.
-    public func resolve(_ path: ContentPath) -> Resolution? {
+    package func resolve(_ path: ContentPath) -> Resolution? {
         var rest = Self.components(path.text)[...]
         var way: [[UInt8]] = []
         var links: [Int] = []

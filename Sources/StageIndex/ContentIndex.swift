@@ -1,46 +1,46 @@
-public import StageModel
+package import StageModel
 
 /// The content of one version of an indexed pack: files, the frames that they consist of, and the bundles
 /// that contain the frames.
 ///
 /// `Manifests/indexed-packs.md` specifies the encoding.
-public struct ContentIndex: Equatable, Sendable {
+package struct ContentIndex: Equatable, Sendable {
     /// The objects from which frames are downloaded.
-    public var bundles: [Bundle]
+    package var bundles: [Bundle]
     /// The frames, in the order of their first use.
-    public var frames: [Frame]
+    package var frames: [Frame]
     /// The entries of the pack, ordered by the bytes of their paths; only empty directories are listed.
-    public var entries: EntryList
+    package var entries: EntryList
 
     /// An object that contains frames, one after the other.
-    public struct Bundle: Hashable, Sendable {
+    package struct Bundle: Hashable, Sendable {
         /// The digest of the whole object, which is also its name.
-        public var digest: Digest
+        package var digest: Digest
         /// Its size in bytes.
-        public var size: Int64
+        package var size: Int64
 
         /// Creates a bundle from its parts.
-        public init(digest: Digest, size: Int64) {
+        package init(digest: Digest, size: Int64) {
             self.digest = digest
             self.size = size
         }
     }
 
     /// A piece of content that is downloaded and verified as a unit.
-    public struct Frame: Hashable, Sendable {
+    package struct Frame: Hashable, Sendable {
         /// The digest of the content.
-        public var digest: Digest
+        package var digest: Digest
         /// The number of bytes of the content: 1 to ``IndexLimits/frameLength``.
-        public var length: Int
+        package var length: Int
         /// The digest and length of its Zstandard frame; `nil` if it is stored uncompressed.
-        public var compressed: Compressed?
+        package var compressed: Compressed?
         /// The position of its bundle in the index.
-        public var bundle: Int
+        package var bundle: Int
         /// The offset in the bundle.
-        public var offset: Int64
+        package var offset: Int64
 
         /// Creates a frame from its parts.
-        public init(
+        package init(
             digest: Digest,
             length: Int,
             compressed: Compressed?,
@@ -55,43 +55,43 @@ public struct ContentIndex: Equatable, Sendable {
         }
 
         /// The number of bytes in the bundle.
-        public var storedLength: Int { compressed?.length ?? length }
+        package var storedLength: Int { compressed?.length ?? length }
         /// The digest of the bytes in the bundle.
-        public var storedDigest: Digest { compressed?.digest ?? digest }
+        package var storedDigest: Digest { compressed?.digest ?? digest }
         /// The range of its bytes in the bundle.
-        public var range: Range<Int64> { offset..<offset + Int64(storedLength) }
+        package var range: Range<Int64> { offset..<offset + Int64(storedLength) }
     }
 
     /// The compressed form of a frame.
-    public struct Compressed: Hashable, Sendable {
+    package struct Compressed: Hashable, Sendable {
         /// The digest of the compressed bytes.
-        public var digest: Digest
+        package var digest: Digest
         /// The number of compressed bytes.
-        public var length: Int
+        package var length: Int
 
         /// Creates the form from its parts.
-        public init(digest: Digest, length: Int) {
+        package init(digest: Digest, length: Int) {
             self.digest = digest
             self.length = length
         }
     }
 
     /// An entry of a pack.
-    public struct Entry: Hashable, Sendable {
+    package struct Entry: Hashable, Sendable {
         /// The path within the pack.
-        public var path: ContentPath
+        package var path: ContentPath
         /// The kind and its content.
-        public var kind: Kind
+        package var kind: Kind
 
         /// Creates an entry from its parts.
-        public init(path: ContentPath, kind: Kind) {
+        package init(path: ContentPath, kind: Kind) {
             self.path = path
             self.kind = kind
         }
     }
 
     /// The kind of an entry.
-    public enum Kind: Hashable, Sendable {
+    package enum Kind: Hashable, Sendable {
         /// A regular file.
         case file(File)
         /// An empty directory.
@@ -101,18 +101,18 @@ public struct ContentIndex: Equatable, Sendable {
     }
 
     /// A regular file.
-    public struct File: Hashable, Sendable {
+    package struct File: Hashable, Sendable {
         /// Indicates whether its mode is 0755 instead of 0644.
-        public var isExecutable: Bool
+        package var isExecutable: Bool
         /// The size in bytes.
-        public var size: Int64
+        package var size: Int64
         /// The digest of its content.
-        public var digest: Digest
+        package var digest: Digest
         /// The frames that contain the content.
-        public var content: Content
+        package var content: Content
 
         /// Creates a file from its parts.
-        public init(isExecutable: Bool, size: Int64, digest: Digest, content: Content) {
+        package init(isExecutable: Bool, size: Int64, digest: Digest, content: Content) {
             self.isExecutable = isExecutable
             self.size = size
             self.digest = digest
@@ -121,7 +121,7 @@ public struct ContentIndex: Equatable, Sendable {
     }
 
     /// The frames that contain a file's content.
-    public enum Content: Hashable, Sendable {
+    package enum Content: Hashable, Sendable {
         /// A part of one frame, starting at `offset`, that contains other files as well; also used for an
         /// empty file.
         case part(frame: Int, offset: Int)
@@ -130,7 +130,7 @@ public struct ContentIndex: Equatable, Sendable {
     }
 
     /// Creates an index from its parts.
-    public init(
+    package init(
         bundles: [Bundle] = [],
         frames: [Frame] = [],
         entries: some Sequence<Entry> = EntryList()
@@ -141,7 +141,7 @@ public struct ContentIndex: Equatable, Sendable {
     }
 
     /// Removes bundles that contain no frame.
-    public mutating func dropUnusedBundles() {
+    package mutating func dropUnusedBundles() {
         let used = Set(frames.map(\.bundle)).sorted()
         let positions = Dictionary(uniqueKeysWithValues: zip(used, 0...))
         bundles = used.map { bundles[$0] }
@@ -149,18 +149,18 @@ public struct ContentIndex: Equatable, Sendable {
     }
 
     /// The sum of the sizes of the files.
-    public var installedSize: ByteCount {
+    package var installedSize: ByteCount {
         ByteCount(entries.indices.reduce(Int64(0)) { $0 + entries.size(at: $1) })
     }
 
     /// The number of files and symbolic links.
-    public var fileCount: Int { entries.indices.count { !entries.isDirectory(at: $0) } }
+    package var fileCount: Int { entries.indices.count { !entries.isDirectory(at: $0) } }
 
     /// The stored bytes of all frames, which a first installation downloads.
-    public var storedSize: ByteCount { storedLength(of: frames.indices) }
+    package var storedSize: ByteCount { storedLength(of: frames.indices) }
 
     /// Returns the stored bytes of frames.
-    public func storedLength(of positions: some Sequence<Int>) -> ByteCount {
+    package func storedLength(of positions: some Sequence<Int>) -> ByteCount {
         ByteCount(positions.reduce(Int64(0)) { $0 + Int64(frames[$1].storedLength) })
     }
 }

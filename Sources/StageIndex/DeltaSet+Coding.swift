@@ -1,25 +1,25 @@
-public import StageModel
+package import StageModel
 
 extension DeltaSet {
     /// The first bytes of a table: a name, bytes that text-mode transfers corrupt, and the format version.
     static let magic: [UInt8] = Array("SPDS".utf8) + [0x0D, 0x0A, 0x1A, 0x01]
 
     /// The most bytes that ``Head`` reads.
-    public static let headLength = magic.count + 2 * Digest.byteCount + 5
+    package static let headLength = magic.count + 2 * Digest.byteCount + 5
 
     /// The first fields of a delta set.
-    public struct Head: Equatable, Sendable {
+    package struct Head: Equatable, Sendable {
         /// The ``PackIndex/contentDigest`` of the newer version, which the delta frames restore.
-        public var new: Digest
+        package var new: Digest
         /// The ``PackIndex/contentDigest`` of the older version, which the windows refer to.
-        public var old: Digest
+        package var old: Digest
         /// The size of the whole table in bytes, including the head.
-        public var tableSize: Int
+        package var tableSize: Int
 
         /// Decodes the head of a delta set from its first bytes.
         ///
         /// - Throws: ``IndexError`` for bytes that are not a delta set of this format version.
-        public init(decoding bytes: [UInt8]) throws(IndexError) {
+        package init(decoding bytes: [UInt8]) throws(IndexError) {
             var reader = ByteReader(bytes)
             self = try Self(from: &reader)
         }
@@ -52,7 +52,7 @@ extension DeltaSet {
     /// Does not check whether the indexes contain what it refers to; ``check(from:to:)`` does.
     ///
     /// - Throws: ``IndexError`` for bytes that are not the table of a delta set of this format version.
-    public init(decodingTable bytes: [UInt8]) throws(IndexError) {
+    package init(decodingTable bytes: [UInt8]) throws(IndexError) {
         var reader = ByteReader(bytes)
         let head = try Head(from: &reader)
         guard head.tableSize == bytes.count else {
@@ -155,7 +155,7 @@ extension DeltaSet {
     }
 
     /// Returns the encoded table; equal sets have equal bytes.
-    public func encodedTable() -> [UInt8] {
+    package func encodedTable() -> [UInt8] {
         var rest: [UInt8] = []
         rest.append(number: windows.count)
         rest.append(number: frames.count)

@@ -1,43 +1,43 @@
-public import StageModel
+package import StageModel
 
 /// The table of a delta set: the frames of a new version that can be restored from fewer bytes and the files
 /// of an older version.
 ///
 /// A delta frame is a Zstandard frame that refers to a window of bytes of the older version's files. Its
 /// bytes follow the table in the same object. `Manifests/indexed-packs.md` specifies the encoding.
-public struct DeltaSet: Equatable, Sendable {
+package struct DeltaSet: Equatable, Sendable {
     /// The ``PackIndex/contentDigest`` of the newer version, which the delta frames restore.
-    public var new: Digest
+    package var new: Digest
     /// The ``PackIndex/contentDigest`` of the older version, which the windows refer to.
-    public var old: Digest
+    package var old: Digest
     /// The windows, in the order of their first use.
-    public var windows: [Window]
+    package var windows: [Window]
     /// The delta frames, in the order of their bytes.
-    public var frames: [Frame]
+    package var frames: [Frame]
 
     /// Bytes of the older version that delta frames refer to: its segments, one after the other.
-    public struct Window: Hashable, Sendable {
+    package struct Window: Hashable, Sendable {
         /// The segments, at least one.
-        public var segments: [Segment]
+        package var segments: [Segment]
 
         /// Creates a window from its parts.
-        public init(segments: [Segment]) { self.segments = segments }
+        package init(segments: [Segment]) { self.segments = segments }
 
         /// The length in bytes: 1 to ``IndexLimits/windowLength``.
-        public var length: Int { segments.reduce(0) { $0 + $1.length } }
+        package var length: Int { segments.reduce(0) { $0 + $1.length } }
     }
 
     /// Part of a file of the older version.
-    public struct Segment: Hashable, Sendable {
+    package struct Segment: Hashable, Sendable {
         /// The position of the file among the entries of the older index.
-        public var entry: Int
+        package var entry: Int
         /// The offset of the part in the file.
-        public var offset: Int64
+        package var offset: Int64
         /// The length of the part in bytes, at least 1.
-        public var length: Int
+        package var length: Int
 
         /// Creates a segment from its parts.
-        public init(entry: Int, offset: Int64, length: Int) {
+        package init(entry: Int, offset: Int64, length: Int) {
             self.entry = entry
             self.offset = offset
             self.length = length
@@ -45,18 +45,18 @@ public struct DeltaSet: Equatable, Sendable {
     }
 
     /// A frame in its shorter form.
-    public struct Frame: Hashable, Sendable {
+    package struct Frame: Hashable, Sendable {
         /// The position in the newer index of the frame that it restores.
-        public var position: Int
+        package var position: Int
         /// The position in the set of the window that it refers to.
-        public var window: Int
+        package var window: Int
         /// The length in bytes: 1 to ``IndexLimits/frameLength``.
-        public var length: Int
+        package var length: Int
         /// The digest of its bytes.
-        public var digest: Digest
+        package var digest: Digest
 
         /// Creates a delta frame from its parts.
-        public init(position: Int, window: Int, length: Int, digest: Digest) {
+        package init(position: Int, window: Int, length: Int, digest: Digest) {
             self.position = position
             self.window = window
             self.length = length
@@ -65,7 +65,7 @@ public struct DeltaSet: Equatable, Sendable {
     }
 
     /// Creates a set from its parts.
-    public init(new: Digest, old: Digest, windows: [Window] = [], frames: [Frame] = []) {
+    package init(new: Digest, old: Digest, windows: [Window] = [], frames: [Frame] = []) {
         self.new = new
         self.old = old
         self.windows = windows
@@ -73,7 +73,7 @@ public struct DeltaSet: Equatable, Sendable {
     }
 
     /// Returns the ranges of the delta frames in an object whose table has `size` bytes.
-    public func ranges(afterTable size: Int) -> [Range<Int64>] {
+    package func ranges(afterTable size: Int) -> [Range<Int64>] {
         var end = Int64(size)
         return frames.map { frame in
             defer { end += Int64(frame.length) }
@@ -82,13 +82,13 @@ public struct DeltaSet: Equatable, Sendable {
     }
 
     /// The length of all delta frames in bytes, without the table.
-    public var byteCount: Int64 { frames.reduce(0) { $0 + Int64($1.length) } }
+    package var byteCount: Int64 { frames.reduce(0) { $0 + Int64($1.length) } }
 
     /// Checks the set against two indexes: they must contain the frames that it restores and the bytes of its
     /// windows.
     ///
     /// - Throws: ``IndexError`` for the first missing item.
-    public func check(from old: ContentIndex, to new: ContentIndex) throws(IndexError) {
+    package func check(from old: ContentIndex, to new: ContentIndex) throws(IndexError) {
         try check(to: new) { entry in
             old.entries.indices.contains(entry) ? old.entries.file(at: entry)?.size : nil
         }
@@ -98,7 +98,7 @@ public struct DeltaSet: Equatable, Sendable {
     /// among its entries.
     ///
     /// - Throws: ``IndexError`` for the first missing item.
-    public func check(
+    package func check(
         to new: ContentIndex,
         sizeOfFile: (_ entry: Int) -> Int64?
     ) throws(IndexError) {
@@ -120,5 +120,5 @@ public struct DeltaSet: Equatable, Sendable {
 
 extension IndexLimits {
     /// The most bytes of an older version that a delta frame refers to: about 4.7 MiB.
-    public static let windowLength = 4_915_200
+    package static let windowLength = 4_915_200
 }

@@ -1,12 +1,12 @@
 /// The reason why bytes are not a valid index.
-public struct IndexError: Error, Equatable, Sendable {
+package struct IndexError: Error, Equatable, Sendable {
     /// The offset of the fault in the decompressed index, in bytes.
-    public var offset: Int
+    package var offset: Int
     /// The fault, as a sentence fragment.
-    public var reason: String
+    package var reason: String
 
     /// Creates the error from its parts.
-    public init(offset: Int, reason: String) {
+    package init(offset: Int, reason: String) {
         self.offset = offset
         self.reason = reason
     }
@@ -14,5 +14,5 @@ public struct IndexError: Error, Equatable, Sendable {
 
 extension IndexError: CustomStringConvertible {
     /// The fault and its offset.
-    public var description: String { "\(reason), at byte \(offset)" }
+    package var description: String { "\(reason), at byte \(offset)" }
 }

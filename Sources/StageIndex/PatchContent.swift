@@ -1,32 +1,32 @@
-public import StageModel
+package import StageModel
 
 /// The pieces of one version of an indexed pack that another version lacks: what a patch between the two
 /// contains, or what it refers to.
 ///
 /// A piece is a frame of a file that has frames of its own, or a whole file that is a part of a frame. They are in
 /// the order of the files' paths; of pieces with equal content, only the first counts.
-public struct PatchContent: Equatable, Sendable {
+package struct PatchContent: Equatable, Sendable {
     /// A piece.
-    public struct Piece: Equatable, Sendable {
+    package struct Piece: Equatable, Sendable {
         /// The position of the file's entry in the index.
-        public var entry: Int
+        package var entry: Int
         /// The position of the frame in the index; `nil` for a whole file.
-        public var frame: Int?
+        package var frame: Int?
         /// The offset in the file.
-        public var offset: Int64
+        package var offset: Int64
         /// The number of bytes: 1 to ``IndexLimits/frameLength``.
-        public var length: Int
+        package var length: Int
         /// The digest of the content.
-        public var digest: Digest
+        package var digest: Digest
     }
 
     /// The pieces, in order.
-    public private(set) var pieces: [Piece] = []
+    package private(set) var pieces: [Piece] = []
     /// Their total size in bytes.
-    public private(set) var size: Int64 = 0
+    package private(set) var size: Int64 = 0
 
     /// Finds the pieces of `version` that `other` lacks.
-    public init(of version: ContentIndex, notIn other: ContentIndex) {
+    package init(of version: ContentIndex, notIn other: ContentIndex) {
         var known: Set<Digest> = []
         other.forEachPiece { known.insert($0.digest) }
         version.forEachPiece { piece in

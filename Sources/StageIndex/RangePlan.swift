@@ -1,36 +1,36 @@
 /// The byte ranges to request for a set of frames.
-public struct RangePlan: Equatable, Sendable {
+package struct RangePlan: Equatable, Sendable {
     /// A single request.
-    public struct Request: Equatable, Sendable {
+    package struct Request: Equatable, Sendable {
         /// The position of the bundle in the index; 0 for a delta set.
-        public var bundle: Int
+        package var bundle: Int
         /// The byte range.
-        public var range: Range<Int64>
+        package var range: Range<Int64>
         /// The positions of the needed frames in the range, in the index or the delta set, ordered by offset.
-        public var frames: [Int]
+        package var frames: [Int]
     }
 
     /// The requests, by bundle and offset.
-    public var requests: [Request]
+    package var requests: [Request]
 
     /// The largest gap between needed frames, in bytes, that is requested along with them because that costs
     /// less than another request.
-    public static let gap = Int64(64 << 10)
+    package static let gap = Int64(64 << 10)
     /// The range of a request's maximum length; larger transfers use longer requests to need fewer of them.
-    public static let length = Int64(4 << 20)...Int64(16 << 20)
+    package static let length = Int64(4 << 20)...Int64(16 << 20)
     /// The number of requests up to which they keep the shortest maximum length and the smallest gap.
-    public static let count = 8
+    package static let count = 8
     /// The share of the requested bytes that wider gaps may add, as a divisor.
-    public static let waste = Int64(16)
+    package static let waste = Int64(16)
 
     /// Plans the requests for frames, given by their positions in `index`.
-    public init(_ frames: some Collection<Int>, of index: ContentIndex) {
+    package init(_ frames: some Collection<Int>, of index: ContentIndex) {
         self.init(frames.map { (index.frames[$0].bundle, index.frames[$0].range, $0) })
     }
 
     /// Plans the requests for the delta frames that restore `frames`, positions in the newer index; the
     /// object starts with a table of `tableSize` bytes.
-    public init(_ frames: some Collection<Int>, of deltas: DeltaSet, tableSize: Int) {
+    package init(_ frames: some Collection<Int>, of deltas: DeltaSet, tableSize: Int) {
         let wanted = Set(frames)
         let ranges = deltas.ranges(afterTable: tableSize)
         let places = deltas.frames.indices.filter { wanted.contains(deltas.frames[$0].position) }
@@ -83,5 +83,5 @@ public struct RangePlan: Equatable, Sendable {
     }
 
     /// The number of requested bytes.
-    public var byteCount: Int64 { requests.reduce(0) { $0 + Int64($1.range.count) } }
+    package var byteCount: Int64 { requests.reduce(0) { $0 + Int64($1.range.count) } }
 }

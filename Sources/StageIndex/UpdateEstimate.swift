@@ -1,23 +1,23 @@
-public import StageModel
+package import StageModel
 
 /// An estimate of the transfer for an update between two versions, from their indexes: assumes that all files
 /// of the old version are present and that servers support ranges.
-public struct UpdateEstimate: Equatable, Sendable {
+package struct UpdateEstimate: Equatable, Sendable {
     /// The bytes requested from bundles, gaps included.
-    public var bundleBytes: ByteCount
+    package var bundleBytes: ByteCount
     /// The bytes requested from a delta set, table and gaps included.
-    public var deltaBytes: ByteCount
+    package var deltaBytes: ByteCount
     /// The number of requests.
-    public var requests: Int
+    package var requests: Int
     /// The number of files that are reused as they are.
-    public var reusedFiles: Int
+    package var reusedFiles: Int
     /// The number of files that need downloaded frames or parts of old files.
-    public var changedFiles: Int
+    package var changedFiles: Int
     /// The number of files of the old version whose paths do not exist in the new one.
-    public var removedFiles: Int
+    package var removedFiles: Int
 
     /// Compares two versions; `deltas` is the delta set between them, if any.
-    public init(from old: ContentIndex, to new: ContentIndex, using deltas: DeltaSet? = nil) {
+    package init(from old: ContentIndex, to new: ContentIndex, using deltas: DeltaSet? = nil) {
         let difference = IndexDifference(from: old, to: new)
         reusedFiles = difference.reusedFiles
         changedFiles = difference.changedFiles
@@ -42,16 +42,16 @@ public struct UpdateEstimate: Equatable, Sendable {
 }
 
 /// The frames of a new version that an old version does not contain.
-public struct IndexDifference: Equatable, Sendable {
+package struct IndexDifference: Equatable, Sendable {
     /// The frames that are missing, by their positions in the newer index, in their order.
-    public var frames: [Int]
+    package var frames: [Int]
     /// The number of files that are reused as they are.
-    public var reusedFiles = 0
+    package var reusedFiles = 0
     /// The number of files that are not reused.
-    public var changedFiles = 0
+    package var changedFiles = 0
 
     /// Compares two versions.
-    public init(from old: ContentIndex, to new: ContentIndex) {
+    package init(from old: ContentIndex, to new: ContentIndex) {
         var files: Set<Digest> = []
         var held: Set<Digest> = []
         for case let file? in old.entries.indices.lazy.map({ old.entries.file(at: $0) }) {

@@ -193,6 +193,7 @@ extension JSONMembers where Key: CaseIterable {
 
 /// A string in an array; errors name the element.
 package struct JSONString: JSONReadable {
+    /// The string.
     package var text: String
 
     package init(reading node: JSONNode) throws(ManifestError) {

@@ -8,6 +8,7 @@ package struct JSONParser {
     private var position = 0
     private var depth = 0
 
+    /// Creates a parser of a text in UTF-8.
     package init(_ bytes: [UInt8]) { self.bytes = bytes }
 
     /// Parses the whole text, which must contain one value; skips a byte order mark.

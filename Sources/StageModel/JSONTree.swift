@@ -10,9 +10,12 @@ package enum JSONTree {
 
     /// A member of an object.
     package struct Member {
+        /// The name, without escapes.
         package let name: String
+        /// The value.
         package let value: JSONTree
 
+        /// Creates a member.
         package init(_ name: String, _ value: JSONTree) {
             self.name = name
             self.value = value
@@ -106,7 +109,9 @@ package enum JSONTree {
 
 /// A JSON value and its path in the document.
 package struct JSONNode {
+    /// The value.
     package let value: JSONTree
+    /// The members and elements that lead from the document's root to the value.
     package let path: [Step]
 
     /// Creates a node; without a `path`, the value is the root of a document.

@@ -65,6 +65,7 @@ struct PackDocument: JSONReadable, Encodable {
 
 /// A policy in the JSON of a manifest: an object with one member, named after the policy.
 package struct PolicyDocument: JSONReadable, Encodable {
+    /// The policy.
     package var policy: DownloadPolicy
 
     /// The parser refuses other names of policies.

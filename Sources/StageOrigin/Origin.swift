@@ -1,9 +1,9 @@
 import Hummingbird
 import HummingbirdCore
-public import Logging
+package import Logging
 import NIOCore
 import StageSystem
-public import SystemPackage
+package import SystemPackage
 
 /// HTTP server for a directory, for development: with validators computed from content, ranges, and faults on
 /// request.
@@ -11,7 +11,7 @@ public import SystemPackage
 /// Does not serve files and directories whose names begin with a dot, or symbolic links that lead out of the
 /// directory. `/.stagepack/echo` is a WebSocket endpoint (RFC 6455) that sends each message back, with
 /// permessage-deflate if the client offers it; pages of other origins may not use it.
-public struct Origin: Sendable {
+package struct Origin: Sendable {
     private let responder: OriginResponder
     private let configuration: OriginConfiguration
     private let logger: Logger
@@ -19,7 +19,7 @@ public struct Origin: Sendable {
     /// Opens the directory to serve.
     ///
     /// - Throws: ``OriginError/directory(_:)`` if it cannot be read.
-    public init(
+    package init(
         _ directory: FilePath,
         configuration: OriginConfiguration = OriginConfiguration(),
         logger: Logger
@@ -39,7 +39,7 @@ public struct Origin: Sendable {
     /// Call it only once. Calls `onReady` once connections are accepted. Cancellation is not an error.
     ///
     /// - Throws: ``OriginError/address(host:port:reason:)`` if the origin cannot listen on the address.
-    public func run(
+    package func run(
         onReady: @escaping @Sendable (OriginAddress) -> Void
     ) async throws(OriginError) {
         let (host, port) = (configuration.host, configuration.port)
@@ -81,7 +81,7 @@ public struct Origin: Sendable {
 /// On return, the origin no longer listens, and all connections are closed.
 ///
 /// - Throws: ``OriginError`` if the directory or the address is unusable, and errors of `body`.
-public func withOrigin<Result>(
+package func withOrigin<Result>(
     _ directory: FilePath,
     configuration: OriginConfiguration = OriginConfiguration(),
     logger: Logger,

@@ -1,8 +1,8 @@
-public import StageSystem
+package import StageSystem
 
 /// Error of serving a directory.
 @nonexhaustive
-public indirect enum OriginError: Error, Equatable, Sendable {
+package indirect enum OriginError: Error, Equatable, Sendable {
     /// The directory cannot be opened.
     case directory(FileError)
 
@@ -12,7 +12,7 @@ public indirect enum OriginError: Error, Equatable, Sendable {
 
 extension OriginError: CustomStringConvertible {
     /// The reason, as a sentence fragment for people.
-    public var description: String {
+    package var description: String {
         switch self {
         case .directory(let error):
             error.description

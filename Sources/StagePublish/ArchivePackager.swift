@@ -1,25 +1,25 @@
 import StageArchive
 import StageDigest
-public import StageModel
+package import StageModel
 import StageSystem
-public import SystemPackage
+package import SystemPackage
 
 /// Creates an archive of the files that a recipe selects; equal files give equal archives.
 ///
 /// The output does not depend on times, owners, the order of directory entries or the number of processors.
 /// Another version of a compressor may produce other bytes.
-public struct ArchivePackager: Sendable {
+package struct ArchivePackager: Sendable {
     /// The archive format, one that ``StageArchive/ArchiveWriter`` supports.
-    public var format: ArchiveFormat
+    package var format: ArchiveFormat
     /// The compression level.
-    public var level: Int
+    package var level: Int
     /// The number of compression threads, if the format supports them; memory grows with them.
-    public var threads: Int
+    package var threads: Int
     /// Called on a thread of the packager after each buffer that was read or written.
-    public var progress: @Sendable (PackagingProgress) -> Void = { _ in }
+    package var progress: @Sendable (PackagingProgress) -> Void = { _ in }
 
     /// Creates a packager; the default `level` compresses slowly and decompresses fast.
-    public init(format: ArchiveFormat, level: Int? = nil, threads: Int) {
+    package init(format: ArchiveFormat, level: Int? = nil, threads: Int) {
         self.format = format
         self.level = level ?? Self.defaultLevel(of: format)
         self.threads = threads
@@ -29,7 +29,7 @@ public struct ArchivePackager: Sendable {
     /// beside it.
     ///
     /// Leaves no file on failure or cancellation.
-    public func write(
+    package func write(
         _ evaluation: RecipeEvaluation,
         to output: FilePath
     ) async throws(PackagingError) -> PackagedArchive {
@@ -130,11 +130,11 @@ public struct ArchivePackager: Sendable {
 }
 
 /// The progress of writing an archive.
-public struct PackagingProgress: Equatable, Sendable {
+package struct PackagingProgress: Equatable, Sendable {
     /// The bytes of files that have been read, of which the compressor may still have most.
-    public var read = ByteCount.zero
+    package var read = ByteCount.zero
     /// The bytes of the archive that have been written.
-    public var written = ByteCount.zero
+    package var written = ByteCount.zero
 }
 
 /// An archive writer that throws ``PackagingError``.

@@ -1,20 +1,20 @@
 import StageIndex
-public import StageModel
+package import StageModel
 
 /// The bytes that an update between two versions transfers, if all files of the older version are present and
 /// servers support ranges.
-public struct UpdateCost: Equatable, Sendable {
+package struct UpdateCost: Equatable, Sendable {
     /// The bytes of the index, or of its delta if that is smaller.
-    public var index: ByteCount
+    package var index: ByteCount
     /// The bytes of the ranges of bundles and the delta set.
-    public var objects: ByteCount
+    package var objects: ByteCount
     /// The bytes of the archive; `nil` if there is none.
-    public var archive: ByteCount?
+    package var archive: ByteCount?
     /// The bytes of the patch; `nil` if there is none.
-    public var patch: ByteCount?
+    package var patch: ByteCount?
 
     /// Creates a cost from its parts.
-    public init(
+    package init(
         index: ByteCount,
         objects: ByteCount,
         archive: ByteCount?,
@@ -44,16 +44,16 @@ public struct UpdateCost: Equatable, Sendable {
     }
 
     /// The bytes of the content in the way that clients choose: the smallest one.
-    public var content: ByteCount { min(objects, archive ?? objects, patch ?? objects) }
+    package var content: ByteCount { min(objects, archive ?? objects, patch ?? objects) }
 
     /// The bytes of the update, including the index.
-    public var total: ByteCount { index + content }
+    package var total: ByteCount { index + content }
 }
 
 /// An older version of a pack, and the objects that make the update from it smaller.
-public struct BaseUpdate: Equatable, Sendable {
+package struct BaseUpdate: Equatable, Sendable {
     /// The size of a delta set or a patch from the older version, or the reason why there is none.
-    public enum Outcome: Equatable, Sendable {
+    package enum Outcome: Equatable, Sendable {
         /// The object was created, with this size.
         case made(ByteCount)
         /// The store already had the object, with this size.
@@ -66,15 +66,15 @@ public struct BaseUpdate: Equatable, Sendable {
     }
 
     /// The ``PackIndex/contentDigest`` of the older version.
-    public var base: Digest
+    package var base: Digest
     /// The delta set.
-    public var set: Outcome
+    package var set: Outcome
     /// The patch.
-    public var patch: Outcome
+    package var patch: Outcome
     /// The index delta with its delta set and its patch for the manifest; `nil` if none of them saves bytes.
-    public var delta: PackIndex.Delta?
+    package var delta: PackIndex.Delta?
     /// The bytes that the update transfers.
-    public var cost: UpdateCost
+    package var cost: UpdateCost
     /// The bytes that the update would transfer without a delta set and without a patch.
-    public var plainCost: UpdateCost
+    package var plainCost: UpdateCost
 }

@@ -1,8 +1,8 @@
 import StageDigest
 import StageFrame
-public import StageIndex
-public import StageModel
-public import StageSystem
+package import StageIndex
+package import StageModel
+package import StageSystem
 import SystemPackage
 
 /// Creates objects that make updates to one version of a pack from older ones smaller, if all objects are in
@@ -12,16 +12,16 @@ import SystemPackage
 /// Needs no source files. Keeps objects that the store already has. Of set and patch, writes the one with which
 /// the update is smaller, and neither if it does not become smaller: clients then download frames without a set,
 /// or the archive if that is smaller.
-public struct DeltaSetWriter: Sendable {
+package struct DeltaSetWriter: Sendable {
     /// The number of processors to use.
-    public var width: Int
+    package var width: Int
     /// Called with the bytes compared so far for one update, and the bytes to compare.
-    public var report: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
+    package var report: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
     /// Indicates whether patches are created.
-    public var makesPatches = true
+    package var makesPatches = true
 
     /// Creates a writer that uses `width` processors.
-    public init(width: Int) {
+    package init(width: Int) {
         self.width = max(width, 1)
         report = { _, _ in }
     }
@@ -38,7 +38,7 @@ public struct DeltaSetWriter: Sendable {
     ///   - store: The store with the bundles of all versions.
     /// - Returns: The updates from the older versions, in their order.
     /// - Throws: ``PackagingError``; `base` for an unsuitable older version.
-    public func write(
+    package func write(
         to version: StoredIndex,
         from bases: [ContentIndex],
         in store: Directory

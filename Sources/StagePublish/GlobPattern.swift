@@ -1,15 +1,15 @@
-public import StageModel
+package import StageModel
 
 /// A path pattern: `*` and `?` within a component, `[a-z]` and `[!a-z]` for one character, and `**` for any
 /// number of components.
 ///
 /// A `\` escapes the next character. Comparison is case-sensitive, and a leading dot has no special meaning.
 /// A final `**` matches everything below a directory, but not the directory itself.
-public struct GlobPattern: Hashable, Sendable {
+package struct GlobPattern: Hashable, Sendable {
     /// The pattern as written.
-    public let text: String
+    package let text: String
     /// Indicates whether the pattern has no wildcard and so matches a single path.
-    public var isLiteral: Bool {
+    package var isLiteral: Bool {
         components.allSatisfy { component in
             guard case .name(let elements) = component else { return false }
             return elements.allSatisfy { if case .character = $0 { true } else { false } }
@@ -34,7 +34,7 @@ public struct GlobPattern: Hashable, Sendable {
     /// Parses a pattern; ignores empty and `.` components.
     ///
     /// - Throws: ``ValueError`` for a text without components, and for a `[` without `]`.
-    public init(_ text: String) throws(ValueError) {
+    package init(_ text: String) throws(ValueError) {
         self.text = text
         isAbsolute = text.utf8.first == UInt8(ascii: "/")
         var components: [Component] = []

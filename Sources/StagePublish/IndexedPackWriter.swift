@@ -1,31 +1,31 @@
 import StageDigest
 import StageFrame
-public import StageIndex
-public import StageModel
-public import StageSystem
+package import StageIndex
+package import StageModel
+package import StageSystem
 import SystemPackage
 
 /// An indexed pack that was created from a recipe.
-public struct IndexedPack: Equatable, Sendable {
+package struct IndexedPack: Equatable, Sendable {
     /// The name of the pack.
-    public var pack: PackID
+    package var pack: PackID
     /// The condition under which the pack is downloaded.
-    public var policy: DownloadPolicy
+    package var policy: DownloadPolicy
     /// The publisher's data for the application, as JSON text.
-    public var userInfo: String?
+    package var userInfo: String?
     /// The index.
-    public var index: ContentIndex
+    package var index: ContentIndex
     /// Its reference for the manifest; URLs are relative to the store.
-    public var reference: PackIndex
+    package var reference: PackIndex
     /// The archive of the same files, with a URL relative to the store; `nil` without one.
-    public var archive: PackArchive?
+    package var archive: PackArchive?
     /// The stored bytes that no earlier version has: the upload size, without the index.
-    public var newBytes: ByteCount
+    package var newBytes: ByteCount
     /// The older versions with smaller updates, in the order of the writer's versions.
-    public var updates: [BaseUpdate]
+    package var updates: [BaseUpdate]
 
     /// Returns the pack's entry for a manifest whose base URL is the store.
-    public func pack(version: Int) -> Pack {
+    package func pack(version: Int) -> Pack {
         var offered = Pack(
             id: pack,
             version: version,
@@ -47,31 +47,31 @@ public struct IndexedPack: Equatable, Sendable {
 /// Writes objects under temporary names, syncs them, and then renames them; never modifies or replaces
 /// existing objects unless they are damaged. Equal files and equal previous indexes give equal bytes, and
 /// unchanged files keep the previous index.
-public struct IndexedPackWriter: Sendable {
+package struct IndexedPackWriter: Sendable {
     /// The compression level, 1 to 22.
-    public var level = 19
+    package var level = 19
     /// The number of processors to use.
-    public var width: Int
+    package var width: Int
     /// The index of the previous version; empty if there is none.
-    public var previous = ContentIndex()
+    package var previous = ContentIndex()
     /// The indexes of versions before the previous one, from which updates are also made smaller.
     ///
     /// Their content is not reused. Their bundles must be in the store.
-    public var older: [ContentIndex] = []
+    package var older: [ContentIndex] = []
     /// Indicates whether delta sets from older versions are created; for the previous version, as far as its
     /// bundles are in the store.
-    public var makesDeltas = true
+    package var makesDeltas = true
     /// Indicates whether patches from older versions are created, if delta sets are.
-    public var makesPatches = true
+    package var makesPatches = true
     /// Indicates whether an archive of the files is created if it is smaller than the frames.
-    public var makesArchive = true
+    package var makesArchive = true
     /// Called with the bytes of files processed so far.
-    public var report: @Sendable (ByteCount) -> Void = { _ in }
+    package var report: @Sendable (ByteCount) -> Void = { _ in }
     /// Called after all files are processed, with the bytes compared with the previous version so far and in
     /// all.
-    public var reportComparison: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
+    package var reportComparison: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
     /// Called at the end, with the bytes of files read for the archive and the bytes of it that were written.
-    public var reportArchive: @Sendable (PackagingProgress) -> Void
+    package var reportArchive: @Sendable (PackagingProgress) -> Void
 
     /// Files below this size share frames with others.
     static let smallSize = Int64(64 << 10)
@@ -79,7 +79,7 @@ public struct IndexedPackWriter: Sendable {
     static let clusterSize = 256 << 10
 
     /// Creates a writer that uses `width` processors.
-    public init(width: Int) {
+    package init(width: Int) {
         self.width = max(width, 1)
         reportComparison = { _, _ in }
         reportArchive = { _ in }
@@ -89,7 +89,7 @@ public struct IndexedPackWriter: Sendable {
     ///
     /// Leaves only complete objects on failure or cancellation. When killed, it leaves hidden files, which
     /// the next run that is alone in the store removes.
-    public func write(
+    package func write(
         _ evaluation: RecipeEvaluation,
         to store: Directory
     ) async throws(PackagingError) -> IndexedPack {

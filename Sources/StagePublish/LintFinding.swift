@@ -1,7 +1,7 @@
 /// A problem of a manifest that its publisher should know about.
-public struct LintFinding: Hashable, Sendable, Codable {
+package struct LintFinding: Hashable, Sendable, Codable {
     /// The severity of a finding.
-    public enum Severity: String, Hashable, Sendable, Codable {
+    package enum Severity: String, Hashable, Sendable, Codable {
         /// The manifest is rejected.
         case error
         /// The manifest is accepted, but is probably not what the publisher intended.
@@ -9,16 +9,16 @@ public struct LintFinding: Hashable, Sendable, Codable {
     }
 
     /// The severity.
-    public var severity: Severity
+    package var severity: Severity
     /// The path of the affected member, such as `packs[3].archive.url`.
-    public var member: String
+    package var member: String
     /// The problem.
-    public var message: String
+    package var message: String
     /// The remedy; `nil` if the message implies it.
-    public var hint: String?
+    package var hint: String?
 
     /// Creates a finding from its parts.
-    public init(severity: Severity, member: String, message: String, hint: String? = nil) {
+    package init(severity: Severity, member: String, message: String, hint: String? = nil) {
         self.severity = severity
         self.member = member
         self.message = message
@@ -28,7 +28,7 @@ public struct LintFinding: Hashable, Sendable, Codable {
 
 extension LintFinding: CustomStringConvertible {
     /// The finding in one line, or two with the hint: `error: packs[0].id: …`.
-    public var description: String {
+    package var description: String {
         let line = "\(severity.rawValue): \(member): \(message)"
         return hint.map { "\(line)\nhint: \($0)" } ?? line
     }

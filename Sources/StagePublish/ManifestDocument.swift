@@ -1,15 +1,15 @@
-public import StageModel
+package import StageModel
 
 /// A publisher's manifest for editing: keeps all unrelated members, including unknown ones.
-public struct ManifestDocument {
+package struct ManifestDocument {
     /// The parsed manifest.
-    public private(set) var manifest: Manifest
+    package private(set) var manifest: Manifest
     private var tree: JSONTree
 
     /// Creates a manifest with revision 1 and without packs.
     ///
     /// - Throws: ``ManifestError`` for an invalid base URL.
-    public init(application: ApplicationID, baseURLs: [String]) throws(ManifestError) {
+    package init(application: ApplicationID, baseURLs: [String]) throws(ManifestError) {
         let urls: [JSONTree] = baseURLs.map { .string($0) }
         let tree = JSONTree.object([
             .init("manifestVersion", .integer(Int64(Manifest.formatVersion))),
@@ -24,14 +24,14 @@ public struct ManifestDocument {
     }
 
     /// Parses a manifest.
-    public init(json: [UInt8]) throws(ManifestError) {
+    package init(json: [UInt8]) throws(ManifestError) {
         manifest = try Manifest(json: json)
         var parser = JSONParser(json)
         tree = try parser.document()
     }
 
     /// Returns the document as JSON.
-    public func json() -> [UInt8] { Self.bytes(tree) }
+    package func json() -> [UInt8] { Self.bytes(tree) }
 
     /// Adds a pack or replaces the pack with the same id, and increments the revision.
     ///
@@ -45,7 +45,7 @@ public struct ManifestDocument {
     ///     downloaded it.
     /// - Returns: Whether the document has changed.
     /// - Throws: ``ManifestEditError``; the document is unchanged then.
-    public mutating func add(
+    package mutating func add(
         _ pack: Pack,
         priority: Int? = nil,
         replacesContent: Bool = false
@@ -77,7 +77,7 @@ public struct ManifestDocument {
     /// Removes a pack, and increments the revision.
     ///
     /// - Throws: ``ManifestEditError``; the document is unchanged then.
-    public mutating func remove(_ id: PackID) throws(ManifestEditError) {
+    package mutating func remove(_ id: PackID) throws(ManifestEditError) {
         guard let index = manifest.packs.firstIndex(where: { $0.id == id }) else {
             throw .unknownPack(id)
         }
@@ -89,7 +89,7 @@ public struct ManifestDocument {
     /// Sets the policy of a pack, and increments the revision; returns whether the document has changed.
     ///
     /// - Throws: ``ManifestEditError``; the document is unchanged then.
-    public mutating func setPolicy(
+    package mutating func setPolicy(
         _ policy: DownloadPolicy,
         of id: PackID
     ) throws(ManifestEditError) -> Bool {
@@ -113,7 +113,7 @@ public struct ManifestDocument {
     /// Keeps other deltas that a pack already names, within the limits of a manifest.
     ///
     /// - Throws: ``ManifestEditError``; the document is unchanged then.
-    public mutating func nameDeltas(
+    package mutating func nameDeltas(
         of stored: StoredIndex
     ) throws(ManifestEditError) -> Bool {
         let content = stored.reference.contentDigest
@@ -201,7 +201,7 @@ public struct ManifestDocument {
 
 /// The reason why a manifest was not changed.
 @nonexhaustive
-public indirect enum ManifestEditError: Error, Equatable, Sendable {
+package indirect enum ManifestEditError: Error, Equatable, Sendable {
     /// The changed document would be invalid.
     case manifest(ManifestError)
     /// The manifest does not contain the pack.
@@ -216,7 +216,7 @@ public indirect enum ManifestEditError: Error, Equatable, Sendable {
 
 extension ManifestEditError: CustomStringConvertible {
     /// A lower-case sentence fragment for people.
-    public var description: String {
+    package var description: String {
         switch self {
         case .manifest(let error):
             error.description

@@ -1,13 +1,13 @@
-public import StageModel
+package import StageModel
 
 /// Finds errors in a manifest, and valid members that are probably unintended.
-public enum ManifestLint {
+package enum ManifestLint {
     /// The total size of essential packs above which a first launch probably waits too long.
-    public static let essentialSize = ByteCount(Int64(200_000_000))
+    package static let essentialSize = ByteCount(Int64(200_000_000))
 
     /// Returns the findings of a manifest, in the order of its members: the error if it is invalid, otherwise
     /// warnings.
-    public static func findings(in json: [UInt8]) -> [LintFinding] {
+    package static func findings(in json: [UInt8]) -> [LintFinding] {
         do throws(ManifestError) {
             let manifest = try Manifest(json: json)
             let misspelt = Manifest.misspeltMembers(in: json).map { member in
@@ -195,7 +195,7 @@ extension ManifestLint {
     }
 
     /// Returns the format for the suffix of a URL or path, or `nil` if it is unknown.
-    public static func format(of url: String) -> ArchiveFormat? {
+    package static func format(of url: String) -> ArchiveFormat? {
         let path = path(of: url).lowercased()
         return endings.first { path.hasSuffix($0.ending) }?.format
     }

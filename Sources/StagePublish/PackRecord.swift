@@ -1,27 +1,27 @@
 import StageDigest
-public import StageModel
-public import StageSystem
-public import SystemPackage
+package import StageModel
+package import StageSystem
+package import SystemPackage
 
 /// A file beside an archive, or an index, with its digest and the recipes that it was made from.
 ///
 /// Shows before a manifest offers them whether an archive and a recipe belong together. Clients do not read it.
-public struct PackRecord: Equatable, Sendable {
+package struct PackRecord: Equatable, Sendable {
     /// A recipe, as far as it decides what a pack contains.
-    public struct Source: Equatable, Sendable {
+    package struct Source: Equatable, Sendable {
         /// The pack of the recipe.
-        public var pack: PackID
+        package var pack: PackID
         /// The digest of the recipe's selection, ``StagePublish/Recipe/selectionDigest``.
-        public var digest: Digest
+        package var digest: Digest
     }
 
     /// The digest of the archive or the index.
-    public var digest: Digest
+    package var digest: Digest
     /// The recipes that gave these bytes: one for an archive, several for an index that equal content shares.
-    public private(set) var sources: [Source]
+    package private(set) var sources: [Source]
 
     /// Creates the record of an archive, or an index, that was made from a recipe.
-    public init(of digest: Digest, from recipe: Recipe) {
+    package init(of digest: Digest, from recipe: Recipe) {
         self.digest = digest
         sources = [Source(recipe)]
     }
@@ -29,7 +29,7 @@ public struct PackRecord: Equatable, Sendable {
     /// Returns the path of the record of an archive or an index: its name followed by `.pack.json`.
     ///
     /// The record of an index is hidden, so that the folder of a store lists indexes alone.
-    public static func path(beside archive: FilePath) -> FilePath {
+    package static func path(beside archive: FilePath) -> FilePath {
         guard let name = archive.lastComponent?.string else { return archive }
         let isIndex = (try? Digest(hexadecimal: name)) != nil
         return archive.removingLastComponent()
@@ -37,7 +37,7 @@ public struct PackRecord: Equatable, Sendable {
     }
 
     /// Reads the record beside an archive or an index; returns `nil` if there is none.
-    public static func read(beside archive: FilePath) throws(PackRecordError) -> PackRecord? {
+    package static func read(beside archive: FilePath) throws(PackRecordError) -> PackRecord? {
         let path = path(beside: archive)
         let bytes: [UInt8]
         do throws(FileError) {
@@ -54,14 +54,14 @@ public struct PackRecord: Equatable, Sendable {
     }
 
     /// Removes the record beside an archive that is about to be replaced.
-    public static func remove(beside archive: FilePath) throws(FileError) {
+    package static func remove(beside archive: FilePath) throws(FileError) {
         let path = path(beside: archive)
         guard let name = path.lastComponent, FileStatus.exists(path) else { return }
         try directory(of: path).remove(name)
     }
 
     /// Writes the record beside its archive or index; adds to a record of the same bytes.
-    public func write(beside archive: FilePath) throws(FileError) {
+    package func write(beside archive: FilePath) throws(FileError) {
         var record = self
         // A damaged record is replaced.
         let known = (try? Self.read(beside: archive)) ?? nil
@@ -79,7 +79,7 @@ public struct PackRecord: Equatable, Sendable {
     /// Checks that the archive or index was made from the recipe.
     ///
     /// - Throws: ``PackRecordError/otherRecipe(of:)`` if it was not.
-    public func check(_ recipe: Recipe) throws(PackRecordError) {
+    package func check(_ recipe: Recipe) throws(PackRecordError) {
         guard !sources.contains(Source(recipe)) else { return }
         let packs = sources.map(\.pack)
         throw .otherRecipe(of: packs.contains(recipe.pack) ? recipe.pack : packs[0])
@@ -88,7 +88,7 @@ public struct PackRecord: Equatable, Sendable {
     /// Checks that the record is that of these bytes.
     ///
     /// - Throws: ``PackRecordError/otherContent`` if it is not.
-    public func check(_ found: Digest) throws(PackRecordError) {
+    package func check(_ found: Digest) throws(PackRecordError) {
         guard found == digest else { throw .otherContent }
     }
 
@@ -108,7 +108,7 @@ extension Recipe {
     /// The digest of the members that decide what the pack contains: `assetPackID`, `sourceRoot` and `fileSelectors`.
     ///
     /// The policy and `userInfo` may change without another archive.
-    public var selectionDigest: Digest {
+    package var selectionDigest: Digest {
         var parts = [pack.text, sourceRoot ?? ""]
         for selector in selectors { parts += selector.parts }
         return Digest(of: Array(parts.joined(separator: "\0").utf8))
@@ -208,7 +208,7 @@ extension PackRecord {
 
 /// An error of the record of an archive or an index.
 @nonexhaustive
-public indirect enum PackRecordError: Error, Equatable, Sendable {
+package indirect enum PackRecordError: Error, Equatable, Sendable {
     /// The record cannot be read.
     case file(FileError)
     /// The file is not a record.
@@ -221,7 +221,7 @@ public indirect enum PackRecordError: Error, Equatable, Sendable {
 
 extension PackRecordError: CustomStringConvertible {
     /// A lower-case sentence fragment for people.
-    public var description: String {
+    package var description: String {
         switch self {
         case .file(let error): error.description
         case .invalid(let path, let error): "'\(path)': \(error)"

@@ -1,14 +1,14 @@
-public import StageArchive
+package import StageArchive
 import StageDigest
-public import StageModel
+package import StageModel
 import StageSystem
-public import SystemPackage
+package import SystemPackage
 
 extension PackagedArchive {
     /// Reads a whole archive, made by any program, for the pack of a recipe; decodes it as `mode` says.
     ///
     /// - Throws: ``StageArchive/ArchiveError`` for an archive that cannot be unpacked.
-    public init(
+    package init(
         reading path: FilePath,
         format: ArchiveFormat,
         for recipe: Recipe,

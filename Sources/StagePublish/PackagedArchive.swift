@@ -1,26 +1,26 @@
-public import StageModel
+package import StageModel
 
 /// The manifest data of an archive that was created from a recipe.
-public struct PackagedArchive: Hashable, Sendable {
+package struct PackagedArchive: Hashable, Sendable {
     /// The name of the pack.
-    public var pack: PackID
+    package var pack: PackID
     /// The condition under which the pack is downloaded.
-    public var policy: DownloadPolicy
+    package var policy: DownloadPolicy
     /// The publisher's data for the application, as JSON text.
-    public var userInfo: String?
+    package var userInfo: String?
     /// The archive format.
-    public var format: ArchiveFormat
+    package var format: ArchiveFormat
     /// The size of the archive.
-    public var size: ByteCount
+    package var size: ByteCount
     /// The digest of the archive.
-    public var digest: Digest
+    package var digest: Digest
     /// The sum of the file sizes.
-    public var installedSize: ByteCount
+    package var installedSize: ByteCount
     /// The number of files and symbolic links.
-    public var fileCount: Int
+    package var fileCount: Int
 
     /// Returns the pack's entry for a manifest, with the archive at `url`.
-    public func pack(version: Int, url: String) -> Pack {
+    package func pack(version: Int, url: String) -> Pack {
         var offered = Pack(
             id: pack,
             version: version,

@@ -1,11 +1,11 @@
-public import StageModel
-public import StageSystem
+package import StageModel
+package import StageSystem
 
 /// The reason why a pack could not be created from a recipe.
 ///
 /// Sources are paths as written in the recipe, relative to its root.
 @nonexhaustive
-public indirect enum PackagingError: Error, Equatable, Sendable {
+package indirect enum PackagingError: Error, Equatable, Sendable {
     /// These selectors (each with its position, member and value) select no files, or only excluded ones.
     case nothingSelected([String])
     /// Two sources have the same destination.
@@ -27,7 +27,7 @@ public indirect enum PackagingError: Error, Equatable, Sendable {
 }
 
 /// The reason why a version cannot be the base of a delta set.
-public enum BaseFault: Equatable, Sendable {
+package enum BaseFault: Equatable, Sendable {
     /// It is the new version itself.
     case sameVersion
     /// The store lacks this bundle of the version, or part of it.
@@ -38,7 +38,7 @@ public enum BaseFault: Equatable, Sendable {
 
 extension BaseFault: CustomStringConvertible {
     /// A lower-case sentence fragment for people.
-    public var description: String {
+    package var description: String {
         switch self {
         case .sameVersion: "it is the version that the delta set would make"
         case .missingBundle(let digest): "its bundle 'b/\(digest)' is not in the store"
@@ -49,7 +49,7 @@ extension BaseFault: CustomStringConvertible {
 
 extension PackagingError: CustomStringConvertible {
     /// A lower-case sentence fragment for people.
-    public var description: String {
+    package var description: String {
         switch self {
         case .nothingSelected(let selectors):
             selectors.map { "\($0.forDisplay()) selects nothing" }.joined(separator: "; ")

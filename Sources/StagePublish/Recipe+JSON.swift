@@ -1,15 +1,15 @@
-public import StageModel
+package import StageModel
 import SystemPackage
 
 extension Recipe {
     /// The most bytes of a recipe: 1 MiB.
-    public static let byteLimit = 1 << 20
+    package static let byteLimit = 1 << 20
 
     /// Parses a recipe: JSON that may contain comments and trailing commas.
     ///
     /// - Throws: ``ManifestError`` for the first invalid member. Unknown members are errors too, because they
     ///   are usually misspelt.
-    public init(json: [UInt8]) throws(ManifestError) {
+    package init(json: [UInt8]) throws(ManifestError) {
         guard json.count <= Self.byteLimit else {
             throw .tooLarge(limit: ByteCount(Self.byteLimit), found: ByteCount(json.count))
         }

@@ -1,26 +1,26 @@
-public import StageModel
+package import StageModel
 
 /// The definition of a pack's content, in the format of Apple's `ba-package`.
 ///
 /// Parsed by ``init(json:)``, evaluated by ``RecipeEvaluation``.
-public struct Recipe: Hashable, Sendable {
+package struct Recipe: Hashable, Sendable {
     /// The name of the pack (`assetPackID`).
-    public var pack: PackID
+    package var pack: PackID
     /// The condition under which the pack is downloaded (`downloadPolicy`).
-    public var policy: DownloadPolicy
+    package var policy: DownloadPolicy
     /// The selectors, in the order of the recipe (`fileSelectors`).
-    public var selectors: [FileSelector]
+    package var selectors: [FileSelector]
     /// The platforms that the pack is for; not checked here.
-    public var platforms: [String] = []
+    package var platforms: [String] = []
     /// The language of the content (BCP 47); `nil` if unspecified.
-    public var language: String?
+    package var language: String?
     /// The directory that sources are relative to; `nil` for the current directory.
-    public var sourceRoot: String?
+    package var sourceRoot: String?
     /// The publisher's data for the application, as JSON text; `nil` for none.
-    public var userInfo: String?
+    package var userInfo: String?
 
     /// Creates a recipe from its required members.
-    public init(pack: PackID, policy: DownloadPolicy, selectors: [FileSelector]) {
+    package init(pack: PackID, policy: DownloadPolicy, selectors: [FileSelector]) {
         self.pack = pack
         self.policy = policy
         self.selectors = selectors
@@ -30,7 +30,7 @@ public struct Recipe: Hashable, Sendable {
 /// An element of a recipe's `fileSelectors`.
 ///
 /// Sources are relative to the root of the recipe, but may be outside of it.
-public enum FileSelector: Hashable, Sendable {
+package enum FileSelector: Hashable, Sendable {
     /// A file or symbolic link (`file`, or `fileSource` with `fileDestination`).
     case file(source: String, destination: ContentPath)
     /// A directory with all its content (`directory`, or `directorySource` with `directoryDestination`); the

@@ -1,26 +1,26 @@
-public import StageModel
-public import SystemPackage
+package import StageModel
+package import SystemPackage
 
 /// The files that a recipe selects: all entries of the future pack.
 ///
 /// Sizes and types are those at the time of evaluation; code that reads the files later must check for
 /// changes.
-public struct RecipeEvaluation: Sendable {
+package struct RecipeEvaluation: Sendable {
     /// An entry of the pack.
-    public struct Entry: Hashable, Sendable {
+    package struct Entry: Hashable, Sendable {
         /// Its path and type in the pack; never a copy.
-        public var content: ContentEntry
+        package var content: ContentEntry
         /// The file size; 0 for directories and links.
-        public var size: ByteCount
+        package var size: ByteCount
         /// The source path as written in the recipe; an implied parent directory has the source of one of its
         /// entries.
-        public var source: String
+        package var source: String
         /// The path to read it from.
-        public var file: FilePath
+        package var file: FilePath
     }
 
     /// Valid content that is probably unintended.
-    public enum Warning: Hashable, Sendable {
+    package enum Warning: Hashable, Sendable {
         /// Two paths that are equal on file systems that ignore case or Unicode normal forms.
         case twins(ContentPath, ContentPath)
         /// A link to a path that the pack does not contain.
@@ -30,17 +30,17 @@ public struct RecipeEvaluation: Sendable {
     }
 
     /// The recipe.
-    public let recipe: Recipe
+    package let recipe: Recipe
     /// The entries, ordered by the bytes of their paths; directories are included and precede their entries.
-    public let entries: [Entry]
+    package let entries: [Entry]
     /// The warnings.
-    public let warnings: [Warning]
+    package let warnings: [Warning]
 
     /// The sum of the file sizes.
-    public var installedSize: ByteCount { entries.reduce(.zero) { $0 + $1.size } }
+    package var installedSize: ByteCount { entries.reduce(.zero) { $0 + $1.size } }
 
     /// The number of files and links.
-    public var fileCount: Int { entries.count { $0.content.kind != .directory } }
+    package var fileCount: Int { entries.count { $0.content.kind != .directory } }
 
     /// Evaluates the recipe; `directory` is the directory that its sources or its `sourceRoot` are relative
     /// to, empty for the working directory.
@@ -48,7 +48,7 @@ public struct RecipeEvaluation: Sendable {
     /// Opens every file once to detect unreadable ones.
     ///
     /// - Throws: ``PackagingError``.
-    public init(_ recipe: Recipe, in directory: FilePath = "") throws(PackagingError) {
+    package init(_ recipe: Recipe, in directory: FilePath = "") throws(PackagingError) {
         let root = recipe.sourceRoot.map { directory.pushing(FilePath($0)) } ?? directory
         var walk = SelectorWalk(root: root, selectors: recipe.selectors)
         var idle: [String] = []
@@ -68,7 +68,7 @@ public struct RecipeEvaluation: Sendable {
 
 extension RecipeEvaluation.Warning: CustomStringConvertible {
     /// The warning, as a sentence fragment.
-    public var description: String {
+    package var description: String {
         switch self {
         case .twins(let first, let second):
             "'\(first)' and '\(second)' are one name where the file system ignores case"

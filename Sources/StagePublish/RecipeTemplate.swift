@@ -1,7 +1,7 @@
 /// A recipe to start with.
-public enum RecipeTemplate {
+package enum RecipeTemplate {
     /// The text of the recipe, with comments for each member.
-    public static let text = #"""
+    package static let text = #"""
         // The content of one asset pack: 'stagepack package' makes an archive of it. The format is
         // that of Apple's 'ba-package', whose recipes are read as they are.
         {

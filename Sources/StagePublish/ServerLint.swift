@@ -1,14 +1,14 @@
-public import StageModel
-public import StageTransfer
+package import StageModel
+package import StageTransfer
 
 /// Checks the servers of a manifest's objects: errors, and conditions that prevent resuming downloads.
-public enum ServerLint {
+package enum ServerLint {
     /// Requests the last byte of every archive, index and bundle from every mirror, and returns the findings,
     /// in the order of the manifest, bundles last.
     ///
     /// `manifestURL` is the future URL of the manifest; without it, archives whose URLs depend on it are
     /// findings.
-    public static func findings(
+    package static func findings(
         about manifest: Manifest,
         manifestURL: String?,
         with engine: TransferEngine

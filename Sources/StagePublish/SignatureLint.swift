@@ -1,7 +1,7 @@
-public import StageSigning
+package import StageSigning
 
 /// Checks the signed metadata of a manifest for errors and imminent expiry.
-public enum SignatureLint {
+package enum SignatureLint {
     /// Returns errors if clients reject the metadata, and warnings if less than a third of its validity
     /// remains.
     ///
@@ -9,7 +9,7 @@ public enum SignatureLint {
     ///   - inspection: The state of the metadata; `nil` if there is none.
     ///   - manifest: The manifest's path, quoted for a shell, for hints.
     /// - Returns: The findings, in the order of the roles.
-    public static func findings(
+    package static func findings(
         about inspection: RepositoryInspection?,
         manifest: String
     ) -> [LintFinding] {

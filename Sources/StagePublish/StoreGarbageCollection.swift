@@ -1,8 +1,8 @@
 import StageDigest
 import StageIndex
-public import StageModel
-public import StageSystem
-public import SystemPackage
+package import StageModel
+package import StageSystem
+package import SystemPackage
 
 /// Garbage collection of a store: removes objects that no published manifest names any more.
 ///
@@ -10,13 +10,13 @@ public import SystemPackage
 /// it was first found unused. The store records that time in its file `.unused`, and deletes the record when
 /// a manifest names the object again, or a version that contains it is packaged or offered (``StoreMark``).
 /// Only objects in the directories `a`, `b`, `d`, `i` and `p` are considered.
-public struct StoreGarbageCollection: Equatable, Sendable {
+package struct StoreGarbageCollection: Equatable, Sendable {
     /// The number and total size of objects.
-    public struct Count: Equatable, Sendable {
+    package struct Count: Equatable, Sendable {
         /// The number of objects.
-        public var objects = 0
+        package var objects = 0
         /// Their bytes.
-        public var size = ByteCount.zero
+        package var size = ByteCount.zero
 
         fileprivate mutating func add(_ size: Int64) {
             objects += 1
@@ -25,11 +25,11 @@ public struct StoreGarbageCollection: Equatable, Sendable {
     }
 
     /// The objects that were removed or, in a dry run, would be.
-    public private(set) var removed = Count()
+    package private(set) var removed = Count()
     /// The unused objects that are not old enough to be removed.
-    public private(set) var waiting = Count()
+    package private(set) var waiting = Count()
     /// The objects that the manifests name.
-    public private(set) var used = Count()
+    package private(set) var used = Count()
 
     /// The file that records since when objects are unused.
     static let recordName: FilePath.Component = ".unused"
@@ -48,7 +48,7 @@ public struct StoreGarbageCollection: Equatable, Sendable {
     ///   - isDryRun: Indicates whether the store is left unchanged.
     /// - Returns: The objects that were removed, are kept for a time, or are in use.
     /// - Throws: ``StoreGarbageCollectionError``; all objects that the manifests name are still in the store then.
-    public static func collect(
+    package static func collect(
         _ store: Directory,
         keeping manifests: [Manifest],
         for seconds: Int64,
@@ -227,7 +227,7 @@ private struct UnusedObjects: Equatable {
 
 /// The reason why nothing was removed from a store.
 @nonexhaustive
-public indirect enum StoreGarbageCollectionError: Error, Equatable, Sendable {
+package indirect enum StoreGarbageCollectionError: Error, Equatable, Sendable {
     /// A file cannot be read, written or removed.
     case file(FileError)
     /// No manifest names an index, so all objects would be removed.
@@ -240,7 +240,7 @@ public indirect enum StoreGarbageCollectionError: Error, Equatable, Sendable {
 
 extension StoreGarbageCollectionError: CustomStringConvertible {
     /// A lower-case sentence fragment for people.
-    public var description: String {
+    package var description: String {
         switch self {
         case .file(let error): error.description
         case .nothingIndexed: "no manifest offers an indexed pack"

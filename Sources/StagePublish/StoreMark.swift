@@ -1,6 +1,6 @@
 import StageIndex
 import StageModel
-public import StageSystem
+package import StageSystem
 import SystemPackage
 
 /// A file in a store that lists the objects of a version that will be offered.
@@ -8,7 +8,7 @@ import SystemPackage
 /// Existing objects are not rewritten, so their timestamps do not show that a new version uses them. Without
 /// the mark, ``StoreGarbageCollection`` could remove one before a manifest names it. The collection deletes the
 /// marks; a store that was never collected gets none.
-public enum StoreMark {
+package enum StoreMark {
     /// The prefix of the names of marks.
     private static let prefix = ".offered."
     /// The most bytes of a mark, enough for the bundles of the largest index.
@@ -17,7 +17,7 @@ public enum StoreMark {
     /// Marks the objects of an index, with its deltas, delta sets and patches.
     ///
     /// - Throws: ``FileError`` if the store cannot be written.
-    public static func write(
+    package static func write(
         _ stored: StoredIndex,
         to store: Directory
     ) throws(FileError) {

@@ -1,27 +1,27 @@
 import StageDigest
 import StageFrame
-public import StageIndex
-public import StageModel
-public import StageSystem
-public import SystemPackage
+package import StageIndex
+package import StageModel
+package import StageSystem
+package import SystemPackage
 
 /// A pack's index in a publisher's store.
-public struct StoredIndex: Equatable, Sendable {
+package struct StoredIndex: Equatable, Sendable {
     /// The index.
-    public var index: ContentIndex
+    package var index: ContentIndex
     /// Its reference for the manifest, with the deltas in the store: those from the newest versions, within
     /// the limit of a manifest.
-    public var reference: PackIndex
+    package var reference: PackIndex
     /// The number of older versions with deltas in the store that the reference does not name.
-    public private(set) var unnamedBases = 0
+    package private(set) var unnamedBases = 0
     /// The delta sets in the store, by the digests of the older indexes; the reference names them.
-    public var deltaSets: [Digest: DeltaSet] = [:]
+    package var deltaSets: [Digest: DeltaSet] = [:]
     /// The archive of the same files in the store, with a URL relative to the store; `nil` if there is none,
     /// or it was not searched for.
-    public var archive: PackArchive?
+    package var archive: PackArchive?
 
     /// The reason why a file is not a pack's index.
-    public indirect enum Fault: Error, Equatable, Sendable {
+    package indirect enum Fault: Error, Equatable, Sendable {
         /// It cannot be read.
         case file(FileError)
         /// It is not an index.
@@ -30,7 +30,7 @@ public struct StoredIndex: Equatable, Sendable {
 
     /// Reads an index of a store, `…/i/<SHA-256>` and, unless `findsCompanions` is false, finds its deltas,
     /// delta sets, patches and archive, which it reads completely.
-    public init(at path: FilePath, findsCompanions: Bool = true) throws(Fault) {
+    package init(at path: FilePath, findsCompanions: Bool = true) throws(Fault) {
         let stored: [UInt8]
         do throws(FileError) {
             stored = try File.open(readingRegular: path).readAll(limit: IndexLimits.byteCount)
@@ -158,7 +158,7 @@ extension StoredIndex {
 
     /// Returns the pack of a recipe for a manifest, with the index at a URL and the other objects relative to
     /// it.
-    public func pack(of recipe: Recipe, version: Int, url: String) -> Pack {
+    package func pack(of recipe: Recipe, version: Int, url: String) -> Pack {
         var index = reference
         index.url = url
         index.deltas = deltas(besideIndexAt: url)
@@ -179,7 +179,7 @@ extension StoredIndex {
 
 extension StoredIndex.Fault: CustomStringConvertible {
     /// A lower-case sentence fragment for people.
-    public var description: String {
+    package var description: String {
         switch self {
         case .file(let error): error.description
         case .notAnIndex(let path, let reason): "'\(path)' is not the index of a pack: \(reason)"

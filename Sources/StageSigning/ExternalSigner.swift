@@ -2,21 +2,21 @@ import FoundationEssentials
 import StageDigest
 import StageModel
 import StageSystem
-public import SystemPackage
+package import SystemPackage
 
 /// A private key that is accessible through a program: of a hardware token, a key management service or an
 /// agent.
 ///
 /// `Manifests/signing-program.md` specifies the protocol: one JSON object a line on the program's standard
 /// input and output.
-public final class ExternalSigner: MetadataSigner {
+package final class ExternalSigner: MetadataSigner {
     /// The public half of the key.
-    public let key: RepositoryKey
+    package let key: RepositoryKey
     private let exchange: Exchange
     private let publicKey: PublicKey
 
     /// The default time limit of an answer: long enough for a person to enter a PIN.
-    public static let answerLimit = Duration.seconds(120)
+    package static let answerLimit = Duration.seconds(120)
 
     fileprivate struct Request: Encodable {
         var `protocol` = 1
@@ -41,7 +41,7 @@ public final class ExternalSigner: MetadataSigner {
     ///   - limit: The time limit of each answer; greater than zero.
     /// - Throws: ``SigningError`` if the program cannot be started or violates the protocol; the program has
     ///   ended then.
-    public init(
+    package init(
         _ path: FilePath,
         environment: [String: String],
         answersWithin limit: Duration = ExternalSigner.answerLimit
@@ -75,7 +75,7 @@ public final class ExternalSigner: MetadataSigner {
     ///   - subject: The name of the metadata in messages.
     /// - Returns: The signature.
     /// - Throws: ``SigningError`` if the key cannot be used.
-    public func signature(
+    package func signature(
         of message: [UInt8],
         subject: String
     ) throws(SigningError) -> [UInt8] {
@@ -102,7 +102,7 @@ public final class ExternalSigner: MetadataSigner {
     /// The signer cannot be used afterwards.
     ///
     /// - Returns: ``SigningError/signer(program:_:_:)`` if the program was killed, otherwise `nil`.
-    public func finish() -> SigningError? {
+    package func finish() -> SigningError? {
         let limit = ConversationProgram.endLimit
         guard exchange.conversation.finish(within: limit) == nil else { return nil }
         return .signer(program: exchange.program, .end, .late(limit))

@@ -1,12 +1,12 @@
-public import StageDigest
+package import StageDigest
 import StageModel
 import StageSystem
-public import SystemPackage
+package import SystemPackage
 
 /// A PEM file with a key.
-public enum KeyFile {
+package enum KeyFile {
     /// The content of a key file.
-    public enum Content {
+    package enum Content {
         /// A private key, which can sign.
         case signer(PrivateKeySigner)
         /// A public key, for roles whose private key is elsewhere.
@@ -24,7 +24,7 @@ public enum KeyFile {
     /// - Returns: The key.
     /// - Throws: ``SigningError/exposed(path:_:)`` for a private key that other users can read, and
     ///   ``SigningError/key(source:_:)`` for a file that is not a valid key.
-    public static func read(
+    package static func read(
         _ path: FilePath,
         passphrase: () -> [UInt8]?
     ) throws(SigningError) -> Content {
@@ -54,7 +54,7 @@ public enum KeyFile {
     }
 
     /// Returns whether a file looks like a PEM key; `false` for an unreadable file.
-    public static func isKey(_ path: FilePath) -> Bool {
+    package static func isKey(_ path: FilePath) -> Bool {
         guard let file = try? File.open(readingRegular: path) else { return false }
         var start = [UInt8](repeating: 0, count: 11)
         return (try? file.read(into: &start, at: 0)) == 11 && start == Array("-----BEGIN ".utf8)
@@ -64,7 +64,7 @@ public enum KeyFile {
     /// unencrypted for `nil`.
     ///
     /// - Throws: ``SigningError/file(_:)`` with `EEXIST` if the file exists.
-    public static func generate(
+    package static func generate(
         _ scheme: SignatureScheme,
         at path: FilePath,
         passphrase: [UInt8]?

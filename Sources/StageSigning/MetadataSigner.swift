@@ -1,8 +1,8 @@
-public import StageDigest
+package import StageDigest
 import StageModel
 
 /// A private key in memory, in a token or behind a program.
-public protocol MetadataSigner: AnyObject {
+package protocol MetadataSigner: AnyObject {
     /// The public half of the key.
     var key: RepositoryKey { get }
 
@@ -17,16 +17,16 @@ public protocol MetadataSigner: AnyObject {
 }
 
 /// A private key that OpenSSL uses: in memory or in a token.
-public final class PrivateKeySigner: MetadataSigner {
+package final class PrivateKeySigner: MetadataSigner {
     /// The public half of the key.
-    public let key: RepositoryKey
+    package let key: RepositoryKey
     private let privateKey: PrivateKey
     private let source: String
 
     /// Creates a signer; messages name the key by `source`.
     ///
     /// - Throws: ``SigningError/key(source:_:)`` if OpenSSL is out of memory.
-    public init(_ privateKey: consuming PrivateKey, source: String) throws(SigningError) {
+    package init(_ privateKey: consuming PrivateKey, source: String) throws(SigningError) {
         do throws(KeyError) {
             key = RepositoryKey(try privateKey.publicKey())
         } catch {
@@ -39,7 +39,7 @@ public final class PrivateKeySigner: MetadataSigner {
     /// Finds a key in a PKCS #11 token by the rules of ``PrivateKey/init(tokenURI:pin:)``.
     ///
     /// - Throws: ``SigningError/key(source:_:)`` if the key does not exist or cannot be used.
-    public convenience init(
+    package convenience init(
         tokenURI uri: String,
         pin: @escaping () -> [UInt8]?
     ) throws(SigningError) {
@@ -61,7 +61,7 @@ public final class PrivateKeySigner: MetadataSigner {
     ///   - subject: The name of the metadata in messages.
     /// - Returns: The signature.
     /// - Throws: ``SigningError`` if the key cannot be used.
-    public func signature(
+    package func signature(
         of message: [UInt8],
         subject: String
     ) throws(SigningError) -> [UInt8] {

@@ -1,15 +1,15 @@
 import StageModel
 import StageSystem
-public import SystemPackage
+package import SystemPackage
 
 /// A directory that a web server publishes: the directory of a manifest, with its metadata and everything
 /// below it.
-public struct PublishedDirectory: Equatable, Sendable {
+package struct PublishedDirectory: Equatable, Sendable {
     /// The path without symbolic links.
-    public let path: FilePath
+    package let path: FilePath
 
     /// The directory of a manifest; `nil` if there is no such directory.
-    public init?(ofManifest manifest: FilePath) {
+    package init?(ofManifest manifest: FilePath) {
         // If the manifest is a link, the metadata is beside the file that it points to.
         let file = manifest.resolved ?? manifest
         guard let path = file.fromRoot.removingLastComponent().resolved else { return nil }
@@ -18,7 +18,7 @@ public struct PublishedDirectory: Equatable, Sendable {
 
     /// Finds the nearest parent directory with root metadata of an existing or future file; `nil` if there is
     /// none.
-    public init?(around file: FilePath) {
+    package init?(around file: FilePath) {
         guard var path = file.fromRoot.removingLastComponent().resolved else { return nil }
         while !FileStatus.exists(path.appending("metadata/1.root.json")) {
             guard path.lastComponent != nil else { return nil }
@@ -29,7 +29,7 @@ public struct PublishedDirectory: Equatable, Sendable {
 
     /// Returns whether a server of the directory can serve a file: because it is below the directory, or
     /// because its path leads through a symbolic link there.
-    public func contains(_ file: FilePath) -> Bool {
+    package func contains(_ file: FilePath) -> Bool {
         let file = file.fromRoot
         if let resolved = file.resolved, resolved.starts(with: path) { return true }
         var name: FilePath = "/"

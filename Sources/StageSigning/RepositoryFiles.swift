@@ -1,19 +1,19 @@
 import StageDigest
 import StageModel
-public import StageSystem
+package import StageSystem
 import StageTrust
-public import SystemPackage
+package import SystemPackage
 
 /// The files of a publisher's repository: a manifest, signed metadata and drafts beside it.
 ///
 /// - `metadata/` contains `timestamp.json`, `N.root.json`, `N.snapshot.json` and `N.targets.json`;
 /// - `metadata.draft/` contains metadata that lacks signatures, under the same names;
 /// - `SHA256.manifest.json` is the copy of the manifest that the metadata names.
-public final class RepositoryFiles {
+package final class RepositoryFiles {
     /// The directory of the manifest.
-    public let directory: Directory
+    package let directory: Directory
     /// The file name of the manifest, which is also its target name.
-    public let manifestName: FilePath.Component
+    package let manifestName: FilePath.Component
 
     private static let metadataName: FilePath.Component = "metadata"
     private static let draftName: FilePath.Component = "metadata.draft"
@@ -21,25 +21,25 @@ public final class RepositoryFiles {
     private static let limit = 8 << 20
 
     /// Creates a description of a repository, which need not exist yet.
-    public init(directory: Directory, manifestName: FilePath.Component) {
+    package init(directory: Directory, manifestName: FilePath.Component) {
         self.directory = directory
         self.manifestName = manifestName
     }
 
     /// The directory of the metadata, for messages.
-    public var metadataPath: String {
+    package var metadataPath: String {
         directory.path.appending(Self.metadataName).string
     }
 
     /// Returns whether there is published metadata, or a draft of it.
-    public func exists() throws(SigningError) -> Bool {
+    package func exists() throws(SigningError) -> Bool {
         if try latestRoot() != nil { return true }
         return try draft(.root) != nil
     }
 
     /// Returns the content of the newest published root, or else of the draft of the first root; `nil` if
     /// there is none.
-    public func rootContent() throws(SigningError) -> RootContent? {
+    package func rootContent() throws(SigningError) -> RootContent? {
         if let published = try latestRoot() { return RootContent(reading: published.signed) }
         return try draft(.root).map { RootContent(reading: $0.signed) }
     }

@@ -1,40 +1,40 @@
 import StageDigest
 import StageModel
 import StageSystem
-public import StageTrust
+package import StageTrust
 import SystemPackage
 
 /// The state of published metadata, as clients see it.
-public struct RepositoryInspection: Equatable, Sendable {
+package struct RepositoryInspection: Equatable, Sendable {
     /// The metadata of a role.
-    public struct Role: Equatable, Sendable {
+    package struct Role: Equatable, Sendable {
         /// The role.
-        public var role: SigningRole
+        package var role: SigningRole
         /// The path from the manifest's directory, such as `metadata/timestamp.json`.
-        public var path: String
+        package var path: String
         /// The time at which it expires.
-        public var expiry: MetadataTime
+        package var expiry: MetadataTime
         /// Indicates whether it has expired.
-        public var isExpired: Bool
+        package var isExpired: Bool
         /// Indicates whether less than a third of its period remains.
-        public var isClose: Bool
+        package var isClose: Bool
     }
 
     /// The roles whose metadata exists.
-    public var roles: [Role] = []
+    package var roles: [Role] = []
     /// The reason other than expiry why clients reject the metadata; `nil` if they accept it.
-    public var fault: TrustError?
+    package var fault: TrustError?
     /// Indicates whether the targets metadata names the current manifest.
-    public var namesManifest = false
+    package var namesManifest = false
     /// Indicates whether the manifest copy that clients download exists.
-    public var hasCopy = false
+    package var hasCopy = false
 }
 
 extension RepositoryFiles {
     /// The copy of the manifest that the published targets metadata names, or `nil` if there is none.
     ///
     /// - Throws: ``SigningError`` if a file cannot be read.
-    public func publishedManifest() throws(SigningError) -> [UInt8]? {
+    package func publishedManifest() throws(SigningError) -> [UInt8]? {
         guard let document = try latestRoot() else { return nil }
         let plan = RepositoryPlan(root: try RootDocument(document, path: metadataPath))
         try plan.read(self)
@@ -50,7 +50,7 @@ extension RepositoryFiles {
     /// Inspects the published metadata, or returns `nil` if there is none.
     ///
     /// - Throws: ``SigningError`` if a file cannot be read.
-    public func inspect(
+    package func inspect(
         manifest: [UInt8],
         at time: MetadataTime
     ) throws(SigningError) -> RepositoryInspection? {

@@ -1,20 +1,20 @@
-public import StageDigest
+package import StageDigest
 import StageModel
 import StageTrust
 
 /// A public key in the format of TUF metadata.
-public struct RepositoryKey {
+package struct RepositoryKey {
     /// The key's id: the SHA-256 of its canonical JSON, in hexadecimal digits.
-    public let id: String
+    package let id: String
     /// The signature scheme, named as in TUF metadata, such as `ed25519`.
-    public let scheme: String
+    package let scheme: String
     /// The key: hexadecimal digits for Ed25519, otherwise PEM.
-    public let text: String
+    package let text: String
     /// The entry in metadata, including unknown members.
     let tree: JSONTree
 
     /// Creates the entry of a key.
-    public init(_ key: borrowing PublicKey) {
+    package init(_ key: borrowing PublicKey) {
         let tree = JSONTree.object([
             .init("keytype", .string(key.scheme.keyType)),
             .init("scheme", .string(key.scheme.rawValue)),
@@ -32,7 +32,7 @@ public struct RepositoryKey {
     }
 
     /// The key in PEM, or `nil` if its type is not supported.
-    public var pem: String? {
+    package var pem: String? {
         guard let scheme = SignatureScheme(rawValue: scheme),
             let key = try? PublicKey(text, scheme: scheme)
         else { return nil }
@@ -40,7 +40,7 @@ public struct RepositoryKey {
     }
 
     /// The first eight digits of the id, which people recognise a key by.
-    public var shortID: String { String(id.prefix(8)) }
+    package var shortID: String { String(id.prefix(8)) }
 }
 
 extension JSONTree {

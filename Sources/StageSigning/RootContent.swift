@@ -2,30 +2,30 @@ import StageModel
 import StageTrust
 
 /// The keys, thresholds and expiry periods of root metadata, which a publisher can change.
-public struct RootContent {
+package struct RootContent {
     /// The keys of a role, and the number of signatures that it needs.
-    public struct Role {
+    package struct Role {
         /// The keys.
-        public var keys: [RepositoryKey]
+        package var keys: [RepositoryKey]
         /// The number of keys that must sign.
-        public var threshold: Int
+        package var threshold: Int
 
         /// Creates a role from its keys.
-        public init(keys: [RepositoryKey], threshold: Int = 1) {
+        package init(keys: [RepositoryKey], threshold: Int = 1) {
             self.keys = keys
             self.threshold = threshold
         }
     }
 
     /// The roles.
-    public var roles: [SigningRole: Role]
+    package var roles: [SigningRole: Role]
     /// The expiry periods, which later commands use.
-    public var periods: ExpiryPeriods
+    package var periods: ExpiryPeriods
     /// The signed value, including unknown members.
     private let base: JSONTree
 
     /// Creates the content of the first root.
-    public init(roles: [SigningRole: Role], periods: ExpiryPeriods = .standard) {
+    package init(roles: [SigningRole: Role], periods: ExpiryPeriods = .standard) {
         self.roles = roles
         self.periods = periods
         base = .emptyMetadata(of: .root)
@@ -61,7 +61,7 @@ public struct RootContent {
     private static let periodMember = "x-stagepack-expiry-days"
 
     /// Adds a key to a role, unless it is there already.
-    public mutating func add(_ key: RepositoryKey, to role: SigningRole) {
+    package mutating func add(_ key: RepositoryKey, to role: SigningRole) {
         guard roles[role]?.keys.contains(where: { $0.id == key.id }) == false else { return }
         roles[role]?.keys.append(key)
     }
@@ -69,7 +69,7 @@ public struct RootContent {
     /// Removes the key whose id starts with `id` from a role.
     ///
     /// - Throws: ``SigningError/unknownKey(id:)`` unless exactly one key matches.
-    public mutating func remove(
+    package mutating func remove(
         keyWithID id: String,
         from role: SigningRole
     ) throws(SigningError) {

@@ -1,11 +1,11 @@
-public import StageDigest
+package import StageDigest
 import StageModel
-public import StageSystem
-public import StageTrust
+package import StageSystem
+package import StageTrust
 
 /// The reason why metadata cannot be signed.
 @nonexhaustive
-public indirect enum SigningError: Error, Equatable, Sendable {
+package indirect enum SigningError: Error, Equatable, Sendable {
     /// A file cannot be read or written.
     case file(FileError)
     /// The repository has no root metadata.
@@ -29,7 +29,7 @@ public indirect enum SigningError: Error, Equatable, Sendable {
 }
 
 /// The way in which others can read a private key.
-public enum KeyExposure: Hashable, Sendable {
+package enum KeyExposure: Hashable, Sendable {
     /// The file's permission bits let other users read it.
     case mode(UInt32)
     /// The file is, or would be, in a published directory.
@@ -37,7 +37,7 @@ public enum KeyExposure: Hashable, Sendable {
 }
 
 /// A request to a signing program.
-public enum SignerRequest: Hashable, Sendable {
+package enum SignerRequest: Hashable, Sendable {
     /// Return the public key.
     case publicKey
     /// Sign the metadata that `subject` names, with the key of this id.
@@ -47,7 +47,7 @@ public enum SignerRequest: Hashable, Sendable {
 }
 
 /// The way in which a signing program failed.
-public enum SignerFault: Hashable, Sendable {
+package enum SignerFault: Hashable, Sendable {
     /// It exceeded this time limit.
     case late(Duration)
     /// It ended, or closed its output, without an answer.
@@ -62,7 +62,7 @@ public enum SignerFault: Hashable, Sendable {
 
 extension SigningError: CustomStringConvertible {
     /// A lower-case sentence fragment for people.
-    public var description: String {
+    package var description: String {
         switch self {
         case .file(let error):
             error.description
@@ -101,7 +101,7 @@ extension SigningError: CustomStringConvertible {
 
 extension SignerRequest: CustomStringConvertible {
     /// The request, worded to follow 'asked'.
-    public var description: String {
+    package var description: String {
         switch self {
         case .publicKey: "for its public key"
         case .signature(let subject, let key): "to sign \(subject) with key \(key.prefix(8))"
@@ -112,7 +112,7 @@ extension SignerRequest: CustomStringConvertible {
 
 extension SignerFault: CustomStringConvertible {
     /// The fault, worded to follow the program's name.
-    public var description: String {
+    package var description: String {
         switch self {
         case .late(let limit): "took longer than \(limit.inWords), and was ended"
         case .ended: "ended without an answer"

@@ -1,7 +1,7 @@
-public import StageTrust
+package import StageTrust
 
 /// A top-level role of a repository.
-public enum SigningRole: String, CaseIterable, Codable, Hashable, Sendable {
+package enum SigningRole: String, CaseIterable, Codable, Hashable, Sendable {
     /// Lists the keys of all roles.
     case root
     /// Names the manifest by length and digest.
@@ -12,7 +12,7 @@ public enum SigningRole: String, CaseIterable, Codable, Hashable, Sendable {
     case timestamp
 
     /// The name of the role in client code.
-    public var name: RoleName {
+    package var name: RoleName {
         switch self {
         case .root: .root
         case .targets: .targets
@@ -23,39 +23,39 @@ public enum SigningRole: String, CaseIterable, Codable, Hashable, Sendable {
 }
 
 /// The validity periods of each role's metadata, in days after signing.
-public struct ExpiryPeriods: Equatable, Sendable {
+package struct ExpiryPeriods: Equatable, Sendable {
     private var days: [SigningRole: Int]
 
     /// Periods for publishers who renew the online roles automatically: root 400 days, targets 200, snapshot
     /// and timestamp 14.
-    public static let standard = ExpiryPeriods(
+    package static let standard = ExpiryPeriods(
         days: [.root: 400, .targets: 200, .snapshot: 14, .timestamp: 14]
     )
 
     /// Periods for publishers without automation: snapshot and timestamp 180 days.
     ///
     /// An attacker who controls the transport can present an old state for as long as that.
-    public static let offlineSigning = ExpiryPeriods(
+    package static let offlineSigning = ExpiryPeriods(
         days: [.root: 400, .targets: 200, .snapshot: 180, .timestamp: 180]
     )
 
     /// The range of periods: up to ten years.
-    public static let range = 1...3650
+    package static let range = 1...3650
 
     /// The period of a role, in days.
-    public subscript(role: SigningRole) -> Int {
+    package subscript(role: SigningRole) -> Int {
         get { days[role] ?? 14 }
         set { days[role] = newValue }
     }
 
     /// Returns the expiry of metadata that is signed at `time`.
-    public func expiry(of role: SigningRole, signedAt time: MetadataTime) -> MetadataTime {
+    package func expiry(of role: SigningRole, signedAt time: MetadataTime) -> MetadataTime {
         MetadataTime(secondsSince1970: time.secondsSince1970 + Int64(self[role]) * 86400)
     }
 
     /// Returns whether metadata should be renewed: half of the period has passed for snapshot and timestamp,
     /// two thirds for root and targets.
-    public func isDue(_ role: SigningRole, expiry: MetadataTime, at time: MetadataTime) -> Bool {
+    package func isDue(_ role: SigningRole, expiry: MetadataTime, at time: MetadataTime) -> Bool {
         let period = Int64(self[role]) * 86400
         let remaining = expiry.secondsSince1970 - time.secondsSince1970
         return switch role {
@@ -65,7 +65,7 @@ public struct ExpiryPeriods: Equatable, Sendable {
     }
 
     /// Returns whether a person should be warned: less than a third of the period remains.
-    public func isClose(_ role: SigningRole, expiry: MetadataTime, at time: MetadataTime) -> Bool {
+    package func isClose(_ role: SigningRole, expiry: MetadataTime, at time: MetadataTime) -> Bool {
         (expiry.secondsSince1970 - time.secondsSince1970) * 3 < Int64(self[role]) * 86400
     }
 }

@@ -1,25 +1,25 @@
 import StageModel
-public import StageTrust
+package import StageTrust
 import SystemPackage
 
 /// The tasks of a signing run.
-public struct SigningTasks: Equatable, Sendable {
+package struct SigningTasks: Equatable, Sendable {
     /// Indicates whether the targets metadata is updated to the current manifest.
-    public var takesManifest = false
+    package var takesManifest = false
     /// Indicates whether the supplied keys also sign a draft of root metadata.
-    public var signsRoot = false
+    package var signsRoot = false
     /// Indicates whether snapshot and timestamp are renewed even if they are far from expiry.
-    public var renewsAlways = false
+    package var renewsAlways = false
 
     /// Creates tasks that renew metadata that is near expiry.
-    public init() {}
+    package init() {}
 }
 
 /// Signs the metadata of a repository, and publishes the metadata that has enough signatures.
 ///
 /// The caller must hold the manifest's lock. After a crash at any point, readers find either the old or the
 /// new state; the next run continues.
-public final class SigningRun {
+package final class SigningRun {
     let files: RepositoryFiles
     let signers: [any MetadataSigner]
     let time: MetadataTime
@@ -28,7 +28,7 @@ public final class SigningRun {
     var drafts: [SigningRole: SignedDocument] = [:]
 
     /// Creates a run at the reference time.
-    public init(
+    package init(
         _ files: RepositoryFiles,
         manifest: [UInt8],
         signers: [any MetadataSigner],
@@ -43,7 +43,7 @@ public final class SigningRun {
     /// Creates the draft of the first root, then signs all roles.
     ///
     /// - Throws: ``SigningError``; nothing is published and no draft is left then.
-    public func initialize(_ content: RootContent) throws(SigningError) -> SigningReport {
+    package func initialize(_ content: RootContent) throws(SigningError) -> SigningReport {
         guard try !files.exists() else {
             throw .alreadyInitialized(path: files.metadataPath)
         }
@@ -53,7 +53,7 @@ public final class SigningRun {
     }
 
     /// Creates a draft of the next root, based on an earlier draft or else on the published root, then signs.
-    public func rotate(
+    package func rotate(
         _ change: (inout RootContent) throws(SigningError) -> Void
     ) throws(SigningError) -> SigningReport {
         let published = try publishedRoot()
@@ -71,7 +71,7 @@ public final class SigningRun {
     }
 
     /// Signs and publishes the parts that `tasks` names, and those near expiry.
-    public func perform(_ tasks: SigningTasks) throws(SigningError) -> SigningReport {
+    package func perform(_ tasks: SigningTasks) throws(SigningError) -> SigningReport {
         let published = try publishedRoot()
         var draft = try draftRoot(after: published)
         guard published != nil || draft != nil else { throw .noRoot(path: files.metadataPath) }

@@ -3,12 +3,12 @@ import Glibc
 import SystemPackage
 
 /// An estimate of the memory that this process may still allocate.
-public enum AvailableMemory {
+package enum AvailableMemory {
     /// Returns the number of bytes: the least of what the machine, the control groups (cgroups(7), version 2) and the
     /// limit of the address space (`RLIMIT_AS`, getrlimit(2)) leave.
     ///
     /// A limit that cannot be read does not count. Other processes may allocate the same memory.
-    public static func byteCount() -> Int64 {
+    package static func byteCount() -> Int64 {
         min(
             machine() ?? .max,
             (try? ControlGroup.availableMemory()).flatMap { $0 } ?? .max,

@@ -1,22 +1,22 @@
 /// Delay before the next connection attempt, which doubles until a connection has lasted for ``stableTime``.
-public struct Backoff: Sendable {
+package struct Backoff: Sendable {
     /// The first delay.
-    public static let shortest = Duration.milliseconds(100)
+    package static let shortest = Duration.milliseconds(100)
 
     /// The longest delay.
-    public let longest: Duration
+    package let longest: Duration
     /// The time after which a connection counts as stable, so that the delays start again at ``shortest``.
-    public let stableTime: Duration
+    package let stableTime: Duration
     private var delay = Self.shortest
 
     /// Creates the backoff of a client that has not connected yet.
-    public init(longest: Duration, stableTime: Duration) {
+    package init(longest: Duration, stableTime: Duration) {
         self.longest = longest
         self.stableTime = stableTime
     }
 
     /// Returns the delay before the next attempt; `lasted` is the duration of the last connection, zero if it failed.
-    public mutating func next(afterLasting lasted: Duration = .zero) -> Duration {
+    package mutating func next(afterLasting lasted: Duration = .zero) -> Duration {
         if lasted >= stableTime { delay = Self.shortest }
         defer { delay = min(delay * 2, longest) }
         return delay

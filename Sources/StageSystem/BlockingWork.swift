@@ -5,7 +5,7 @@ import Synchronization
 ///
 /// Cancelling the task does not interrupt the work. The values that `body` captures are released before this
 /// function returns, unless the caller holds them too.
-public func withBlockingThread<Value: Sendable, Failure: Error>(
+package func withBlockingThread<Value: Sendable, Failure: Error>(
     _ body: @escaping @Sendable () throws(Failure) -> Value
 ) async throws(Failure) -> Value {
     let work = BlockingWork(body)
@@ -37,7 +37,7 @@ private final class BlockingWork<Value: Sendable, Failure: Error>: Sendable {
 
 /// Runs work that blocks for a long time, like ``withBlockingThread(_:)``, and passes it a ``Cancellation``
 /// that is requested when the task is cancelled.
-public func withCancellableThread<Value: Sendable, Failure: Error>(
+package func withCancellableThread<Value: Sendable, Failure: Error>(
     _ body: @escaping @Sendable (Cancellation) throws(Failure) -> Value
 ) async throws(Failure) -> Value {
     let cancellation = Cancellation()
@@ -50,17 +50,17 @@ public func withCancellableThread<Value: Sendable, Failure: Error>(
 }
 
 /// A flag that asks work on another thread to end early, because its result is no longer needed.
-public final class Cancellation: Sendable {
+package final class Cancellation: Sendable {
     private let isSet = Atomic(false)
 
     /// Creates a flag that is not set.
-    public init() {}
+    package init() {}
 
     /// Indicates whether the work should end early.
-    public var isRequested: Bool { isSet.load(ordering: .relaxed) }
+    package var isRequested: Bool { isSet.load(ordering: .relaxed) }
 
     /// Asks the work to end early; this cannot be undone.
-    public func request() { isSet.store(true, ordering: .relaxed) }
+    package func request() { isSet.store(true, ordering: .relaxed) }
 }
 
 /// A pool of threads for blocking work, which grows to the number of jobs that block at the same time.

@@ -4,9 +4,9 @@ import Glibc
 ///
 /// Swift's strings are UTF-8: invalid bytes are replaced, and the string names another file than the user
 /// meant.
-public enum CommandLineEncoding {
+package enum CommandLineEncoding {
     /// An argument or a variable that is not UTF-8.
-    public enum Fault: Equatable, Sendable {
+    package enum Fault: Equatable, Sendable {
         /// The number and repaired text of an argument; 1 is the first argument after the program's name.
         case argument(Int, String)
         /// The name and repaired value of a variable.
@@ -15,7 +15,7 @@ public enum CommandLineEncoding {
 
     /// Returns the first argument that is not UTF-8, or else the first variable with a path that is not
     /// UTF-8.
-    public static func fault() -> Fault? {
+    package static func fault() -> Fault? {
         // The first one is the program's name.
         for number in 0..<Int(CommandLine.argc) {
             guard let argument = unsafe CommandLine.unsafeArgv[number] else { break }
@@ -35,7 +35,7 @@ public enum CommandLineEncoding {
 
 extension CommandLineEncoding.Fault: CustomStringConvertible {
     /// A lower-case sentence fragment for people.
-    public var description: String {
+    package var description: String {
         switch self {
         case .argument(let number, let text):
             "expected UTF-8, found argument \(number): '\(text)'"
@@ -45,7 +45,7 @@ extension CommandLineEncoding.Fault: CustomStringConvertible {
     }
 
     /// The remedy, as a sentence fragment.
-    public var hint: String {
+    package var hint: String {
         "rename the file or directory, or name it by a symbolic link whose path is UTF-8"
     }
 }

@@ -5,7 +5,7 @@ import Glibc
 ///
 /// Waiting blocks the thread: never call ``wait(_:)`` on Swift's cooperative pool, only on threads of this
 /// package.
-@safe public final class ConditionVariable<State>: Sendable {
+@safe package final class ConditionVariable<State>: Sendable {
     // The pointers never change; only pthread functions use their memory, and the value is only accessed with
     // the mutex locked.
     private nonisolated(unsafe) let mutex: UnsafeMutablePointer<pthread_mutex_t>
@@ -13,7 +13,7 @@ import Glibc
     private nonisolated(unsafe) var state: State
 
     /// Creates a condition variable for `state`.
-    public init(_ state: sending State) {
+    package init(_ state: sending State) {
         unsafe mutex = .allocate(capacity: 1)
         unsafe condition = .allocate(capacity: 1)
         unsafe self.state = state
@@ -37,7 +37,7 @@ import Glibc
     }
 
     /// Calls `body` with exclusive access to the value, and wakes all waiting threads.
-    public func change<Result>(_ body: (inout State) -> Result) -> Result {
+    package func change<Result>(_ body: (inout State) -> Result) -> Result {
         unsafe _ = pthread_mutex_lock(mutex)
         defer {
             unsafe _ = pthread_cond_broadcast(condition)
@@ -48,7 +48,7 @@ import Glibc
 
     /// Calls `body` with exclusive access to the value, and wakes one waiting thread; for changes that any
     /// single waiting thread can handle.
-    public func changeWakingOne<Result>(_ body: (inout State) -> Result) -> Result {
+    package func changeWakingOne<Result>(_ body: (inout State) -> Result) -> Result {
         unsafe _ = pthread_mutex_lock(mutex)
         defer {
             unsafe _ = pthread_cond_signal(condition)
@@ -58,7 +58,7 @@ import Glibc
     }
 
     /// Calls `body` with exclusive access to the value, now and after each change, until it returns a result.
-    public func wait<Result>(_ body: (inout State) -> Result?) -> Result {
+    package func wait<Result>(_ body: (inout State) -> Result?) -> Result {
         unsafe _ = pthread_mutex_lock(mutex)
         defer { unsafe _ = pthread_mutex_unlock(mutex) }
         while true {
@@ -69,7 +69,7 @@ import Glibc
 
     /// Calls `body` with exclusive access to the value, now and after each change, until it returns a result;
     /// returns `nil` after `duration`.
-    public func wait<Result>(
+    package func wait<Result>(
         atMost duration: Duration,
         _ body: (inout State) -> Result?
     ) -> Result? {

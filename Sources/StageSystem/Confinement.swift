@@ -1,6 +1,6 @@
 import CLinux
 import Glibc
-public import SystemPackage
+package import SystemPackage
 
 /// The restrictions that confine a thread, as far as the kernel supports them.
 ///
@@ -9,17 +9,17 @@ public import SystemPackage
 /// adds rights that can be taken; a kernel without Landlock confines nothing, and the value reports that.
 /// Threads inherit the confinement of the thread that creates them, so confining the only thread of a process
 /// confines the process.
-public struct Confinement: Hashable, Sendable, Codable {
+package struct Confinement: Hashable, Sendable, Codable {
     /// The version of the kernel's interface; 0 where there is none.
-    public var version: Int
+    package var version: Int
     /// Indicates whether files outside the directory can neither be read nor written.
-    public var restrictsFiles: Bool
+    package var restrictsFiles: Bool
     /// Indicates whether no TCP port can be bound or connected to.
-    public var restrictsNetwork: Bool
+    package var restrictsNetwork: Bool
     /// Indicates whether signals to other processes and their abstract sockets are blocked.
-    public var restrictsScope: Bool
+    package var restrictsScope: Bool
     /// Indicates whether seccomp(2) refuses system calls that decoding does not need.
-    public var filtersCalls: Bool
+    package var filtersCalls: Bool
 
     /// Creates the value from its parts.
     package init(
@@ -37,18 +37,18 @@ public struct Confinement: Hashable, Sendable, Codable {
     }
 
     /// The Landlock version of the kernel; 0 if the kernel has none or it is disabled.
-    public static var supportedVersion: Int { max(0, Int(stage_landlock_version())) }
+    package static var supportedVersion: Int { max(0, Int(stage_landlock_version())) }
 
     /// Indicates whether the kernel has seccomp filters, and this program knows the system call numbers of the
     /// processor.
-    public static var supportsFilter: Bool { stage_can_filter() == 1 }
+    package static var supportsFilter: Bool { stage_can_filter() == 1 }
 
     /// Indicates whether the calling thread has rights that ordinary users do not have: it runs as root, or has
     /// capabilities.
-    public static var isPrivileged: Bool { geteuid() == 0 || stage_has_capabilities() != 0 }
+    package static var isPrivileged: Bool { geteuid() == 0 || stage_has_capabilities() != 0 }
 
     /// No confinement.
-    public static let none = Confinement(
+    package static let none = Confinement(
         version: 0,
         restrictsFiles: false,
         restrictsNetwork: false,
@@ -68,7 +68,7 @@ public struct Confinement: Hashable, Sendable, Codable {
     /// - Returns: The restrictions that the kernel applied: files only with Landlock, system calls only with
     ///   seccomp.
     /// - Throws: ``FileError`` if the kernel supports a restriction and refuses to apply it.
-    public static func confineDecoder(
+    package static func confineDecoder(
         beneath directory: Directory?,
         answeringOn channel: FileDescriptor?
     ) throws(FileError) -> Confinement {
@@ -93,7 +93,7 @@ public struct Confinement: Hashable, Sendable, Codable {
     /// - Parameter directory: The directory below which the thread may create and read files; `nil` for none.
     /// - Returns: The restrictions that the kernel applied: none without Landlock.
     /// - Throws: ``FileError`` if the kernel has Landlock and refuses to apply it.
-    public static func confineThread(
+    package static func confineThread(
         beneath directory: Directory?
     ) throws(FileError) -> Confinement {
         let path = path(of: directory)
@@ -155,11 +155,11 @@ public struct Confinement: Hashable, Sendable, Codable {
 }
 
 /// Resource limits of a process (setrlimit(2)).
-public struct ResourceLimits: Hashable, Sendable {
+package struct ResourceLimits: Hashable, Sendable {
     /// The size in bytes of the largest file that the process may write.
-    public var fileSize: UInt64
+    package var fileSize: UInt64
     /// The seconds of processor time that the process may use from now on.
-    public var processorSeconds: UInt64
+    package var processorSeconds: UInt64
 
     /// Address space in bytes: a decoder with its dictionary, and the Swift runtime.
     private static let addressSpace: UInt64 = 4 << 30
@@ -167,14 +167,14 @@ public struct ResourceLimits: Hashable, Sendable {
 
     /// Creates limits from the size of the largest file, in bytes, and the remaining processor time, in
     /// seconds.
-    public init(fileSize: UInt64, processorSeconds: UInt64) {
+    package init(fileSize: UInt64, processorSeconds: UInt64) {
         self.fileSize = fileSize
         self.processorSeconds = processorSeconds
     }
 
     /// Applies these limits, and limits of address space and open files, to the whole process, permanently;
     /// disables core dumps.
-    public func apply() throws(FileError) {
+    package func apply() throws(FileError) {
         try Self.set(CInt(RLIMIT_CORE.rawValue), limit: 0)
         try Self.set(CInt(RLIMIT_AS.rawValue), limit: Self.addressSpace)
         try Self.set(CInt(RLIMIT_NOFILE.rawValue), limit: Self.openFiles)

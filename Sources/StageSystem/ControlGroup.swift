@@ -6,22 +6,22 @@ import SystemPackage
 ///
 /// Control groups are directories of the kernel. They outlive this process, and last until the machine
 /// restarts.
-public struct ControlGroup: Sendable {
+package struct ControlGroup: Sendable {
     /// Limits of all processes of a group together; `nil` for no limit.
-    public struct Limits: Equatable, Sendable {
+    package struct Limits: Equatable, Sendable {
         /// The number of processes and threads.
-        public var tasks: Int64?
+        package var tasks: Int64?
         /// Bytes of memory, including the page cache.
-        public var memory: Int64?
+        package var memory: Int64?
 
         /// Creates limits from the number of tasks and the bytes of memory.
-        public init(tasks: Int64?, memory: Int64?) {
+        package init(tasks: Int64?, memory: Int64?) {
             self.tasks = tasks
             self.memory = memory
         }
 
         /// Returns these limits divided into `parts` equal shares.
-        public func divided(by parts: Int64) -> Limits {
+        package func divided(by parts: Int64) -> Limits {
             Limits(tasks: tasks.map { $0 / parts }, memory: memory.map { $0 / parts })
         }
     }
@@ -33,7 +33,7 @@ public struct ControlGroup: Sendable {
     ///
     /// systemd 252 and later mark delegated groups (`Delegate=` in systemd.resource-control(5)) with the
     /// extended attribute `user.delegate`.
-    public static func delegated() throws(FileError) -> ControlGroup? {
+    package static func delegated() throws(FileError) -> ControlGroup? {
         guard let path = try pathOfThisProcess() else { return nil }
         let directory = try Directory.open(path)
         let isDelegated = unsafe stage_has_attribute(
@@ -45,17 +45,17 @@ public struct ControlGroup: Sendable {
     }
 
     /// Opens the group `name` in this one, and creates it if it does not exist.
-    public func makeGroup(_ name: String) throws(FileError) -> ControlGroup {
+    package func makeGroup(_ name: String) throws(FileError) -> ControlGroup {
         ControlGroup(directory: try directory.makeDirectory(FilePath(name)))
     }
 
     /// Moves this process, with all its threads, into the group.
-    public func enter() throws(FileError) { try write("0", to: "cgroup.procs") }
+    package func enter() throws(FileError) { try write("0", to: "cgroup.procs") }
 
     /// Enables limits for the groups in this one, as far as the kernel has the controllers.
     ///
     /// - Throws: ``FileError`` with `EBUSY` while the group itself contains processes.
-    public func allowLimits() throws(FileError) {
+    package func allowLimits() throws(FileError) {
         let available = try text(of: "cgroup.controllers").split(separator: " ")
         for controller in ["pids", "memory"] where available.contains(Substring(controller)) {
             try write("+\(controller)", to: "cgroup.subtree_control")
@@ -63,12 +63,12 @@ public struct ControlGroup: Sendable {
     }
 
     /// Returns the limits of the group itself; the limits of its parents apply as well.
-    public func limits() throws(FileError) -> Limits {
+    package func limits() throws(FileError) -> Limits {
         Limits(tasks: try limit("pids.max"), memory: try limit("memory.max"))
     }
 
     /// Sets limits; ignores those for which the kernel has no controller here.
-    public func set(_ limits: Limits) throws(FileError) {
+    package func set(_ limits: Limits) throws(FileError) {
         for (name, limit) in [("pids.max", limits.tasks), ("memory.max", limits.memory)] {
             guard let limit else { continue }
             do {
@@ -82,12 +82,12 @@ public struct ControlGroup: Sendable {
     /// Kills all processes of the group and its subgroups, including those that are being forked.
     ///
     /// - Throws: ``FileError`` with `ENOENT` on Linux before 5.14, which has no `cgroup.kill`.
-    public func kill() throws(FileError) { try write("1", to: "cgroup.kill") }
+    package func kill() throws(FileError) { try write("1", to: "cgroup.kill") }
 
     /// Removes the group `name` of this one, and returns whether it is gone.
     ///
     /// Returns `false` while the group contains processes or groups.
-    public func removeGroup(_ name: String) throws(FileError) -> Bool {
+    package func removeGroup(_ name: String) throws(FileError) -> Bool {
         guard let name = FilePath.Component(name) else { return false }
         do {
             return try directory.removeDirectory(name)

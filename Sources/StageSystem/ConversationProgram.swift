@@ -1,15 +1,15 @@
 import CLinux
 import Glibc
-public import SystemPackage
+package import SystemPackage
 
 /// A child process that answers each line on its standard input with a line on its standard output.
 ///
 /// Inherits the caller's environment, working directory, standard error and terminal, and no other open file.
 /// Releasing the last reference ends it like ``finish(within:)``. Not thread-safe.
-public final class ConversationProgram {
+package final class ConversationProgram {
     /// The reason why the program gave no answer.
     @nonexhaustive
-    public indirect enum Fault: Error, Hashable, Sendable {
+    package indirect enum Fault: Error, Hashable, Sendable {
         /// The program ended, or closed one of its streams.
         case ended
         /// The program did not answer within the time limit.
@@ -19,7 +19,7 @@ public final class ConversationProgram {
     }
 
     /// The time that the program has to exit after its standard input is closed.
-    public static let endLimit = Duration.seconds(5)
+    package static let endLimit = Duration.seconds(5)
 
     private let process: ChildProcess
     private let input: FileDescriptor
@@ -31,7 +31,7 @@ public final class ConversationProgram {
     /// Starts the program at a path, without arguments.
     ///
     /// - Throws: ``FileError`` if the program does not exist or the system refuses to start a process.
-    public init(_ path: FilePath, environment: [String: String]) throws(FileError) {
+    package init(_ path: FilePath, environment: [String: String]) throws(FileError) {
         let (childInput, input) = try Self.pipe(path)
         let (output, childOutput): (FileDescriptor, FileDescriptor)
         do throws(FileError) {
@@ -74,7 +74,7 @@ public final class ConversationProgram {
     ///   - time: The time limit for sending and receiving together.
     /// - Returns: The answer, without its newline.
     /// - Throws: ``Fault`` if the program gives no answer; after that, it gives no further answers.
-    public func answer(
+    package func answer(
         to line: [UInt8],
         limit: Int,
         within time: Duration
@@ -91,7 +91,7 @@ public final class ConversationProgram {
     /// runs as another user and may not be killed keeps running, and this process stops waiting for it.
     ///
     /// - Returns: The exit status or signal, or `nil` if the program did not exit in time.
-    public func finish(within time: Duration) -> ChildProcess.Ending? {
+    package func finish(within time: Duration) -> ChildProcess.Ending? {
         if isInputOpen { Self.close(input) }
         isInputOpen = false
         if let ending = process.waitForEnd(within: time) { return ending }

@@ -1,13 +1,13 @@
 import CLinux
 import Glibc
-public import SystemPackage
+package import SystemPackage
 
 /// Events of the kernel about devices that appear, disappear and change.
 ///
 /// Containers receive none, because the kernel does not send these events to their network namespaces.
-@safe public struct DeviceEvents: ~Copyable, Sendable {
+@safe package struct DeviceEvents: ~Copyable, Sendable {
     /// The descriptor for poll(2), owned by this value.
-    public let descriptor: FileDescriptor
+    package let descriptor: FileDescriptor
 
     /// The length of the receive buffer in bytes; the kernel limits a message to 2 KiB.
     private static let maximumLength = 8 << 10
@@ -15,7 +15,7 @@ public import SystemPackage
     /// Opens the socket that receives device events.
     ///
     /// - Throws: ``FileError`` if the system refuses, for example in a sandbox.
-    public init() throws(FileError) {
+    package init() throws(FileError) {
         let socket = try Directory.attempt("open", at: "kobject-uevent") { stage_device_events() }
         descriptor = FileDescriptor(rawValue: socket)
     }
@@ -29,7 +29,7 @@ public import SystemPackage
     ///
     /// Returns `true` if the kernel has dropped messages, because one of them may have concerned the
     /// subsystem.
-    public func takeAll(of subsystem: String) -> Bool {
+    package func takeAll(of subsystem: String) -> Bool {
         let wanted = Array("SUBSYSTEM=\(subsystem)".utf8)
         var bytes = [UInt8](repeating: 0, count: Self.maximumLength)
         var isAffected = false

@@ -1,22 +1,22 @@
-public import SystemPackage
+package import SystemPackage
 
 /// Finds the parent directories of many paths below a root, and caches the last one: paths in tree order
 /// mostly share their parent.
 ///
 /// The directories must not be replaced while the cursor is in use.
-public struct DirectoryCursor: ~Copyable {
+package struct DirectoryCursor: ~Copyable {
     private let root: Directory
     private var parent: (path: Substring, directory: Directory)?
 
     /// Creates a cursor for paths below a directory.
-    public init(_ root: Directory) {
+    package init(_ root: Directory) {
         self.root = root
     }
 
     /// Returns the parent directory of `path` and the last component; `nil` if the parent does not exist.
     ///
     /// - Precondition: `path` is relative and has no empty component.
-    public mutating func place(
+    package mutating func place(
         of path: String
     ) throws(FileError) -> (directory: Directory, name: FilePath)? {
         guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else {
@@ -34,7 +34,7 @@ public struct DirectoryCursor: ~Copyable {
     }
 
     /// Returns the parent directory of `path`, which must exist, and the last component.
-    public mutating func existingPlace(
+    package mutating func existingPlace(
         of path: String
     ) throws(FileError) -> (directory: Directory, name: FilePath) {
         guard let place = try place(of: path) else {

@@ -8,11 +8,11 @@ import SystemPackage
 /// as between processes, and the kernel releases it when its owner dies, so it never becomes stale. The
 /// deinitializer unlocks explicitly: after closing the file alone, a child process that another thread has
 /// just forked would hold the lock until it executes its program.
-@safe public struct FileLock: ~Copyable, Sendable {
+@safe package struct FileLock: ~Copyable, Sendable {
     private let file: File
 
     /// The kind of a lock.
-    public enum Mode: Sendable {
+    package enum Mode: Sendable {
         /// Other owners may hold shared locks at the same time.
         case shared
         /// No other owner may hold a lock.
@@ -20,7 +20,7 @@ import SystemPackage
     }
 
     /// Takes the lock on `file`, or returns `nil` if a conflicting lock is held.
-    public static func attempt(_ file: consuming File, mode: Mode) throws(FileError) -> FileLock? {
+    package static func attempt(_ file: consuming File, mode: Mode) throws(FileError) -> FileLock? {
         do {
             try take(file, mode: mode)
         } catch
@@ -44,7 +44,7 @@ import SystemPackage
     }
 
     /// Reads from the file, so that its access time records the use.
-    public borrowing func touch() {
+    package borrowing func touch() {
         var byte: UInt8 = 0
         // An error is ignored: the lock holds even if the file cannot be read.
         _ = unsafe pread(file.descriptor.rawValue, &byte, 1, 0)
@@ -53,7 +53,7 @@ import SystemPackage
     /// Returns whether a process holds a lock on the file, shared or exclusive, at this moment.
     ///
     /// Takes no lock itself, so the query never makes another process fail to lock.
-    public static func isHeld(on file: borrowing File) throws(FileError) -> Bool {
+    package static func isHeld(on file: borrowing File) throws(FileError) -> Bool {
         let descriptor = file.descriptor.rawValue
         return try Directory.attempt("lock", at: file.path) {
             stage_ofd_is_locked(descriptor, Int16(F_WRLCK))
@@ -64,7 +64,7 @@ import SystemPackage
     ///
     /// Takes no lock itself. Exclusive locks need write permission for the file, so users that can only read
     /// it do not influence the result.
-    public static func isHeldExclusively(on file: borrowing File) throws(FileError) -> Bool {
+    package static func isHeldExclusively(on file: borrowing File) throws(FileError) -> Bool {
         let descriptor = file.descriptor.rawValue
         return try Directory.attempt("lock", at: file.path) {
             stage_ofd_is_locked(descriptor, Int16(F_RDLCK))

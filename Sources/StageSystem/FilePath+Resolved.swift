@@ -1,9 +1,9 @@
 import Glibc
-public import SystemPackage
+package import SystemPackage
 
 extension FilePath {
     /// The path with symbolic links resolved (realpath(3)), or `nil` if it does not exist.
-    public var resolved: FilePath? {
+    package var resolved: FilePath? {
         guard let path = unsafe withPlatformString({ unsafe realpath($0, nil) }) else { return nil }
         defer { unsafe free(path) }
         return unsafe FilePath(platformString: path)

@@ -1,7 +1,7 @@
 import CLinux
 
 /// Settings of the C library's memory allocator.
-public enum HeapMemory {
+package enum HeapMemory {
     /// Limits the number of heaps, and allocates large blocks outside of them.
     ///
     /// By default the allocator creates up to eight heaps for each processor, and memory that one thread has
@@ -9,14 +9,14 @@ public enum HeapMemory {
     /// blocks of that size stay in the heap.
     ///
     /// For programs, at their start; a library must not change the allocator of its program.
-    public static func shareHeaps() {
+    package static func shareHeaps() {
         // On an error, the process uses more memory; nothing else changes.
         _ = stage_limit_arenas(2)
         _ = stage_map_from(512 << 10)
     }
 
     /// Returns free memory to the system, after a large temporary allocation.
-    public static func release() {
+    package static func release() {
         stage_trim_memory()
     }
 }

@@ -7,30 +7,30 @@ import Synchronization
 /// Has one thread and, once the run has begun, allocates neither memory nor descriptors. Waits for the run until its deadline, kills
 /// it with everything that it started if it does not end, and exits with status 0: the package manager never
 /// sees a run fail that has no threads, memory or descriptors (in which case runtimes trap or retry forever).
-public enum HookGuard {
+package enum HookGuard {
     /// The messages of the guard, each with its newline, and the exit statuses of a strict hook.
     ///
     /// Static strings, because the guard allocates no memory.
-    public struct Messages: Sendable {
+    package struct Messages: Sendable {
         /// The run did not end by its deadline and was killed.
-        public var late: StaticString
+        package var late: StaticString
         /// A signal ended the run: the text before the signal number.
-        public var diedOf: StaticString
+        package var diedOf: StaticString
         /// A signal ended the run: the text after the signal number.
-        public var died: StaticString
+        package var died: StaticString
         /// The system refused to start a second process.
-        public var alone: StaticString
+        package var alone: StaticString
         /// A signal was forwarded and ended the run.
-        public var interrupted: StaticString
+        package var interrupted: StaticString
         /// The exit status if the run did not end by its deadline.
-        public var lateStatus: Int32
+        package var lateStatus: Int32
         /// The exit status if the run died.
-        public var diedStatus: Int32
+        package var diedStatus: Int32
         /// The exit status if a signal was forwarded.
-        public var interruptedStatus: Int32
+        package var interruptedStatus: Int32
 
         /// Creates the messages and statuses.
-        public init(
+        package init(
             late: StaticString,
             diedOf: StaticString,
             died: StaticString,
@@ -53,7 +53,7 @@ public enum HookGuard {
     ///
     /// In a hook, this forks: the call returns in the child, which does the work, while the parent becomes
     /// the guard and never returns. Call it first in a program, while it has one thread.
-    public static func enter(_ messages: Messages) -> Bool {
+    package static func enter(_ messages: Messages) -> Bool {
         let hook = unsafe stage_hook_of(
             CommandLine.unsafeArgv,
             ProcessEnvironment.pointer(to: "DPKG_MAINTSCRIPT_NAME"),
@@ -85,7 +85,7 @@ public enum HookGuard {
     /// environment.
     ///
     /// Without memory that both share, the guard keeps to the deadline that it knows.
-    public static func setDeadline(_ deadline: Duration) {
+    package static func setDeadline(_ deadline: Duration) {
         let number = unsafe UnsafeMutablePointer<Int64>(
             bitPattern: sharedLimit.load(ordering: .relaxed)
         )

@@ -1,11 +1,11 @@
-public import SystemPackage
+package import SystemPackage
 
 /// The connection of a program's output with the journal of systemd (systemd.exec(5), `JOURNAL_STREAM`).
-public enum JournalStream {
+package enum JournalStream {
     /// Returns whether a file is the stream that the service manager has connected to the journal.
     ///
     /// The journal takes the priority of a line from `<N>` at its start (sd-daemon(3)), and has its time.
-    public static func isConnected(
+    package static func isConnected(
         to file: FileDescriptor,
         environment: [String: String]
     ) -> Bool {

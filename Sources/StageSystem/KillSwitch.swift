@@ -2,7 +2,7 @@ import Glibc
 import Synchronization
 
 /// Kills a sandboxed program at any time, from any thread, even if it starts later.
-public final class KillSwitch: Sendable {
+package final class KillSwitch: Sendable {
     private struct State {
         var supervisor: pid_t?
         var wasPulled = false
@@ -11,10 +11,10 @@ public final class KillSwitch: Sendable {
     private let state = Mutex(State())
 
     /// Creates a switch for a process that has not started.
-    public init() {}
+    package init() {}
 
     /// Kills the program for which the switch is armed, now or later.
-    public func pull() {
+    package func pull() {
         state.withLock { state in
             state.wasPulled = true
             // A supervisor that is not reaped yet keeps its process id, so the signal cannot reach another
@@ -24,7 +24,7 @@ public final class KillSwitch: Sendable {
     }
 
     /// Indicates whether ``pull()`` was called.
-    public var wasPulled: Bool { state.withLock { $0.wasPulled } }
+    package var wasPulled: Bool { state.withLock { $0.wasPulled } }
 
     /// Arms the switch for a program, and kills it at once if the switch was pulled before.
     ///

@@ -1,5 +1,5 @@
 import Glibc
-public import SystemPackage
+package import SystemPackage
 
 /// A lock that uses a separate file beside the resource that it protects.
 ///
@@ -7,7 +7,7 @@ public import SystemPackage
 /// Therefore neither the protected resource nor its directory is locked, which others can read, but a file
 /// that only users with write permission for the directory can open: these could replace the resource anyway.
 /// The last holder removes the file. A file that a killed process left behind is reused.
-public struct LockFile: ~Copyable, Sendable {
+package struct LockFile: ~Copyable, Sendable {
     private let directory: Directory
     private let name: FilePath.Component
     private let inode: UInt64
@@ -16,7 +16,7 @@ public struct LockFile: ~Copyable, Sendable {
     /// Takes the lock, or returns `nil` if another holder has a conflicting one.
     ///
     /// - Throws: ``FileError``, with ``FileError/isNotRegularFile`` if `name` is not a regular file.
-    public static func attempt(
+    package static func attempt(
         _ name: FilePath.Component,
         in directory: Directory,
         mode: FileLock.Mode
@@ -34,7 +34,7 @@ public struct LockFile: ~Copyable, Sendable {
     /// Takes the lock, and waits for other holders at most for `patience`.
     ///
     /// - Throws: ``FileError`` with ``FileError/isHeldByOthers`` after that time.
-    public static func wait(
+    package static func wait(
         for name: FilePath.Component,
         in directory: Directory,
         mode: FileLock.Mode,

@@ -1,17 +1,17 @@
-public import SystemPackage
+package import SystemPackage
 
 /// A mounted file system, as `/proc/self/mountinfo` lists it (proc(5)).
-public struct Mount: Equatable, Sendable {
+package struct Mount: Equatable, Sendable {
     /// The directory that it is mounted at.
-    public var point: FilePath
+    package var point: FilePath
     /// The options of the mount, such as `noatime`.
-    public var options: Set<String>
+    package var options: Set<String>
 
     /// Returns the mount that a path is on, or `nil` if the kernel does not tell.
     ///
     /// - Parameter path: A path that exists; links in it are followed.
     /// - Returns: The mount, by its directory and options.
-    public static func holding(_ path: FilePath) -> Mount? {
+    package static func holding(_ path: FilePath) -> Mount? {
         guard let path = path.resolved,
             // Without /proc nothing is known.
             let bytes = try? File.open(reading: "/proc/self/mountinfo").readAll(limit: 4 << 20)

@@ -8,16 +8,16 @@ import Glibc
 /// user's own. A privileged process trusts only the variables of `stage_is_believed`, because package hooks,
 /// `su` and timers pass on the environment of a user who must not decide which files root reads, runs and
 /// trusts. Root can set the same things on the command line.
-public enum ProcessEnvironment {
+package enum ProcessEnvironment {
     /// The variables that this process trusts.
-    public static var current: [String: String] {
+    package static var current: [String: String] {
         trusted(ProcessInfo.processInfo.environment, isPrivileged: isPrivileged)
     }
 
     /// Indicates whether this process may have more rights than the user who started it.
     ///
     /// Such a process runs as root, or as another user or group.
-    public static var isPrivileged: Bool {
+    package static var isPrivileged: Bool {
         stage_is_privileged() != 0
     }
 
@@ -29,7 +29,7 @@ public enum ProcessEnvironment {
     }
 
     /// Returns the variables that a process trusts, depending on its privileges.
-    public static func trusted(
+    package static func trusted(
         _ variables: [String: String],
         isPrivileged: Bool
     ) -> [String: String] {
@@ -50,7 +50,7 @@ public enum ProcessEnvironment {
     ]
 
     /// The fixed value of `PATH` in a privileged process.
-    public static let path = "/usr/sbin:/usr/bin:/sbin:/bin"
+    package static let path = "/usr/sbin:/usr/bin:/sbin:/bin"
 
     /// Removes the variables that this process does not trust, so that no library reads them.
     ///
@@ -61,7 +61,7 @@ public enum ProcessEnvironment {
     /// Swift's crash handlers, which start the program of `SWIFT_BACKTRACE`. Variables that the dynamic
     /// loader has obeyed (`LD_PRELOAD`, `LD_LIBRARY_PATH`) have taken effect by then; `su` and `sudo` remove
     /// them.
-    public static func clean() {
+    package static func clean() {
         guard isPrivileged else { return }
         stage_clean_environment()
         unsafe _ = setenv("PATH", path, 1)

@@ -1,6 +1,6 @@
 import CLinux
 import Glibc
-public import SystemPackage
+package import SystemPackage
 
 /// A confinement that a process applies to itself, permanently, before it processes data from servers.
 ///
@@ -8,16 +8,16 @@ public import SystemPackage
 /// processes outside and their abstract sockets. A system call filter (`stage_filter_worker`) takes away what
 /// Landlock does not cover: sockets of local services, changes of modes and owners by path, memory of other
 /// processes, keys, and parts of the kernel. Child processes inherit the confinement.
-public struct ProcessSandbox: Equatable, Sendable {
+package struct ProcessSandbox: Equatable, Sendable {
     /// Files and directories that may be read; those that do not exist are skipped.
-    public var readable: [FilePath]
+    package var readable: [FilePath]
     /// Files and directories that may be read and executed; those that do not exist are skipped.
-    public var executable: [FilePath]
+    package var executable: [FilePath]
     /// Directories in which everything except executing is allowed; they must exist.
-    public var writable: [FilePath]
+    package var writable: [FilePath]
 
     /// Creates a sandbox from the files that stay accessible.
-    public init(readable: [FilePath], executable: [FilePath], writable: [FilePath]) {
+    package init(readable: [FilePath], executable: [FilePath], writable: [FilePath]) {
         self.readable = readable
         self.executable = executable
         self.writable = writable
@@ -27,7 +27,7 @@ public struct ProcessSandbox: Equatable, Sendable {
     private static let firstVersion = 2
 
     /// The restrictions that the kernel supports.
-    public static var supported: Sandbox.Restrictions {
+    package static var supported: Sandbox.Restrictions {
         Sandbox.Restrictions(
             files: Confinement.supportedVersion >= firstVersion,
             calls: Confinement.supportsFilter
@@ -42,7 +42,7 @@ public struct ProcessSandbox: Equatable, Sendable {
     /// - Returns: The restrictions that are in force: those of ``supported``.
     /// - Throws: ``FileError`` if the process has other threads, a directory of ``writable`` cannot be
     ///   opened, or the kernel supports a restriction and refuses to apply it.
-    public func enter() throws(FileError) -> Sandbox.Restrictions {
+    package func enter() throws(FileError) -> Sandbox.Restrictions {
         guard try Directory.open("/proc/self/task").entries().count == 1 else {
             throw FileError("confine", path: "/proc/self", errno: .resourceBusy)
         }

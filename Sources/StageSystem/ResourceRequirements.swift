@@ -5,16 +5,16 @@ import Glibc
 ///
 /// The runtimes of Swift and libdispatch trap, or retry forever, if the system refuses a thread, a descriptor or
 /// memory.
-public struct ResourceRequirements: Sendable {
+package struct ResourceRequirements: Sendable {
     /// Files that can be opened in addition to the open ones.
-    public var files: Int
+    package var files: Int
     /// Threads that can be started in addition to the calling one.
-    public var threads: Int
+    package var threads: Int
     /// Bytes of address space in addition to the stacks of these threads.
-    public var memory: Int
+    package var memory: Int
 
     /// A resource of which too little is available.
-    public enum Shortage: Equatable, Sendable {
+    package enum Shortage: Equatable, Sendable {
         /// The number of files that can be opened.
         case files(Int)
         /// The number of threads that can be started.
@@ -26,7 +26,7 @@ public struct ResourceRequirements: Sendable {
     }
 
     /// Creates the requirements; one more thread is added for each processor.
-    public init(files: Int, threads: Int, memory: Int) {
+    package init(files: Int, threads: Int, memory: Int) {
         self.files = files
         self.threads = threads + max(sysconf(CInt(_SC_NPROCESSORS_ONLN)), 1)
         self.memory = memory
@@ -37,7 +37,7 @@ public struct ResourceRequirements: Sendable {
     /// Allocates the threads and files for a moment, and frees them. A thread counts as one of the processes
     /// of `ulimit -u` and of the control group. Raises the soft limit of open files first, as far as the hard
     /// limit allows.
-    public func shortage() -> Shortage? {
+    package func shortage() -> Shortage? {
         // The margin covers files that are open already and those that the program inherited.
         stage_raise_files(UInt64(files) + 1024)
         var available: UInt32 = 0
@@ -57,20 +57,20 @@ public struct ResourceRequirements: Sendable {
     }
 
     /// The messages of a program that ends by a trap, each with its newline.
-    public struct TrapMessages: Sendable {
+    package struct TrapMessages: Sendable {
         /// The system refuses to open files.
-        public var files: StaticString
+        package var files: StaticString
         /// The system refuses threads or processes.
-        public var threads: StaticString
+        package var threads: StaticString
         /// The system refuses memory.
-        public var memory: StaticString
+        package var memory: StaticString
         /// `/proc` does not show the process.
-        public var procfs: StaticString
+        package var procfs: StaticString
         /// The system refuses nothing: the program has a defect.
-        public var otherwise: StaticString
+        package var otherwise: StaticString
 
         /// Creates the messages.
-        public init(
+        package init(
             files: StaticString,
             threads: StaticString,
             memory: StaticString,
@@ -89,7 +89,7 @@ public struct ResourceRequirements: Sendable {
     ///
     /// If the system refuses a resource at that moment, the process exits with `status`; otherwise the signal
     /// ends it. Does nothing if `SWIFT_BACKTRACE` is set, which configures Swift's own reports.
-    public static func explainTraps(_ messages: TrapMessages, status: Int32) {
+    package static func explainTraps(_ messages: TrapMessages, status: Int32) {
         guard unsafe ProcessEnvironment.pointer(to: "SWIFT_BACKTRACE") == nil else { return }
         var trap = unsafe stage_trap_words()
         unsafe trap.files = messages.files.cString

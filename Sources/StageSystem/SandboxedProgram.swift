@@ -1,30 +1,30 @@
 import CLinux
 import Glibc
-public import SystemPackage
+package import SystemPackage
 
 /// An untrusted program that runs in a ``Sandbox``, with given input, a deadline and limits.
-public struct SandboxedProgram: Sendable {
+package struct SandboxedProgram: Sendable {
     /// The absolute path of the executable.
-    public var path: FilePath
+    package var path: FilePath
     /// Its arguments, without its name.
-    public var arguments: [String]
+    package var arguments: [String]
     /// Its complete environment.
-    public var environment: [String: String]
+    package var environment: [String: String]
     /// Its working directory.
-    public var directory: FilePath
+    package var directory: FilePath
     /// The files that it may access, and its resource limits.
-    public var sandbox: Sandbox
+    package var sandbox: Sandbox
     /// The restrictions without which it is not started.
-    public var required: Sandbox.Restrictions
+    package var required: Sandbox.Restrictions
     /// The longest run time.
-    public var deadline: Duration
+    package var deadline: Duration
     /// The most bytes of its standard output.
-    public var outputLimit: Int
+    package var outputLimit: Int
     /// The number of bytes that are kept from the end of its standard error.
-    public var errorLimit: Int
+    package var errorLimit: Int
 
     /// Creates a program with its limits.
-    public init(
+    package init(
         path: FilePath,
         arguments: [String],
         environment: [String: String],
@@ -47,7 +47,7 @@ public struct SandboxedProgram: Sendable {
     }
 
     /// The reason why a program ended.
-    public enum Ending: Hashable, Sendable {
+    package enum Ending: Hashable, Sendable {
         /// The program ended by itself, or another process killed it.
         case ended(ChildProcess.Ending)
         /// The program was killed at its deadline.
@@ -63,15 +63,15 @@ public struct SandboxedProgram: Sendable {
     }
 
     /// The result of running a program.
-    public struct Outcome: Hashable, Sendable {
+    package struct Outcome: Hashable, Sendable {
         /// The reason why the program ended.
-        public var ending: Ending
+        package var ending: Ending
         /// Its standard output.
-        public var output: [UInt8]
+        package var output: [UInt8]
         /// The end of its standard error.
-        public var errorTail: [UInt8]
+        package var errorTail: [UInt8]
         /// The restrictions that the kernel applied.
-        public var restrictions: Sandbox.Restrictions
+        package var restrictions: Sandbox.Restrictions
 
         /// The outcome of a program that was not started because the kernel lacks a required restriction.
         static func notConfined(_ restrictions: Sandbox.Restrictions) -> Outcome {
@@ -97,7 +97,7 @@ public struct SandboxedProgram: Sendable {
     /// file system that it may write to. Its files cannot exceed the space that was free when it started.
     ///
     /// - Throws: ``FileError`` if it could not be started.
-    public func run(
+    package func run(
         input: [UInt8],
         killSwitch: KillSwitch = KillSwitch()
     ) throws(FileError) -> Outcome {

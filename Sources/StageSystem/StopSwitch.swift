@@ -1,20 +1,20 @@
 import Synchronization
 
 /// Cancels asynchronous work from outside of its task.
-public final class StopSwitch: Sendable {
+package final class StopSwitch: Sendable {
     private let stream: AsyncStream<Void>
     private let signal: AsyncStream<Void>.Continuation
 
     /// Creates a switch that has not been used.
-    public init() {
+    package init() {
         (stream, signal) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
     }
 
     /// Cancels the work that ``run(_:)`` runs, now or later.
-    public func stop() { signal.yield() }
+    package func stop() { signal.yield() }
 
     /// Runs `body` in a task that ``stop()`` cancels.
-    public func run<Value: Sendable>(
+    package func run<Value: Sendable>(
         _ body: @escaping @Sendable () async -> Value
     ) async -> Value {
         await withTaskGroup(of: Value?.self) { group in

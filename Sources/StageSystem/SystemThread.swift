@@ -3,7 +3,7 @@ import Glibc
 import SystemPackage
 
 /// A thread outside the cooperative pool, for work that blocks or that confines itself.
-@safe public struct SystemThread: ~Copyable {
+@safe package struct SystemThread: ~Copyable {
     private let thread: pthread_t
 
     private final class Start {
@@ -21,7 +21,7 @@ import SystemPackage
     /// Tools show at most 15 bytes of its name.
     ///
     /// - Throws: ``FileError`` if the system refuses a thread.
-    public init(name: String, body: @escaping @Sendable () -> Void) throws(FileError) {
+    package init(name: String, body: @escaping @Sendable () -> Void) throws(FileError) {
         let start = unsafe Unmanaged.passRetained(Start(name: name, body: body))
         var thread = pthread_t()
         let status = unsafe pthread_create(
@@ -45,13 +45,13 @@ import SystemPackage
     }
 
     /// Waits until the thread has ended.
-    public consuming func join() {
+    package consuming func join() {
         let status = pthread_join(thread, nil)
         precondition(status == 0, "a thread was joined twice")
     }
 
     /// Releases the thread, which then ends by itself.
-    public consuming func detach() {
+    package consuming func detach() {
         let status = pthread_detach(thread)
         precondition(status == 0, "a thread was detached twice")
     }
@@ -60,7 +60,7 @@ import SystemPackage
     /// whether the system allowed it.
     ///
     /// The umask of the process does not change.
-    public static func clearOwnMask() -> Bool {
+    package static func clearOwnMask() -> Bool {
         guard stage_unshare_fs() == 0 else { return false }
         umask(0)
         return true

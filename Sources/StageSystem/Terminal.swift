@@ -2,14 +2,14 @@ import Glibc
 import SystemPackage
 
 /// The controlling terminal of this process.
-public enum Terminal {
+package enum Terminal {
     /// Reads a line without echo, such as a passphrase.
     ///
     /// Returns `nil` if the user cancels with Ctrl-C or Ctrl-D, or types more than 1,024 bytes. Restores the
     /// terminal attributes before it returns.
     ///
     /// - Throws: ``FileError`` if the process has no terminal.
-    public static func readSecret(prompt: String) throws(FileError) -> [UInt8]? {
+    package static func readSecret(prompt: String) throws(FileError) -> [UInt8]? {
         let path: FilePath = "/dev/tty"
         let file: FileDescriptor
         do {
@@ -40,12 +40,12 @@ public enum Terminal {
     /// Saved terminal attributes, to restore them later.
     ///
     /// A program that is killed while it reads a passphrase leaves the terminal without echo.
-    public final class Attributes {
+    package final class Attributes {
         private let file: FileDescriptor
         private var attributes = termios()
 
         /// Saves the current attributes; `nil` if the process has no terminal.
-        public init?() {
+        package init?() {
             let path: FilePath = "/dev/tty"
             guard
                 let file = try? FileDescriptor.open(path, .readWrite, options: [.closeOnExec])
@@ -60,7 +60,7 @@ public enum Terminal {
         deinit { _ = try? file.close() }
 
         /// Restores the attributes, unless this process is in the background.
-        public func restore() {
+        package func restore() {
             // In the background, tcsetattr(3) would stop this process.
             guard tcgetpgrp(file.rawValue) == getpgrp() else { return }
             var attributes = attributes

@@ -1,13 +1,13 @@
 import CLinux
 import Glibc
-public import SystemPackage
+package import SystemPackage
 
 /// A stream socket to another process on this machine (unix(7)).
 ///
 /// One thread may read and one may write at a time; any thread may shut it down.
-public final class UnixSocket: Sendable {
+package final class UnixSocket: Sendable {
     /// The path of the socket; for messages.
-    public let path: FilePath
+    package let path: FilePath
     private let descriptor: FileDescriptor
 
     private init(adopting descriptor: FileDescriptor, path: FilePath) {
@@ -27,7 +27,7 @@ public final class UnixSocket: Sendable {
     ///
     /// - Throws: ``FileError`` with `ENOENT` or `ECONNREFUSED` if no process listens, and with
     ///   `ENAMETOOLONG` if the path has more than the 107 bytes that the kernel takes.
-    public static func connect(
+    package static func connect(
         to path: FilePath,
         patience: Int = 0
     ) throws(FileError) -> UnixSocket {
@@ -39,7 +39,7 @@ public final class UnixSocket: Sendable {
 
     /// Returns the user id of the listening process, as of the time when it began to listen (`SO_PEERCRED`,
     /// unix(7)).
-    public func peer() throws(FileError) -> UInt32 {
+    package func peer() throws(FileError) -> UInt32 {
         var user: uid_t = 0
         try Directory.attempt("inspect the peer of", at: path) {
             unsafe stage_peer_user(descriptor.rawValue, &user)
@@ -48,14 +48,14 @@ public final class UnixSocket: Sendable {
     }
 
     /// Sets the time in seconds after which a call without progress fails with `EAGAIN`; 0 for no limit.
-    public func setPatience(seconds: Int) throws(FileError) {
+    package func setPatience(seconds: Int) throws(FileError) {
         try Directory.attempt("set up", at: path) {
             stage_set_patience(descriptor.rawValue, seconds)
         }
     }
 
     /// Sends all bytes, and waits while the receiver's buffer is full.
-    public func send(_ bytes: [UInt8]) throws(FileError) {
+    package func send(_ bytes: [UInt8]) throws(FileError) {
         var sent = 0
         while sent < bytes.count {
             let count = try Directory.attempt("write to", at: path) {
@@ -78,7 +78,7 @@ public final class UnixSocket: Sendable {
     }
 
     /// Waits for bytes and returns at most `limit` of them; none at the end of the stream.
-    public func receive(upTo limit: Int = 64 << 10) throws(FileError) -> [UInt8] {
+    package func receive(upTo limit: Int = 64 << 10) throws(FileError) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: limit)
         let count = try Directory.attempt("read from", at: path) {
             unsafe CInt(recv(descriptor.rawValue, &bytes, bytes.count, 0))
@@ -88,7 +88,7 @@ public final class UnixSocket: Sendable {
     }
 
     /// Shuts the stream down in both directions; a waiting ``receive(upTo:)`` returns at once.
-    public func shutDown() {
+    package func shutDown() {
         // Fails if the other side has closed the stream already, which has the same effect.
         _ = shutdown(descriptor.rawValue, CInt(SHUT_RDWR))
     }

@@ -44,16 +44,16 @@ public struct UserIdentity: Hashable, Sendable {
 }
 
 /// An account of the user database (passwd(5)).
-public struct Account: Hashable, Sendable {
+package struct Account: Hashable, Sendable {
     /// The login name.
-    public var name: String
+    package var name: String
     /// The id of the primary group.
-    public var group: UInt32
+    package var group: UInt32
     /// The home directory.
-    public var home: String
+    package var home: String
 
     /// Looks up a user id, or returns `nil` if the database does not contain it.
-    public init?(user: UInt32) {
+    package init?(user: UInt32) {
         var entry = unsafe passwd()
         var found: UnsafeMutablePointer<passwd>?
         var buffer = [CChar](repeating: 0, count: 1 << 14)
@@ -69,7 +69,7 @@ public struct Account: Hashable, Sendable {
 
 extension UInt32 {
     /// Returns the id of a group given by name or number, or `nil` if the database does not contain it.
-    public static func group(named name: String) -> UInt32? {
+    package static func group(named name: String) -> UInt32? {
         if let number = UInt32(name) { return number }
         var entry = unsafe Glibc.group()
         var found: UnsafeMutablePointer<Glibc.group>?

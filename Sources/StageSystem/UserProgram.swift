@@ -1,30 +1,30 @@
 import CLinux
 import Glibc
-public import SystemPackage
+package import SystemPackage
 
 /// A program that is started for a user in a session of its own; of this process's open files it inherits at
 /// most a socket, and its other streams are `/dev/null`.
 ///
 /// It keeps running when this process ends.
-public struct UserProgram: Sendable {
+package struct UserProgram: Sendable {
     /// The absolute path of the executable.
-    public var path: FilePath
+    package var path: FilePath
     /// Its arguments, without its name.
-    public var arguments: [String]
+    package var arguments: [String]
     /// Its complete environment.
-    public var environment: [String: String]
+    package var environment: [String: String]
     /// Its working directory, which the user must be allowed to enter.
-    public var directory: FilePath
+    package var directory: FilePath
     /// The user that it runs as, `nil` for the user of this process; another user needs the capabilities to
     /// change users and groups.
-    public var user: UserIdentity?
+    package var user: UserIdentity?
     /// The control group that it joins before it starts, `nil` for that of this process.
-    public var controlGroup: ControlGroup?
+    package var controlGroup: ControlGroup?
     /// The socket that is its standard input and output; `nil` for `/dev/null`.
-    public var channel: MessageSocket?
+    package var channel: MessageSocket?
 
     /// Creates a program from its parts.
-    public init(
+    package init(
         path: FilePath,
         arguments: [String],
         environment: [String: String],
@@ -46,7 +46,7 @@ public struct UserProgram: Sendable {
     /// the program has ended then, the rest of the group is killed.
     ///
     /// - Throws: ``FileError`` if the program could not be started.
-    public func run(grace: Duration) async throws(FileError) -> ChildProcess.Ending {
+    package func run(grace: Duration) async throws(FileError) -> ChildProcess.Ending {
         let request = try WakeSignal()
         let result = await withTaskCancellationHandler {
             await withBlockingThread {

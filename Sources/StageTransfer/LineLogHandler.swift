@@ -1,5 +1,5 @@
 import FoundationEssentials
-public import Logging
+package import Logging
 import StageModel
 import StageSystem
 import Synchronization
@@ -11,7 +11,7 @@ import SystemPackage
 /// written once in ten minutes, with the number of those that were left out. Messages contain text from clients and servers, such as
 /// session names. The handler escapes its control characters, so that such text can forge neither a log line nor a priority
 /// prefix of systemd (sd-daemon(3)).
-public struct LineLogHandler: LogHandler {
+package struct LineLogHandler: LogHandler {
     private var base: StreamLogHandler
     private let label: String
     private let isForJournal: Bool
@@ -23,7 +23,7 @@ public struct LineLogHandler: LogHandler {
     }
 
     /// Creates a handler for a logger with this label, which writes to standard error.
-    public init(label: String) {
+    package init(label: String) {
         self.init(
             label: label,
             isForJournal: JournalStream.isConnected(
@@ -52,31 +52,31 @@ public struct LineLogHandler: LogHandler {
     }
 
     /// Lowest level that is written.
-    public var logLevel: Logger.Level {
+    package var logLevel: Logger.Level {
         get { base.logLevel }
         set { base.logLevel = newValue }
     }
 
     /// Metadata of every message.
-    public var metadata: Logger.Metadata {
+    package var metadata: Logger.Metadata {
         get { base.metadata }
         set { base.metadata = newValue }
     }
 
     /// Provider of further metadata, evaluated for each message.
-    public var metadataProvider: Logger.MetadataProvider? {
+    package var metadataProvider: Logger.MetadataProvider? {
         get { base.metadataProvider }
         set { base.metadataProvider = newValue }
     }
 
     /// Metadata value of every message for a key.
-    public subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+    package subscript(metadataKey key: String) -> Logger.Metadata.Value? {
         get { base[metadataKey: key] }
         set { base[metadataKey: key] = newValue }
     }
 
     /// Writes a message, unless it repeats one.
-    public func log(event: LogEvent) {
+    package func log(event: LogEvent) {
         var event = event
         var message = event.message.description.forDisplay(atMost: .max)
         event.metadata = event.metadata?.mapValues { "\($0.description.forDisplay(atMost: .max))" }

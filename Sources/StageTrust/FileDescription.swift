@@ -1,12 +1,12 @@
-public import StageDigest
-public import StageModel
+package import StageDigest
+package import StageModel
 
 /// The digests of a file in signed metadata.
-public struct ContentDigests: Hashable, Sendable {
+package struct ContentDigests: Hashable, Sendable {
     /// The digests by supported functions, at most one for each.
-    public let known: [ContentDigest]
+    package let known: [ContentDigest]
     /// The names of unsupported functions.
-    public let unknown: [String]
+    package let unknown: [String]
 
     /// Reads an object with a member for each hash function; it must have at least one.
     init(reading node: JSONNode) throws(ManifestError) {
@@ -34,12 +34,12 @@ public struct ContentDigests: Hashable, Sendable {
     }
 
     /// Returns the digest by a function, or `nil` if it is not listed.
-    public func digest(by function: HashFunction) -> ContentDigest? {
+    package func digest(by function: HashFunction) -> ContentDigest? {
         known.first { $0.function == function }
     }
 
     /// The SHA-256 digest, or `nil` if none is listed.
-    public var sha256: Digest? { digest(by: .sha256).map { Digest(bytes: $0.bytes) } }
+    package var sha256: Digest? { digest(by: .sha256).map { Digest(bytes: $0.bytes) } }
 
     /// Returns the first difference between content and the digests, or `nil` if all supported digests match.
     func fault(of content: [UInt8]) -> ContentFault? {

@@ -1,13 +1,13 @@
-public import StageModel
+package import StageModel
 
 /// A metadata file to download.
-public struct MetadataFile: Hashable, Sendable {
+package struct MetadataFile: Hashable, Sendable {
     /// The role whose metadata is in the file.
-    public let role: RoleName
+    package let role: RoleName
     /// The path of the file on the server, percent-encoded: append it to the metadata base URL.
-    public let path: String
+    package let path: String
     /// The most bytes to read; a longer file is rejected.
-    public let maximumLength: ByteCount
+    package let maximumLength: ByteCount
 
     /// Creates the description of a file, with the version in its name unless it is `nil`.
     init(of role: RoleName, version: Int?, maximumLength: ByteCount) {

@@ -22,9 +22,9 @@ import StageModel
 /// Each step is to be performed before the next one is asked for, in this order also on disk: then a
 /// crash at any point leaves metadata that a later refresh starts from. A refresh that throws has handed
 /// out every file that it verified until then, and a new refresh may follow at any time.
-public struct MetadataRefresh: Sendable {
+package struct MetadataRefresh: Sendable {
     /// The next action of the caller.
-    public enum Step: Hashable, Sendable {
+    package enum Step: Hashable, Sendable {
         /// Download the file, then call ``MetadataRefresh/accept(_:)`` or
         /// ``MetadataRefresh/notFound()``. A download that fails ends the refresh.
         case fetch(MetadataFile)
@@ -64,7 +64,7 @@ public struct MetadataRefresh: Sendable {
     ///   - time: The current time, which all expiry checks of the refresh use.
     ///   - limits: The limits of downloaded files.
     /// - Throws: ``TrustError`` if the stored root is invalid.
-    public init(
+    package init(
         from stored: StoredMetadata,
         at time: MetadataTime,
         limits: TrustLimits = TrustLimits()
@@ -78,7 +78,7 @@ public struct MetadataRefresh: Sendable {
     /// Returns the next step; repeats `fetch` and `done` if no other call happens in between.
     ///
     /// - Throws: ``TrustError`` that ended the refresh, after all earlier steps were returned.
-    public mutating func next() throws(TrustError) -> Step {
+    package mutating func next() throws(TrustError) -> Step {
         if !steps.isEmpty { return steps.removeFirst() }
         if let failure { throw failure }
         if let file { return .fetch(file) }
@@ -89,7 +89,7 @@ public struct MetadataRefresh: Sendable {
     /// Verifies the bytes of the requested file.
     ///
     /// - Precondition: The last step was ``Step/fetch(_:)``.
-    public mutating func accept(_ bytes: [UInt8]) {
+    package mutating func accept(_ bytes: [UInt8]) {
         guard steps.isEmpty, failure == nil, let file else {
             preconditionFailure("no file is wanted")
         }
@@ -113,7 +113,7 @@ public struct MetadataRefresh: Sendable {
     /// that send it instead.
     ///
     /// - Precondition: The last step was ``Step/fetch(_:)``.
-    public mutating func notFound() {
+    package mutating func notFound() {
         guard steps.isEmpty, failure == nil, let file else {
             preconditionFailure("no file is wanted")
         }

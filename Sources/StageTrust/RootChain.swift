@@ -1,10 +1,10 @@
 /// The chain of root metadata that an application trusts: the one that it ships with, and its successors,
 /// each signed as its predecessor requires.
-public struct RootChain: Hashable, Sendable {
+package struct RootChain: Hashable, Sendable {
     /// The last root metadata of the chain.
-    public private(set) var root: RootMetadata
+    package private(set) var root: RootMetadata
     /// The file of ``root``.
-    public private(set) var bytes: [UInt8]
+    package private(set) var bytes: [UInt8]
 
     /// Follows stored root metadata from the one that an application ships with.
     ///
@@ -16,7 +16,7 @@ public struct RootChain: Hashable, Sendable {
     ///   - limits: The limits of files.
     ///   - next: Returns the stored file of a version, or `nil` if there is none.
     /// - Throws: ``TrustError`` if the first root metadata is invalid.
-    public init(
+    package init(
         from shipped: [UInt8],
         limits: TrustLimits = TrustLimits(),
         next: (_ version: Int) -> [UInt8]?

@@ -1,5 +1,5 @@
 import StageDigest
-public import StageModel
+package import StageModel
 
 /// The path of a target, relative to the base URL of targets.
 public struct TargetPath: ExactText {
@@ -33,23 +33,23 @@ struct TargetDescription: Hashable, Sendable {
 }
 
 /// A file that trusted metadata names.
-public struct Target: Hashable, Sendable {
+package struct Target: Hashable, Sendable {
     /// The path that was searched for.
-    public let path: TargetPath
+    package let path: TargetPath
     /// The role whose metadata describes the target.
-    public let role: RoleName
+    package let role: RoleName
     /// The version of that metadata.
-    public let version: Int
+    package let version: Int
     /// The exact number of bytes.
-    public let length: ByteCount
+    package let length: ByteCount
     /// The digests of the content.
-    public let digests: ContentDigests
+    package let digests: ContentDigests
     /// The publisher's custom value of the target as compact JSON, or `nil`.
-    public let custom: String?
+    package let custom: String?
     /// The path of the file on the server, percent-encoded: append it to the targets base URL.
     ///
     /// With consistent snapshots the file name starts with a digest of the content.
-    public let location: String
+    package let location: String
 
     init(
         _ path: TargetPath,
@@ -76,7 +76,7 @@ public struct Target: Hashable, Sendable {
     ///
     /// - Throws: ``TrustError/wrongContent(_:_:describedBy:)`` if the length or a digest differs, or if no
     ///   digest uses a supported hash function.
-    public func check(_ content: [UInt8]) throws(TrustError) {
+    package func check(_ content: [UInt8]) throws(TrustError) {
         let found = ByteCount(content.count)
         guard found == length else {
             throw wrong(.length(expected: length, found: found))

@@ -5,9 +5,9 @@ import StageModel
 ///
 /// The caller asks for the next step and performs it, as with ``MetadataRefresh``. Delegated roles are
 /// verified with the keys of the role that delegates to them in this search, whether stored or downloaded.
-public struct TargetSearch: Sendable {
+package struct TargetSearch: Sendable {
     /// The next action of the caller.
-    public enum Step: Hashable, Sendable {
+    package enum Step: Hashable, Sendable {
         /// Read the role's stored metadata, then call ``TargetSearch/accept(_:)`` or, if there is none,
         /// ``TargetSearch/notFound()``.
         case load(RoleName)
@@ -48,7 +48,7 @@ public struct TargetSearch: Sendable {
     /// Starts a search for a target.
     ///
     /// Metadata of delegated roles must not have expired at the reference time of `metadata`, if it has one.
-    public init(
+    package init(
         for path: TargetPath,
         in metadata: TrustedMetadata,
         limits: TrustLimits = TrustLimits()
@@ -62,7 +62,7 @@ public struct TargetSearch: Sendable {
     /// Returns the next step; repeats all steps except `store` if no other call happens in between.
     ///
     /// - Throws: ``TrustError`` that ended the search, after all earlier steps were returned.
-    public mutating func next() throws(TrustError) -> Step {
+    package mutating func next() throws(TrustError) -> Step {
         if !steps.isEmpty { return steps.removeFirst() }
         if let failure { throw failure }
         return switch phase {
@@ -76,7 +76,7 @@ public struct TargetSearch: Sendable {
     /// Verifies the bytes of the requested file.
     ///
     /// - Precondition: The last step was ``Step/load(_:)`` or ``Step/fetch(_:)``.
-    public mutating func accept(_ bytes: [UInt8]) {
+    package mutating func accept(_ bytes: [UInt8]) {
         do throws(TrustError) {
             switch phase {
             case .load(let visit):
@@ -102,7 +102,7 @@ public struct TargetSearch: Sendable {
     /// Reports that the requested file does not exist, in storage or on the server.
     ///
     /// - Precondition: The last step was ``Step/load(_:)`` or ``Step/fetch(_:)``.
-    public mutating func notFound() {
+    package mutating func notFound() {
         do throws(TrustError) {
             switch phase {
             case .load(let visit): try fetch(visit)

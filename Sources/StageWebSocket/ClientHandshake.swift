@@ -1,26 +1,26 @@
 /// Opening handshake of a client without I/O (RFC 6455, section 4.1): creates the request and parses the response.
-public struct ClientHandshake: Sendable {
+package struct ClientHandshake: Sendable {
     /// Result of an accepted handshake.
-    public struct Agreement: Equatable, Sendable {
+    package struct Agreement: Equatable, Sendable {
         /// Subprotocol that the server selected.
-        public var subprotocol: String?
+        package var subprotocol: String?
         /// Compression, if the server accepted it.
-        public var compression: DeflateAgreement?
+        package var compression: DeflateAgreement?
         /// Head of the response.
-        public var head: HTTPHead
+        package var head: HTTPHead
         /// Bytes after the head, which begin the first frames.
-        public var rest: [UInt8]
+        package var rest: [UInt8]
     }
 
     /// Bytes of the request.
-    public let request: [UInt8]
+    package let request: [UInt8]
     private let key: String
     private let subprotocols: [String]
     private let compression: DeflateAgreement?
     private var input: [UInt8] = []
 
     /// Head of the response once it is complete, whether it accepts the handshake or not.
-    public private(set) var head: HTTPHead?
+    package private(set) var head: HTTPHead?
 
     /// Creates a handshake.
     ///
@@ -32,7 +32,7 @@ public struct ClientHandshake: Sendable {
     ///   - compression: Maximum offer of permessage-deflate; `nil` for none.
     ///   - fields: Further fields.
     /// - Throws: ``HandshakeFault/argument`` if one of them cannot be part of a head.
-    public init(
+    package init(
         host: String,
         target: String,
         nonce: [UInt8],
@@ -79,7 +79,7 @@ public struct ClientHandshake: Sendable {
     /// - Throws: ``WebSocketError/refused(status:)`` for another status than 101, ``WebSocketError/handshake(_:)``
     ///   for a response that violates the protocol. The caller may follow redirects and answer challenges, from
     ///   ``head``.
-    public mutating func receive(
+    package mutating func receive(
         _ bytes: Span<UInt8>
     ) throws(WebSocketError) -> Agreement? {
         let start = input.count

@@ -1,7 +1,7 @@
 /// Opening handshake of a server without I/O (RFC 6455, section 4.2): parses a request and creates the response.
-public struct ServerHandshake: Sendable {
+package struct ServerHandshake: Sendable {
     /// Response to a request.
-    public enum Answer: Equatable, Sendable {
+    package enum Answer: Equatable, Sendable {
         /// Accept the request, with a head of status 101.
         case accept(head: HTTPHead, subprotocol: String?, compression: DeflateAgreement?)
         /// Refuse the request with a complete response without a body, then close the connection.
@@ -9,14 +9,14 @@ public struct ServerHandshake: Sendable {
     }
 
     /// Subprotocols that the server supports.
-    public var subprotocols: [String]
+    package var subprotocols: [String]
     /// Maximum use of permessage-deflate; `nil` for none.
-    public var compression: DeflateAgreement?
+    package var compression: DeflateAgreement?
 
     private var input: [UInt8] = []
 
     /// Creates a handshake.
-    public init(
+    package init(
         subprotocols: [String] = [],
         compression: DeflateAgreement? = DeflateAgreement()
     ) {
@@ -27,7 +27,7 @@ public struct ServerHandshake: Sendable {
     /// Processes bytes of a request, and returns its head and the bytes after it once the head is complete.
     ///
     /// - Throws: ``WebSocketError/handshake(_:)`` if it is too large or not a head.
-    public mutating func receive(
+    package mutating func receive(
         _ bytes: Span<UInt8>
     ) throws(WebSocketError) -> (head: HTTPHead, rest: [UInt8])? {
         let start = input.count
@@ -40,7 +40,7 @@ public struct ServerHandshake: Sendable {
     ///
     /// The client's order of subprotocols takes precedence. A request that offers none of ``subprotocols`` is
     /// accepted without one.
-    public func answer(to request: HTTPHead) -> Answer {
+    package func answer(to request: HTTPHead) -> Answer {
         let words = request.line.split(separator: " ", omittingEmptySubsequences: false)
         guard words.count == 3, words[0] == "GET", words[2] == "HTTP/1.1",
             request.values(of: "Host").count == 1,

@@ -15,7 +15,7 @@ public enum WebSocketMessage: Hashable, Sendable {
 }
 
 /// An event that a ``WebSocketMachine`` finds in received bytes.
-public enum WebSocketEvent: Equatable, Sendable {
+package enum WebSocketEvent: Equatable, Sendable {
     /// A complete message arrived.
     case message(WebSocketMessage)
     /// A ping arrived; the pong is already in the output.

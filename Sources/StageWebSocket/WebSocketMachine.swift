@@ -7,9 +7,9 @@
 /// Memory is bounded by one message, one piece of input and the pending output: the machine processes input only when
 /// ``nextEvent()`` is called, so a caller that sends the output after each event has at most one pong or one close
 /// frame pending.
-public struct WebSocketMachine: ~Copyable {
+package struct WebSocketMachine: ~Copyable {
     /// Side of the connection.
-    public enum Role: Sendable {
+    package enum Role: Sendable {
         /// The client, with a source of unpredictable masking keys (RFC 6455, section 10.3).
         case client(maskingKey: @Sendable () -> UInt32)
         /// The server.
@@ -33,12 +33,12 @@ public struct WebSocketMachine: ~Copyable {
     private var pendingClose: WebSocketClose?
 
     /// `true` once a close frame was queued: no more messages can be sent.
-    public private(set) var hasSentClose = false
+    package private(set) var hasSentClose = false
     /// `true` once a close frame was received: no event follows.
-    public private(set) var hasReceivedClose = false
+    package private(set) var hasReceivedClose = false
 
     /// Creates the machine of one side, with the compression that the handshake agreed on.
-    public init(
+    package init(
         role: Role,
         compression: DeflateAgreement? = nil,
         limits: WebSocketLimits = WebSocketLimits()
@@ -57,13 +57,13 @@ public struct WebSocketMachine: ~Copyable {
 
     /// `true` if the connection must be closed once the output was sent: both close frames were exchanged, or the
     /// peer violated the protocol and was informed.
-    public var isFinished: Bool { hasSentClose && (hasFailed || hasReceivedClose) }
+    package var isFinished: Bool { hasSentClose && (hasFailed || hasReceivedClose) }
 
     /// `true` if there are bytes to send.
-    public var hasOutput: Bool { !output.isEmpty }
+    package var hasOutput: Bool { !output.isEmpty }
 
     /// Adds bytes that the peer sent; ``nextEvent()`` finds the events in them.
-    public mutating func receive(_ bytes: Span<UInt8>) {
+    package mutating func receive(_ bytes: Span<UInt8>) {
         guard !hasFailed, !hasReceivedClose else { return }
         if position > 0 {
             input.removeFirst(position)
@@ -73,7 +73,7 @@ public struct WebSocketMachine: ~Copyable {
     }
 
     /// Returns and removes the bytes to send.
-    public mutating func takeOutput() -> [UInt8] {
+    package mutating func takeOutput() -> [UInt8] {
         var bytes: [UInt8] = []
         swap(&bytes, &output)
         return bytes
@@ -83,7 +83,7 @@ public struct WebSocketMachine: ~Copyable {
     ///
     /// After ``WebSocketEvent/close(_:)`` and ``WebSocketEvent/failure(_:)`` messages can still be sent, such as
     /// responses to earlier ones; the next call queues the close frame, and returns `nil`.
-    public mutating func nextEvent() -> WebSocketEvent? {
+    package mutating func nextEvent() -> WebSocketEvent? {
         if let pendingClose = pendingClose.take() { close(pendingClose) }
         guard !hasFailed, !hasReceivedClose else { return nil }
         do throws(WebSocketError) {
@@ -101,7 +101,7 @@ public struct WebSocketMachine: ~Copyable {
     /// Queues a message as one frame.
     ///
     /// - Throws: ``WebSocketError/closed`` if a close frame was sent.
-    public mutating func send(_ message: WebSocketMessage) throws(WebSocketError) {
+    package mutating func send(_ message: WebSocketMessage) throws(WebSocketError) {
         guard !hasSentClose else { throw .closed }
         switch message {
         case .text(var text):
@@ -114,7 +114,7 @@ public struct WebSocketMachine: ~Copyable {
     /// Queues a ping with a payload of at most 125 bytes.
     ///
     /// - Throws: ``WebSocketError/closed`` as ``send(_:)`` does.
-    public mutating func ping(_ payload: [UInt8] = []) throws(WebSocketError) {
+    package mutating func ping(_ payload: [UInt8] = []) throws(WebSocketError) {
         guard !hasSentClose else { throw .closed }
         sendControl(.ping, payload: payload)
     }
@@ -122,7 +122,7 @@ public struct WebSocketMachine: ~Copyable {
     /// Queues a close frame, unless one was sent; the peer responds with its own.
     ///
     /// A code that must not be sent is omitted, and the reason is truncated to 123 bytes.
-    public mutating func close(_ close: WebSocketClose) {
+    package mutating func close(_ close: WebSocketClose) {
         guard !hasSentClose else { return }
         hasSentClose = true
         var payload: [UInt8] = []

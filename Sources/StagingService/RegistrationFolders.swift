@@ -7,11 +7,14 @@ package import SystemPackage
 
 /// The folders with the registrations of applications; a later folder overrides earlier ones.
 package struct RegistrationFolders {
+    /// The folders, the one with the least precedence first.
     package let folders: [FilePath]
 
     /// A registration and its file.
     package struct Found {
+        /// The registration.
         package var value: Registration
+        /// The file that it was read from.
         package var path: FilePath
         /// Files of earlier folders that this one overrides.
         package var overridden: [FilePath]

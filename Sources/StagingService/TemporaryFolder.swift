@@ -6,6 +6,7 @@ package import SystemPackage
 
 /// A temporary directory, which its owner deletes with ``remove()``.
 package struct TemporaryFolder {
+    /// The absolute path of the directory.
     package let path: FilePath
     private let parent: Directory
     private let logger: Logger

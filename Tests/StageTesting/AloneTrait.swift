@@ -1,17 +1,17 @@
 import Synchronization
-public import Testing
+package import Testing
 
 /// Runs tests one after the other.
 ///
 /// For tests that expect an event within a time, or that kill a process at a moment of its work: beside others they
 /// would measure the load of the machine. `make test` runs these tests after all others
 /// (`Scripts/tests-with` finds them by this trait). A plain `swift test` runs one of them at a time.
-public struct AloneTrait: TestTrait, SuiteTrait, TestScoping {
+package struct AloneTrait: TestTrait, SuiteTrait, TestScoping {
     /// Whether the tests of a suite inherit the trait.
-    public let isRecursive = true
+    package let isRecursive = true
 
     /// Waits for the tests with this trait that are under way, and runs the test.
-    public func provideScope(
+    package func provideScope(
         for test: Test,
         testCase: Test.Case?,
         performing function: @concurrent @Sendable () async throws -> Void
@@ -25,7 +25,7 @@ public struct AloneTrait: TestTrait, SuiteTrait, TestScoping {
 
 extension Trait where Self == AloneTrait {
     /// Runs no other test with this trait at the same time.
-    public static var alone: Self { Self() }
+    package static var alone: Self { Self() }
 }
 
 /// Lets one test run at a time, in the order in which they come.

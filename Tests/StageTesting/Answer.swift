@@ -3,58 +3,58 @@
 /// ```swift
 /// server.answer("/pack", with: .content(bytes).cut(after: 1000), .content(bytes))
 /// ```
-public struct Answer: Sendable {
+package struct Answer: Sendable {
     /// The status; `nil` stands for 200, or 206 and 416 as the request asks for a range.
-    public var status: Int?
+    package var status: Int?
     /// The reason and further header fields, which replace those of the same name made by the server.
-    public var fields: [String: String] = [:]
+    package var fields: [String: String] = [:]
     /// The names, in lower case, of fields that are left out.
-    public var omittedFields: Set<String> = []
+    package var omittedFields: Set<String> = []
     /// The content.
-    public var content: [UInt8]
+    package var content: [UInt8]
     /// The entity tag, quotation marks and all; `nil` for none.
-    public var entityTag: String?
+    package var entityTag: String?
     /// Whether a request for a range gets one.
-    public var honoursRange = true
+    package var honoursRange = true
     /// Whether a request for a range of another version gets the whole.
-    public var honoursIfRange = true
+    package var honoursIfRange = true
     /// How many bytes before the one asked for a range begins; negative for after.
-    public var rangeShift = 0
+    package var rangeShift = 0
     /// Whether the body comes in chunks, without a length.
-    public var isChunked = false
+    package var isChunked = false
     /// After how many bytes of the body the connection is closed.
-    public var cutAfter: Int?
+    package var cutAfter: Int?
     /// After how many bytes of the body nothing more comes.
-    public var stallAfter: Int?
+    package var stallAfter: Int?
     /// How many bytes come in a second; `nil` for as fast as can be.
-    public var rate: Int?
+    package var rate: Int?
     /// Whether the body never ends.
-    public var isEndless = false
+    package var isEndless = false
     /// Whether the connection is closed in the middle of nothing instead of an answer.
-    public var isDropped = false
+    package var isDropped = false
     /// Whether the connection is closed after the answer.
-    public var closes = false
+    package var closes = false
     /// After how many bytes of the request's body the connection is closed, without an answer.
-    public var dropsBodyAfter: Int?
+    package var dropsBodyAfter: Int?
     /// Whether the answer comes before the request's body was read, which then ends the connection.
-    public var comesEarly = false
+    package var comesEarly = false
     /// Whether a request that asks for leave to send its body gets it.
-    public var continues = true
+    package var continues = true
     /// The status line's version.
-    public var version = "HTTP/1.1"
+    package var version = "HTTP/1.1"
     /// What the server sends without end instead of the answer.
-    public var flood: Flood?
+    package var flood: Flood?
     /// What writes the answer; the rest of it then does not count.
-    public var script: (@Sendable (Wire) -> Void)?
+    package var script: (@Sendable (Wire) -> Void)?
     /// What the server waits for before it answers.
-    public var gate: (@Sendable () -> Void)?
+    package var gate: (@Sendable () -> Void)?
 
     /// Creates an answer with content.
-    public init(content: [UInt8]) { self.content = content }
+    package init(content: [UInt8]) { self.content = content }
 
     /// Sends content as a good server does: ranges, `If-Range` and `If-None-Match` under a strong
     /// entity tag made from the content.
-    public static func content(_ content: [UInt8]) -> Answer {
+    package static func content(_ content: [UInt8]) -> Answer {
         var answer = Answer(content: content)
         var hasher = Hasher()
         unsafe content.withUnsafeBytes { unsafe hasher.combine(bytes: $0) }
@@ -64,26 +64,26 @@ public struct Answer: Sendable {
     }
 
     /// Sends a status with no content.
-    public static func status(_ status: Int) -> Answer {
+    package static func status(_ status: Int) -> Answer {
         var answer = Answer(content: [])
         answer.status = status
         return answer
     }
 
     /// Sends the client elsewhere.
-    public static func redirect(to location: String, status: Int = 302) -> Answer {
+    package static func redirect(to location: String, status: Int = 302) -> Answer {
         Self.status(status).field("Location", location)
     }
 
     /// Sends a page for a person, as a captive portal does.
-    public static var portal: Answer {
+    package static var portal: Answer {
         var answer = Answer(content: Array("<html><body>Please log in</body></html>".utf8))
         answer.status = 200
         return answer.field("Content-Type", "text/html; charset=utf-8")
     }
 
     /// Closes the connection without a word.
-    public static var dropped: Answer {
+    package static var dropped: Answer {
         var answer = Answer(content: [])
         answer.isDropped = true
         return answer
@@ -92,52 +92,52 @@ public struct Answer: Sendable {
 
 extension Answer {
     /// The answer with something about it changed.
-    public func with(_ change: (inout Answer) -> Void) -> Answer {
+    package func with(_ change: (inout Answer) -> Void) -> Answer {
         var answer = self
         change(&answer)
         return answer
     }
 
     /// The answer with a header field of its own.
-    public func field(_ name: String, _ value: String) -> Answer {
+    package func field(_ name: String, _ value: String) -> Answer {
         with { $0.fields[name] = value }
     }
 
     /// The answer without a header field that the server would make.
-    public func omitting(_ name: String) -> Answer {
+    package func omitting(_ name: String) -> Answer {
         with { $0.omittedFields.insert(name.lowercased()) }
     }
 
     /// The answer under another entity tag; `nil` for none.
-    public func tagged(_ entityTag: String?) -> Answer { with { $0.entityTag = entityTag } }
+    package func tagged(_ entityTag: String?) -> Answer { with { $0.entityTag = entityTag } }
 
     /// The answer whose connection is closed after so many bytes of the body.
-    public func cut(after count: Int) -> Answer { with { $0.cutAfter = count } }
+    package func cut(after count: Int) -> Answer { with { $0.cutAfter = count } }
 
     /// The answer of which nothing more comes after so many bytes of the body.
-    public func stalled(after count: Int) -> Answer { with { $0.stallAfter = count } }
+    package func stalled(after count: Int) -> Answer { with { $0.stallAfter = count } }
 
     /// The answer at so many bytes a second.
-    public func slowed(to rate: Int) -> Answer { with { $0.rate = rate } }
+    package func slowed(to rate: Int) -> Answer { with { $0.rate = rate } }
 
     /// The answer in chunks, without a length.
-    public func chunked() -> Answer { with { $0.isChunked = true } }
+    package func chunked() -> Answer { with { $0.isChunked = true } }
 
     /// The answer to which ranges mean nothing.
-    public func ignoringRanges() -> Answer { with { $0.honoursRange = false } }
+    package func ignoringRanges() -> Answer { with { $0.honoursRange = false } }
 
     /// The answer that gives ranges of whatever version there is.
-    public func ignoringIfRange() -> Answer { with { $0.honoursIfRange = false } }
+    package func ignoringIfRange() -> Answer { with { $0.honoursIfRange = false } }
 
     /// The answer that comes once `gate` returns.
-    public func waiting(for gate: @escaping @Sendable () -> Void) -> Answer {
+    package func waiting(for gate: @escaping @Sendable () -> Void) -> Answer {
         with { $0.gate = gate }
     }
 }
 
 extension Answer {
     /// Bytes that a server sends without end.
-    public enum Flood: CaseIterable, Sendable {
+    package enum Flood: CaseIterable, Sendable {
         /// Header fields.
         case fields
         /// One header field.
@@ -178,7 +178,7 @@ extension Answer {
     }
 
     /// Sends bytes without end instead of an answer.
-    public static func flood(_ flood: Flood) -> Answer {
+    package static func flood(_ flood: Flood) -> Answer {
         Answer(content: []).with { $0.flood = flood }
     }
 }

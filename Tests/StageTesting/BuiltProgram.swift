@@ -1,16 +1,16 @@
 import FoundationEssentials
 import StageSystem
-public import SystemPackage
+package import SystemPackage
 import Testing
 
 /// A program that the package builds, as tests start it.
-public enum BuiltProgram {
+package enum BuiltProgram {
     /// The variable that names another directory with the programs than that of the tests, such as one
     /// with those of the optimiser.
-    public static let variable = "STAGEPACK_TEST_PROGRAMS"
+    package static let variable = "STAGEPACK_TEST_PROGRAMS"
 
     /// Whether ``variable`` names the directory of the programs.
-    public static var isNamed: Bool {
+    package static var isNamed: Bool {
         ProcessInfo.processInfo.environment[variable] != nil
     }
 
@@ -20,7 +20,7 @@ public enum BuiltProgram {
     /// The daemon is `stagepack` by its other name, a link that the build does not make.
     ///
     /// - Throws: An issue of the test if the program is not there.
-    public static func path(of name: FilePath.Component) throws -> FilePath {
+    package static func path(of name: FilePath.Component) throws -> FilePath {
         let folder: FilePath
         if let named = ProcessInfo.processInfo.environment[variable] {
             folder = try #require(FilePath(named).resolved, "there is no directory '\(named)'")
@@ -45,7 +45,7 @@ public enum BuiltProgram {
     /// Returns the path of a program that is not shipped, which is always beside the bundle that holds the tests.
     ///
     /// - Throws: An issue of the test if the program is not there.
-    public static func path(ofTestProgram name: FilePath.Component) throws -> FilePath {
+    package static func path(ofTestProgram name: FilePath.Component) throws -> FilePath {
         let link = try Directory.open("/proc/self").link("exe")
         return try executable(FilePath(try #require(link)).removingLastComponent().appending(name))
     }

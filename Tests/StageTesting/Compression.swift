@@ -1,15 +1,15 @@
 import CArchive
-public import StageModel
+package import StageModel
 
 /// What of libarchive did not work while a test's archive was written.
-public struct CompressionError: Error {
+package struct CompressionError: Error {
     /// The words of libarchive.
-    public var words: String
+    package var words: String
 }
 
 extension ArchiveFormat {
     /// Returns the bytes compressed as the format says; as they are for formats without a filter.
-    public func compress(_ bytes: [UInt8]) throws(CompressionError) -> [UInt8] {
+    package func compress(_ bytes: [UInt8]) throws(CompressionError) -> [UInt8] {
         guard let handle = unsafe archive_write_new() else {
             throw CompressionError(words: "out of memory")
         }

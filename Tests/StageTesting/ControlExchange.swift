@@ -1,20 +1,20 @@
-public import FoundationEssentials
+package import FoundationEssentials
 import Glibc
 
 /// An answer of the control protocol as it came over the wire.
-public struct ControlExchange: Sendable {
+package struct ControlExchange: Sendable {
     /// The status.
-    public let status: Int
+    package let status: Int
     /// The header fields, names in lower case.
-    public let fields: [String: String]
+    package let fields: [String: String]
     /// The body, without the framing of chunks.
-    public let body: Data
+    package let body: Data
 
     /// The daemon did not answer.
-    public struct Silence: Error {}
+    package struct Silence: Error {}
 
     /// Asks the daemon at `path`, and reads the answer to the end of the connection.
-    public init(_ request: String, body: String? = nil, at path: String) throws {
+    package init(_ request: String, body: String? = nil, at path: String) throws {
         guard let connection = Socket.connect(to: path) else { throw Silence() }
         defer { close(connection) }
         _ = fcntl(connection, F_SETFL, 0)

@@ -1,9 +1,9 @@
-public import Glibc
-public import StageControl
+package import Glibc
+package import StageControl
 import StageSystem
 import Synchronization
-public import SystemPackage
-public import Testing
+package import SystemPackage
+package import Testing
 
 /// The `stagepackd` program that the package builds, with a state directory, a socket and a
 /// configuration of the running test's own.
@@ -19,55 +19,55 @@ public import Testing
 ///     }
 /// }
 /// ```
-public final class DaemonProcess: Sendable {
+package final class DaemonProcess: Sendable {
     /// The program cannot be started, or did not end, in words for whoever runs the tests.
-    public struct Failure: Error, CustomStringConvertible {
+    package struct Failure: Error, CustomStringConvertible {
         /// The words.
-        public var description: String
+        package var description: String
 
         /// Creates a failure from its words.
-        public init(description: String) { self.description = description }
+        package init(description: String) { self.description = description }
     }
 
     /// The daemon of the running test.
-    @TaskLocal public static var current: DaemonProcess?
+    @TaskLocal package static var current: DaemonProcess?
 
     /// The daemon of the running test, which has to have the trait `.daemon`.
-    public static func required() throws -> DaemonProcess {
+    package static func required() throws -> DaemonProcess {
         try #require(current, "the test needs the trait '.daemon'")
     }
 
     /// Where everything of the daemon's is.
-    public let directory: FilePath
+    package let directory: FilePath
     private let child = Mutex<StartedProcess?>(nil)
 
     /// Creates the daemon of a directory, which does not run yet.
-    public init(in directory: FilePath) { self.directory = directory }
+    package init(in directory: FilePath) { self.directory = directory }
 
     /// The path of the daemon's socket.
-    public var socket: FilePath { directory.appending("control.sock") }
+    package var socket: FilePath { directory.appending("control.sock") }
     /// The daemon's state directory.
-    public var state: FilePath { directory.appending("state") }
+    package var state: FilePath { directory.appending("state") }
     /// The file of what the daemon says.
-    public var log: FilePath { directory.appending("daemon.log") }
+    package var log: FilePath { directory.appending("daemon.log") }
     /// A client of the daemon, which waits as long as a daemon that was not optimised may take on a busy machine.
-    public var client: ControlClient {
+    package var client: ControlClient {
         var client = ControlClient(path: socket.string)
         client.timeout = .seconds(120)
         return client
     }
 
     /// The number of the process that the tests started: the daemon, or what it was started by.
-    public var process: Int32? { child.withLock { $0?.id } }
+    package var process: Int32? { child.withLock { $0?.id } }
 
     /// Writes the configuration that the daemon is started with from now on, JSON.
-    public func configure(_ json: String) throws {
+    package func configure(_ json: String) throws {
         try Directory.open(directory)
             .write(Array(json.utf8), to: "config.json", durably: false)
     }
 
     /// Lets other users enter the daemon's directory, as they may below `/var/lib`.
-    public func letOthersPass() throws {
+    package func letOthersPass() throws {
         for path in [directory, directory.removingLastComponent()] {
             let name = try #require(path.lastComponent)
             try Directory.open(path.removingLastComponent()).changeMode(
@@ -78,7 +78,7 @@ public final class DaemonProcess: Sendable {
     }
 
     /// Starts the daemon, by another program if one is named, and does not wait for it.
-    public func launch(by wrapper: [String] = [], _ more: String...) throws {
+    package func launch(by wrapper: [String] = [], _ more: String...) throws {
         var command = wrapper
         command += [try Self.program.string, "--foreground", "--state", state.string]
         command += ["--socket", socket.string]
@@ -90,7 +90,7 @@ public final class DaemonProcess: Sendable {
     }
 
     /// Starts the daemon, and returns once it answers.
-    public func start(by wrapper: [String] = []) async throws {
+    package func start(by wrapper: [String] = []) async throws {
         try launch(by: wrapper)
         let deadline = ContinuousClock.now + .seconds(120)
         while !answers {
@@ -108,20 +108,20 @@ public final class DaemonProcess: Sendable {
     }
 
     /// How the daemon ended, as ``StartedProcess/status`` says; `nil` while it runs.
-    public var status: Int32? { child.withLock { $0?.status } }
+    package var status: Int32? { child.withLock { $0?.status } }
 
     /// Sends the daemon a signal.
-    public func send(_ signal: Int32) { child.withLock { $0?.send(signal) } }
+    package func send(_ signal: Int32) { child.withLock { $0?.send(signal) } }
 
     /// Ends the daemon by a signal, and returns how it ended once it has.
     @discardableResult
-    public func kill(_ signal: Int32 = SIGKILL) async throws -> Int32 {
+    package func kill(_ signal: Int32 = SIGKILL) async throws -> Int32 {
         send(signal)
         return try await end()
     }
 
     /// Waits for the end of the daemon.
-    public func end(within patience: Duration = .seconds(120)) async throws -> Int32 {
+    package func end(within patience: Duration = .seconds(120)) async throws -> Int32 {
         let deadline = ContinuousClock.now + patience
         while true {
             if let status {
@@ -136,25 +136,25 @@ public final class DaemonProcess: Sendable {
     }
 
     /// Ends whatever runs, at once.
-    public func abandon() { child.withLock { $0 = nil } }
+    package func abandon() { child.withLock { $0 = nil } }
 
     /// What the daemon wrote to standard error, of all of its runs.
-    public func said() throws -> String { try text(of: log) }
+    package func said() throws -> String { try text(of: log) }
 
     /// The path of the program.
-    public static var program: FilePath {
+    package static var program: FilePath {
         get throws { try BuiltProgram.path(of: "stagepackd") }
     }
 }
 
 /// A process that is killed with its group, and reaped, when nobody refers to it any more.
-public final class StartedProcess: Sendable {
+package final class StartedProcess: Sendable {
     /// The number of the process, and of its group.
-    public let id: pid_t
+    package let id: pid_t
     private let ending = Mutex<Int32?>(nil)
 
     /// Starts a program, the first of `command`; what it says is added to the file `log`.
-    public init(_ command: [String], log: FilePath) throws {
+    package init(_ command: [String], log: FilePath) throws {
         var actions = unsafe posix_spawn_file_actions_t()
         unsafe posix_spawn_file_actions_init(&actions)
         defer { unsafe _ = posix_spawn_file_actions_destroy(&actions) }
@@ -206,13 +206,13 @@ public final class StartedProcess: Sendable {
     }
 
     /// Sends a signal to the process.
-    public func send(_ signal: Int32) { if status == nil { Glibc.kill(id, signal) } }
+    package func send(_ signal: Int32) { if status == nil { Glibc.kill(id, signal) } }
 
     /// The exit status, or 1,000 and the signal's number; `nil` while it runs.
-    public var status: Int32? { ending.withLock { $0 } ?? reap(WNOHANG) }
+    package var status: Int32? { ending.withLock { $0 } ?? reap(WNOHANG) }
 
     /// Blocks the thread until the process has ended, and returns its ``status``.
-    public func end() -> Int32 {
+    package func end() -> Int32 {
         while true {
             if let status = reap(0) { return status }
         }
@@ -233,12 +233,12 @@ public final class StartedProcess: Sendable {
 }
 
 /// Runs each test with a daemon of its own, which the test starts.
-public struct DaemonTrait: TestTrait, SuiteTrait, TestScoping {
+package struct DaemonTrait: TestTrait, SuiteTrait, TestScoping {
     /// Whether the tests of a suite inherit the trait.
-    public let isRecursive = true
+    package let isRecursive = true
 
     /// Runs the test, and ends its daemon on every exit.
-    public func provideScope(
+    package func provideScope(
         for test: Test,
         testCase: Test.Case?,
         performing function: @concurrent @Sendable () async throws -> Void
@@ -252,5 +252,5 @@ public struct DaemonTrait: TestTrait, SuiteTrait, TestScoping {
 
 extension Trait where Self == DaemonTrait {
     /// Gives each test a daemon in ``DaemonProcess/required()``; to follow the trait `.directory`.
-    public static var daemon: Self { Self() }
+    package static var daemon: Self { Self() }
 }

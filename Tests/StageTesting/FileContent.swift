@@ -1,14 +1,14 @@
 import StageSystem
-public import SystemPackage
+package import SystemPackage
 
 /// The text of a file; empty if there is none.
-public func text(of path: FilePath) throws -> String {
+package func text(of path: FilePath) throws -> String {
     guard FileStatus.exists(path) else { return "" }
     return String(decoding: try bytes(of: path), as: UTF8.self)
 }
 
 /// The content of a file.
-public func bytes(of path: FilePath) throws -> [UInt8] {
+package func bytes(of path: FilePath) throws -> [UInt8] {
     let file = try File.open(reading: path)
     // Not by its size: what the kernel makes up has none.
     var content: [UInt8] = []

@@ -5,14 +5,14 @@ import SystemPackage
 import Testing
 
 /// A listener on this machine that keeps the first bytes of its first connection and answers nothing.
-public final class HelloListener: Sendable {
+package final class HelloListener: Sendable {
     /// The port.
-    public let port: Int
+    package let port: Int
     private let socket: Int32
     private let bytes = Mutex<[UInt8]>([])
 
     /// Begins to listen.
-    public init() throws {
+    package init() throws {
         let socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         self.socket = socket
         var address = sockaddr_in()
@@ -37,8 +37,8 @@ public final class HelloListener: Sendable {
     }
 
     /// The bytes of the first connection; empty before it.
-    public var hello: [UInt8] { bytes.withLock { $0 } }
+    package var hello: [UInt8] { bytes.withLock { $0 } }
 
     /// Ends the listener.
-    public func close() { Glibc.close(socket) }
+    package func close() { Glibc.close(socket) }
 }

@@ -1,12 +1,12 @@
 /// A URL that parsers are known to read differently, and the server that every decision takes it for.
-public struct HostileURL: Sendable, CustomStringConvertible {
+package struct HostileURL: Sendable, CustomStringConvertible {
     /// The URL.
-    public let text: String
+    package let text: String
     /// Scheme, host and port, or `nil` for a URL that is refused.
-    public let origin: String?
+    package let origin: String?
 
     /// The URL as tests name it.
-    public var description: String { text.debugDescription }
+    package var description: String { text.debugDescription }
 
     private init(_ text: String, _ origin: String?) {
         self.text = text
@@ -14,10 +14,10 @@ public struct HostileURL: Sendable, CustomStringConvertible {
     }
 
     /// The URLs, those that are read first.
-    public static let all: [HostileURL] = read + refused
+    package static let all: [HostileURL] = read + refused
 
     /// URLs that name one server, however they are written.
-    public static let read = [
+    package static let read = [
         HostileURL("http://h/", "http://h:80"),
         HostileURL("HTTPS://H.Example/", "https://h.example:443"),
         HostileURL("http://h:/", "http://h:80"), HostileURL("http://h:0080/", "http://h:80"),
@@ -38,7 +38,7 @@ public struct HostileURL: Sendable, CustomStringConvertible {
     ]
 
     /// URLs of which programs take different servers, or none.
-    public static let refused = [
+    package static let refused = [
         "http://good@evil@h/", "http://good\\@evil/", "http://h\\.evil/", "http://h\t.evil/",
         "http://h\n.evil/", "http:// h/", " http://h/", "http://h /", "http://u p@h/",
         "http://a%2Eb/", "http://%68/", "http://h%00.evil/", "http://h%2F@evil:x/",

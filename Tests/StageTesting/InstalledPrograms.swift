@@ -1,15 +1,15 @@
 import FoundationEssentials
-public import SystemPackage
+package import SystemPackage
 
 /// A directory of programs that only root may change, from '/' on, as where a package installs them.
 ///
 /// The daemon launches no other ones. The directory is removed with the last reference. Takes root.
-public final class InstalledPrograms: Sendable {
+package final class InstalledPrograms: Sendable {
     /// The directory.
-    public let path: FilePath
+    package let path: FilePath
 
     /// Makes the directory, which every user may enter.
-    public init() throws {
+    package init() throws {
         path = FilePath("/var/lib/stagepack-tests.\(UInt64.random(in: 0 ... .max))")
         try FileManager.default.createDirectory(
             atPath: path.string,
@@ -23,7 +23,7 @@ public final class InstalledPrograms: Sendable {
     /// Copies a program that is not shipped into the directory, under its own name or another.
     ///
     /// - Throws: An issue of the test if the program is not built, ``DaemonProcess/Failure`` if it cannot be copied.
-    public func install(
+    package func install(
         _ program: FilePath.Component,
         as name: FilePath.Component? = nil
     ) throws {

@@ -1,7 +1,7 @@
 import StageSystem
 import Synchronization
 import SystemPackage
-public import Testing
+package import Testing
 
 /// A message bus of the test's own, with stand-ins for the services of a desktop.
 ///
@@ -17,9 +17,9 @@ public import Testing
 ///     }
 /// }
 /// ```
-public final class MockBus: Sendable {
+package final class MockBus: Sendable {
     /// An object whose properties can be set, and with it the service that has it.
-    public enum Object: String, Sendable, CaseIterable {
+    package enum Object: String, Sendable, CaseIterable {
         /// `org.freedesktop.NetworkManager`.
         case networkManager
         /// `org.freedesktop.UPower`.
@@ -33,7 +33,7 @@ public final class MockBus: Sendable {
     }
 
     /// The value of a property, by its type on the bus.
-    public enum Value: Hashable, Sendable {
+    package enum Value: Hashable, Sendable {
         /// `b`.
         case flag(Bool)
         /// `u`.
@@ -55,12 +55,12 @@ public final class MockBus: Sendable {
     @TaskLocal static var current: MockBus?
 
     /// The address of the bus, the same each time it is started.
-    public let address: String
+    package let address: String
     private let directory: Directory
     private let state = Mutex(State())
 
     /// The bus of the running test, which has to have the trait ``Testing/Trait/mockBus``.
-    public static func required() throws -> MockBus {
+    package static func required() throws -> MockBus {
         try #require(current, "the test needs the trait '.mockBus'")
     }
 
@@ -73,7 +73,7 @@ public final class MockBus: Sendable {
     }
 
     /// Starts the bus, which has no service.
-    public func start() throws {
+    package func start() throws {
         let daemon = try MockProcess([
             "/bin/sh", "-c", Self.daemon, "sh", "\(directory.path)/bus.conf",
         ])
@@ -82,7 +82,7 @@ public final class MockBus: Sendable {
     }
 
     /// Kills the bus and its services; its socket stays behind, as after a crash.
-    public func kill() {
+    package func kill() {
         // The processes are waited for without the lock.
         let state = state.withLock { state in
             defer { state = State() }
@@ -92,10 +92,10 @@ public final class MockBus: Sendable {
     }
 
     /// Stops the bus in its tracks: connections are accepted, and nothing is answered.
-    public func freeze() throws { try send("STOP") }
+    package func freeze() throws { try send("STOP") }
 
     /// Lets the bus go on.
-    public func thaw() throws { try send("CONT") }
+    package func thaw() throws { try send("CONT") }
 
     private func send(_ signal: String) throws {
         let daemon = try #require(state.withLock { $0.daemon }, "the bus is not running")
@@ -104,7 +104,7 @@ public final class MockBus: Sendable {
     }
 
     /// Starts the service that has an object, with the properties that its template gives it.
-    public func start(_ object: Object) throws {
+    package func start(_ object: Object) throws {
         let service = try MockProcess([
             "/usr/bin/python3", "\(directory.path)/service.py", address, object.serviceName,
             object.template,
@@ -114,13 +114,13 @@ public final class MockBus: Sendable {
     }
 
     /// Ends the service that has an object.
-    public func stop(_ object: Object) {
+    package func stop(_ object: Object) {
         let service = state.withLock { $0.services.removeValue(forKey: object.serviceName) }
         _ = consume service
     }
 
     /// Sets a property, adding it if need be, and tells everybody unless told otherwise.
-    public func set(
+    package func set(
         _ property: String,
         of object: Object,
         to value: Value,
@@ -150,7 +150,7 @@ public final class MockBus: Sendable {
 
 extension MockBus.Object {
     /// The name of the service on the bus.
-    public var serviceName: String {
+    package var serviceName: String {
         switch self {
         case .networkManager: "org.freedesktop.NetworkManager"
         case .power, .battery: "org.freedesktop.UPower"
@@ -278,12 +278,12 @@ extension MockBus {
 }
 
 /// Runs each test with a bus of its own, which is started.
-public struct MockBusTrait: TestTrait, SuiteTrait, TestScoping {
+package struct MockBusTrait: TestTrait, SuiteTrait, TestScoping {
     /// Tests inside of a suite each get their own bus.
-    public let isRecursive = true
+    package let isRecursive = true
 
     /// Starts a bus in the test's directory, runs the test and kills the bus with its services.
-    public func provideScope(
+    package func provideScope(
         for test: Test,
         testCase: Test.Case?,
         performing function: @concurrent @Sendable () async throws -> Void
@@ -298,5 +298,5 @@ public struct MockBusTrait: TestTrait, SuiteTrait, TestScoping {
 
 extension Trait where Self == MockBusTrait {
     /// Gives each test a message bus in ``MockBus/required()``; to follow the trait `.directory`.
-    public static var mockBus: Self { Self() }
+    package static var mockBus: Self { Self() }
 }

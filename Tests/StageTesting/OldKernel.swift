@@ -1,14 +1,14 @@
 import Glibc
-public import StageSystem
+package import StageSystem
 import SystemPackage
-public import Testing
+import Testing
 
 /// A kernel that lacks what later ones have, as far as a program can tell.
 ///
 /// A filter of system calls in front of the program answers for the kernel: it tells an older version of
 /// Landlock, or none. The program then asks for less, and what it does not ask for this machine's kernel
 /// does not restrict, as the old one could not.
-public enum OldKernel: Hashable, Sendable, CustomTestStringConvertible {
+package enum OldKernel: Hashable, Sendable, CustomTestStringConvertible {
     /// One that has this version of Landlock.
     case landlock(version: Int)
     /// One without Landlock.
@@ -19,7 +19,7 @@ public enum OldKernel: Hashable, Sendable, CustomTestStringConvertible {
     case withoutPeerProcesses
 
     /// The words for a test's arguments.
-    public var testDescription: String {
+    package var testDescription: String {
         switch self {
         case .landlock(let version): "version \(version) of Landlock"
         case .withoutLandlock: "no Landlock"
@@ -29,7 +29,7 @@ public enum OldKernel: Hashable, Sendable, CustomTestStringConvertible {
     }
 
     /// Whether this machine's kernel can stand in for it.
-    public var isSimulated: Bool {
+    package var isSimulated: Bool {
         switch self {
         case .landlock(let version): version <= Confinement.supportedVersion
         case .withoutLandlock, .withoutFilters, .withoutPeerProcesses: true
@@ -37,7 +37,7 @@ public enum OldKernel: Hashable, Sendable, CustomTestStringConvertible {
     }
 
     /// A wrapper that runs a program on this kernel; its script is written into the directory.
-    public func wrapper(in directory: Directory) throws -> [String] {
+    package func wrapper(in directory: Directory) throws -> [String] {
         let path = directory.path.appending("old-kernel.py")
         if try directory.status("old-kernel.py") == nil {
             try directory.file(creating: "old-kernel.py").write(Array(Self.script.utf8).span, at: 0)

@@ -1,11 +1,11 @@
 import Glibc
-public import StageModel
+package import StageModel
 import Synchronization
 
 /// A server that takes one file in parts, as the multipart uploads of S3 do.
 ///
 /// It knows `PUT /part?number=N`, `POST /complete` with the list of the parts, and `DELETE /abort`. Each request needs the signature of its URL, and each connection serves one.
-public final class PartServer: Sendable {
+package final class PartServer: Sendable {
     private struct State {
         var parts: [Int: [UInt8]] = [:]
         var order: [Int] = []
@@ -21,12 +21,12 @@ public final class PartServer: Sendable {
     }
 
     /// The port that the server listens on.
-    public let port: Int
+    package let port: Int
     private let listener: Listener
     private let state = Mutex(State())
 
     /// Starts a server.
-    public init() throws {
+    package init() throws {
         let bound = try Socket.listen()
         listener = Listener(bound.listener)
         port = bound.port
@@ -34,15 +34,15 @@ public final class PartServer: Sendable {
     }
 
     /// Accepts no more connections.
-    public func stop() { listener.stop() }
+    package func stop() { listener.stop() }
 
     /// The URL of a path.
-    public func url(_ path: String, host: String = "127.0.0.1") -> String {
+    package func url(_ path: String, host: String = "127.0.0.1") -> String {
         "http://\(host):\(port)\(path)"
     }
 
     /// The signed requests for content of a size, in parts of at most `part` bytes.
-    public func targets(for size: Int, part: Int, host: String = "127.0.0.1") -> UploadParts {
+    package func targets(for size: Int, part: Int, host: String = "127.0.0.1") -> UploadParts {
         let parts = stride(from: 0, to: size, by: part).enumerated().map { index, start in
             UploadParts.Part(
                 url: url("/part?number=\(index + 1)&signature=secret", host: host),
@@ -57,41 +57,41 @@ public final class PartServer: Sendable {
     }
 
     /// Cuts the connections of the next parts after so many bytes each.
-    public func cut(after counts: [Int]) { state.withLock { $0.cuts += counts } }
+    package func cut(after counts: [Int]) { state.withLock { $0.cuts += counts } }
 
     /// Has parts read with a pause after every 64 KiB.
-    public func slowDown(milliseconds: Int) {
+    package func slowDown(milliseconds: Int) {
         state.withLock { $0.pause = UInt32(milliseconds) * 1000 }
     }
 
     /// Keeps the next answers to completions, which are made, from being sent.
-    public func loseCompletions(_ count: Int) { state.withLock { $0.lostCompletions = count } }
+    package func loseCompletions(_ count: Int) { state.withLock { $0.lostCompletions = count } }
 
     /// Has requests answered by what `body` returns for them, heads and all, unless that is `nil`.
-    public func replace(_ body: @escaping @Sendable (RequestHead) -> String?) {
+    package func replace(_ body: @escaping @Sendable (RequestHead) -> String?) {
         state.withLock { $0.replacements.append(body) }
     }
 
     /// The heads of all requests in order.
-    public var requests: [RequestHead] { state.withLock { $0.heads } }
+    package var requests: [RequestHead] { state.withLock { $0.heads } }
 
     /// The methods of all requests in order.
-    public var methods: [String] { requests.map(\.method) }
+    package var methods: [String] { requests.map(\.method) }
 
     /// The numbers of the parts that were answered, in order.
-    public var order: [Int] { state.withLock { $0.order } }
+    package var order: [Int] { state.withLock { $0.order } }
 
     /// The bytes of bodies of parts that were received, those that came twice included.
-    public var received: Int { state.withLock { $0.received } }
+    package var received: Int { state.withLock { $0.received } }
 
     /// The object that a completion made.
-    public var object: [UInt8]? { state.withLock { $0.object } }
+    package var object: [UInt8]? { state.withLock { $0.object } }
 
     /// Whether the parts were forgotten by request.
-    public var isAborted: Bool { state.withLock { $0.isAborted } }
+    package var isAborted: Bool { state.withLock { $0.isAborted } }
 
     /// Requests that no client should send.
-    public var faults: [String] { state.withLock { $0.faults } }
+    package var faults: [String] { state.withLock { $0.faults } }
 
     private func serve(_ head: RequestHead, _ socket: inout Socket) {
         let replacements = state.withLock { state in
@@ -184,7 +184,7 @@ public final class PartServer: Sendable {
     }
 
     /// The body of an error.
-    public static func error(_ code: String) -> String {
+    package static func error(_ code: String) -> String {
         "<?xml version=\"1.0\"?>\n<Error><Code>\(code)</Code></Error>"
     }
 

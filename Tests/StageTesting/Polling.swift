@@ -1,9 +1,9 @@
-public import Testing
+package import Testing
 
 /// Waits until `condition` holds; a test that waits for longer than `limit` fails.
 ///
 /// Five minutes, since hundreds of processes of other tests may have their turn first.
-public func poll(
+package func poll(
     _ comment: Comment? = nil,
     within limit: Duration = .seconds(300),
     sourceLocation: SourceLocation = #_sourceLocation,
@@ -17,7 +17,7 @@ public func poll(
 /// Waits until `value` returns a value, and returns that one; a test that waits for longer than `limit` fails.
 ///
 /// For a state that may pass: a second read after ``poll(_:within:sourceLocation:_:)`` may find the next state.
-public func pollForValue<Value>(
+package func pollForValue<Value>(
     _ comment: Comment? = nil,
     within limit: Duration = .seconds(300),
     sourceLocation: SourceLocation = #_sourceLocation,

@@ -1,15 +1,15 @@
-public import SystemPackage
+package import SystemPackage
 
 /// Files that tests start as programs.
 ///
 /// execve(2) refuses a file that any process has open for writing (`ETXTBSY`). A child that another thread of the
 /// tests forks has all descriptors of the tests until it executes its own program. So the tests themselves never
 /// open such a file for writing: a program of the system makes it.
-public enum ProgramFile {
+package enum ProgramFile {
     /// Makes an executable file (mode 0755) with the text of a script, in place of a file of that name.
     ///
     /// - Throws: ``DaemonProcess/Failure`` where the file cannot be made.
-    public static func write(_ text: String, to path: FilePath) throws {
+    package static func write(_ text: String, to path: FilePath) throws {
         let script = #"rm -f -- "$1" && printf %s "$2" >"$1" && chmod 0755 "$1""#
         try run(["/bin/sh", "-c", script, "sh", path.string, text], making: path)
     }
@@ -17,7 +17,7 @@ public enum ProgramFile {
     /// Makes an executable file (mode 0755) that is a copy of another, in place of a file of that name.
     ///
     /// - Throws: ``DaemonProcess/Failure`` where the file cannot be made.
-    public static func copy(from source: FilePath, to path: FilePath) throws {
+    package static func copy(from source: FilePath, to path: FilePath) throws {
         let command = ["/usr/bin/install", "--mode=0755", "--", source.string, path.string]
         try run(command, making: path)
     }

@@ -4,7 +4,7 @@ import Synchronization
 /// A socket in front of a daemon's that passes requests and answers on, and loses answers that a test names.
 ///
 /// The daemon has carried out a request whose answer is lost.
-public final class Relay: Sendable {
+package final class Relay: Sendable {
     private final class Ends: Sendable {
         let client: CInt
         let daemon: CInt
@@ -24,18 +24,18 @@ public final class Relay: Sendable {
     }
 
     /// The path of the socket.
-    public let path: String
+    package let path: String
     private let target: String
     private let state = Mutex(State())
 
     /// Creates a relay at `path` to the socket `target`, which does not listen yet.
-    public init(at path: String, to target: String) {
+    package init(at path: String, to target: String) {
         self.path = path
         self.target = target
     }
 
     /// Listens until ``stop()``.
-    public func start() throws {
+    package func start() throws {
         let listener = Listener(try Socket.listen(at: path))
         state.withLock { $0.listener = listener }
         listener.accept { [self] connection in
@@ -44,7 +44,7 @@ public final class Relay: Sendable {
     }
 
     /// Ends all connections.
-    public func stop() {
+    package func stop() {
         state.withLock { state in
             state.listener?.stop()
             state.listener = nil
@@ -53,12 +53,12 @@ public final class Relay: Sendable {
     }
 
     /// Ends the connection of the next `count` requests that begin like this once the daemon has answered.
-    public func loseAnswers(to line: String, count: Int = 1) {
+    package func loseAnswers(to line: String, count: Int = 1) {
         state.withLock { $0.lost[line] = count }
     }
 
     /// The methods and paths of the requests so far.
-    public var requests: [String] { state.withLock { $0.requests } }
+    package var requests: [String] { state.withLock { $0.requests } }
 
     private func pass(_ client: CInt) {
         var socket = Socket(client)

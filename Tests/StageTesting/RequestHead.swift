@@ -1,11 +1,11 @@
 /// The head of a request as it came over the wire.
-public struct RequestHead: Equatable, Sendable {
+package struct RequestHead: Equatable, Sendable {
     /// `GET`, `HEAD` and so on.
-    public var method: String
+    package var method: String
     /// The path with its query, as it was sent.
-    public var target: String
+    package var target: String
     /// The header fields in order, names in lower case.
-    public var fields: [String: String]
+    package var fields: [String: String]
 
     /// Reads a head, or returns `nil` if the text is none.
     init?(_ text: String) {
@@ -23,16 +23,16 @@ public struct RequestHead: Equatable, Sendable {
     }
 
     /// The value of a field, by its name in any case.
-    public subscript(name: String) -> String? { fields[name.lowercased()] }
+    package subscript(name: String) -> String? { fields[name.lowercased()] }
 
     /// The first byte that a `Range` of the form `bytes=N-` asks for.
-    public var rangeStart: Int? {
+    package var rangeStart: Int? {
         guard let range = self["range"], range.hasPrefix("bytes=") else { return nil }
         return Int(range.dropFirst(6).prefix { $0.isNumber })
     }
 
     /// The last byte that a `Range` of the form `bytes=N-M` asks for.
-    public var rangeEnd: Int? {
+    package var rangeEnd: Int? {
         guard let range = self["range"], let dash = range.firstIndex(of: "-") else { return nil }
         return Int(range[range.index(after: dash)...])
     }

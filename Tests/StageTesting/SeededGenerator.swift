@@ -1,13 +1,13 @@
 /// Numbers that are the same in each run that begins with the same seed: SplitMix64 (Steele, Lea and
 /// Flood, 2014).
-public struct SeededGenerator: RandomNumberGenerator, Sendable {
+package struct SeededGenerator: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
     /// Begins with a seed.
-    public init(seed: UInt64) { state = seed }
+    package init(seed: UInt64) { state = seed }
 
     /// The next number, each of 64 bits as likely.
-    public mutating func next() -> UInt64 {
+    package mutating func next() -> UInt64 {
         state &+= 0x9E37_79B9_7F4A_7C15
         var mixed = state
         mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
@@ -17,7 +17,7 @@ public struct SeededGenerator: RandomNumberGenerator, Sendable {
 }
 
 /// Bytes that are the same each time, and that no compression makes smaller.
-public func noise(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
+package func noise(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     var numbers = SeededGenerator(seed: seed)
     var words = [UInt64](repeating: 0, count: (count + 7) / 8)
     for index in words.indices { words[index] = numbers.next() }
@@ -25,7 +25,7 @@ public func noise(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
 }
 
 /// Files that differ from `content`, and from each other, in a byte of each 8 KiB; their names are numbers.
-public func nearCopies(of content: [UInt8], count: UInt8) -> [String: [UInt8]] {
+package func nearCopies(of content: [UInt8], count: UInt8) -> [String: [UInt8]] {
     var files: [String: [UInt8]] = [:]
     for number in 0..<count {
         var copy = content

@@ -1,12 +1,12 @@
-public import Testing
+package import Testing
 
 /// Runs each test with a server of its own.
-public struct ServerTrait: TestTrait, SuiteTrait, TestScoping {
+package struct ServerTrait: TestTrait, SuiteTrait, TestScoping {
     /// Whether the tests of a suite inherit the trait.
-    public let isRecursive = true
+    package let isRecursive = true
 
     /// Starts a server, runs the test and stops the server.
-    public func provideScope(
+    package func provideScope(
         for test: Test,
         testCase: Test.Case?,
         performing function: @concurrent @Sendable () async throws -> Void
@@ -20,5 +20,5 @@ public struct ServerTrait: TestTrait, SuiteTrait, TestScoping {
 
 extension Trait where Self == ServerTrait {
     /// Gives each test a server of its own, in ``TestServer/current``.
-    public static var server: Self { Self() }
+    package static var server: Self { Self() }
 }

@@ -2,9 +2,9 @@ import Glibc
 import Synchronization
 
 /// A process at a daemon's socket that never says a word.
-public final class SilentDaemon: Sendable {
+package final class SilentDaemon: Sendable {
     /// How it is silent.
-    public enum Silence: CaseIterable, Sendable {
+    package enum Silence: CaseIterable, Sendable {
         /// It takes clients in, and reads what they send.
         case afterAccepting
         /// It takes no client in, and its queue has room for none.
@@ -16,7 +16,7 @@ public final class SilentDaemon: Sendable {
     private let connections = Mutex<[CInt]>([])
 
     /// Listens at `path` until ``stop()``.
-    public init(at path: String, _ silence: Silence) throws {
+    package init(at path: String, _ silence: Silence) throws {
         let descriptor = try Socket.listen(at: path)
         listener = Listener(descriptor)
         self.silence = silence
@@ -35,7 +35,7 @@ public final class SilentDaemon: Sendable {
     }
 
     /// Ends all connections.
-    public func stop() {
+    package func stop() {
         listener.stop()
         // Nothing accepts what is in the queue; the thread closes the socket.
         if silence == .fullQueue { listener.accept { close($0) } }

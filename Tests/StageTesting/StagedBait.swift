@@ -1,8 +1,8 @@
-public import StageSystem
-public import SystemPackage
+package import StageSystem
+package import SystemPackage
 
 /// A file that a daemon says is a finished download, and which is not its to give.
-public enum StagedBait: String, CaseIterable, Sendable {
+package enum StagedBait: String, CaseIterable, Sendable {
     /// In another directory.
     case elsewhere
     /// In another directory, by a path through the daemon's own.
@@ -18,7 +18,7 @@ public enum StagedBait: String, CaseIterable, Sendable {
 
     /// Makes the files `staged/1` and `precious` in a directory as the daemon would have them, and
     /// returns the path that it tells.
-    public func lay(in directory: Directory) throws -> FilePath {
+    package func lay(in directory: Directory) throws -> FilePath {
         let staged = try directory.makeDirectory("staged")
         try directory.write(Self.content, to: "precious", durably: false)
         let precious = directory.path.appending("precious")
@@ -40,7 +40,7 @@ public enum StagedBait: String, CaseIterable, Sendable {
     }
 
     /// Whether everything is where it was laid.
-    public func isWhole(in directory: Directory) throws -> Bool {
+    package func isWhole(in directory: Directory) throws -> Bool {
         let content = try File.open(reading: directory.path.appending("precious"))
             .readAll(limit: Self.content.count + 1)
         let names = try Directory.open(directory.path.appending("staged")).entries()
@@ -50,5 +50,5 @@ public enum StagedBait: String, CaseIterable, Sendable {
     }
 
     /// What must not get lost.
-    public static let content = [UInt8](repeating: 7, count: 1000)
+    package static let content = [UInt8](repeating: 7, count: 1000)
 }

@@ -1,22 +1,22 @@
 import StageSystem
-public import SystemPackage
+package import SystemPackage
 import Testing
 
 /// A TLS server in front of a test's server of HTTP, with a certificate of an authority of its own.
-public final class TLSFront: Sendable {
+package final class TLSFront: Sendable {
     /// The file with the certificate of the authority, which clients are to trust.
-    public let certificate: FilePath
+    package let certificate: FilePath
     /// The URL of the server, without a slash at its end.
-    public let baseURL: String
+    package let baseURL: String
     /// The port that the server listens on.
-    public let port: Int
+    package let port: Int
     private let process: StartedProcess
 
     /// Starts the server in front of the one at `port`, with its files below `directory`; it ends when the last
     /// reference goes.
     ///
     /// `names` are those of the server's certificate (`subjectAltName` of x509v3_config(5)).
-    public init(
+    package init(
         port: Int,
         below directory: FilePath,
         names: String = "IP:127.0.0.1"

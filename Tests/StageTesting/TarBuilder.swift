@@ -1,10 +1,10 @@
 /// A tar archive built byte by byte, so that it can be wrong in any way.
-public struct TarBuilder: Sendable {
+package struct TarBuilder: Sendable {
     /// The bytes so far.
-    public private(set) var bytes: [UInt8] = []
+    package private(set) var bytes: [UInt8] = []
 
     /// The kind of an entry, by its type flag.
-    public enum Kind: Character, Sendable {
+    package enum Kind: Character, Sendable {
         case file = "0"
         case hardLink = "1"
         case link = "2"
@@ -20,24 +20,24 @@ public struct TarBuilder: Sendable {
     }
 
     /// An entry as its header has it.
-    public struct Entry: Sendable {
+    package struct Entry: Sendable {
         /// The name, in any bytes; at most 100 of them are kept.
-        public var name: [UInt8]
+        package var name: [UInt8]
         /// What it is.
-        public var kind: Kind
+        package var kind: Kind
         /// The permission bits.
-        public var mode: Int
+        package var mode: Int
         /// The bytes that follow the header.
-        public var content: [UInt8]
+        package var content: [UInt8]
         /// The size that the header tells; `nil` for the true one.
-        public var size: Int?
+        package var size: Int?
         /// The target of a link.
-        public var target: String
+        package var target: String
         /// The type flag, where it is none of the kinds.
-        public var flag: Character?
+        package var flag: Character?
 
         /// Creates an entry from its parts.
-        public init(
+        package init(
             _ name: String,
             _ kind: Kind = .file,
             content: [UInt8] = [],
@@ -53,16 +53,16 @@ public struct TarBuilder: Sendable {
     }
 
     /// Creates an archive without entries.
-    public init() {}
+    package init() {}
 
     /// Creates a whole archive of entries.
-    public init(_ entries: Entry...) {
+    package init(_ entries: Entry...) {
         for entry in entries { add(entry) }
         finish()
     }
 
     /// Adds an entry in the ustar format.
-    public mutating func add(_ entry: Entry) {
+    package mutating func add(_ entry: Entry) {
         var header = [UInt8](repeating: 0, count: 512)
         func put(_ bytes: [UInt8], at offset: Int) {
             header.replaceSubrange(offset..<offset + bytes.count, with: bytes)
@@ -87,7 +87,7 @@ public struct TarBuilder: Sendable {
     }
 
     /// Adds a pax header for the entry that is added next.
-    public mutating func addPax(kind: Kind = .pax, _ records: (String, String)...) {
+    package mutating func addPax(kind: Kind = .pax, _ records: (String, String)...) {
         var content: [UInt8] = []
         for (key, value) in records {
             let rest = " \(key)=\(value)\n"
@@ -99,7 +99,7 @@ public struct TarBuilder: Sendable {
     }
 
     /// Adds a GNU sparse file of the old format: one piece of data in a file of `size` bytes.
-    public mutating func addSparse(_ name: String, size: Int) {
+    package mutating func addSparse(_ name: String, size: Int) {
         let start = bytes.count
         var entry = Entry(name, .sparse, content: [UInt8](repeating: 0x41, count: 512))
         entry.size = 512
@@ -119,12 +119,12 @@ public struct TarBuilder: Sendable {
     }
 
     /// Adds the end marker.
-    public mutating func finish() {
+    package mutating func finish() {
         bytes += [UInt8](repeating: 0, count: 1024)
     }
 
     /// Adds bytes as they are, padded to a block.
-    public mutating func append(_ more: [UInt8]) {
+    package mutating func append(_ more: [UInt8]) {
         bytes += more
         bytes += [UInt8](repeating: 0, count: (512 - more.count % 512) % 512)
     }

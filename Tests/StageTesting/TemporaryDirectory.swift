@@ -1,24 +1,24 @@
 import FoundationEssentials
 import Glibc
-public import StageSystem
+package import StageSystem
 import SystemPackage
-public import Testing
+package import Testing
 
 /// A directory of the running test's own, removed with everything in it when the test ends.
-public struct TemporaryDirectory: Sendable {
+package struct TemporaryDirectory: Sendable {
     /// The directory of the running test.
-    @TaskLocal public static var current: Directory?
+    @TaskLocal package static var current: Directory?
 
     /// The directory of the running test, which has to have the trait ``Testing/Trait/directory``.
-    public static func required() throws -> Directory {
+    package static func required() throws -> Directory {
         try #require(current, "the test needs the trait '.directory'")
     }
 }
 
 /// Runs each test with a directory of its own.
-public struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
+package struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
     /// Tests inside of a suite each get their own directory.
-    public let isRecursive = true
+    package let isRecursive = true
     /// Whether more than some ten megabytes are going to be in the directory.
     let isLarge: Bool
 
@@ -30,7 +30,7 @@ public struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
     }
 
     /// Makes the directory, runs the test, and removes the directory on every exit.
-    public func provideScope(
+    package func provideScope(
         for test: Test,
         testCase: Test.Case?,
         performing function: @concurrent @Sendable () async throws -> Void
@@ -76,8 +76,8 @@ public struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
 
 extension Trait where Self == TemporaryDirectoryTrait {
     /// Gives each test a directory of its own, in ``TemporaryDirectory/current``.
-    public static var directory: Self { Self(isLarge: false) }
+    package static var directory: Self { Self(isLarge: false) }
 
     /// Gives each test a directory of its own on a disk, in ``TemporaryDirectory/current``.
-    public static var largeDirectory: Self { Self(isLarge: true) }
+    package static var largeDirectory: Self { Self(isLarge: true) }
 }

@@ -1,6 +1,6 @@
-public import Foundation
+package import Foundation
 import Glibc
-public import StageControl
+package import StageControl
 import StageModel
 import StageSystem
 import Synchronization
@@ -9,13 +9,13 @@ import Synchronization
 ///
 /// It speaks the control protocol at a socket of its own, and can be stopped and started again with the
 /// records that it had.
-public final class TestDaemon: Sendable {
+package final class TestDaemon: Sendable {
     /// A request that came in.
-    public struct Request: Equatable, Sendable {
+    package struct Request: Equatable, Sendable {
         /// The method and the path with its query: `GET /v1/`.
-        public var line: String
+        package var line: String
         /// The body.
-        public var body: Data
+        package var body: Data
     }
 
     struct Session {
@@ -41,23 +41,23 @@ public final class TestDaemon: Sendable {
     }
 
     /// The path of the socket.
-    public let path: String
+    package let path: String
     let state = Mutex(State())
     private let held = ConditionVariable<Set<String>>([])
     private let heldAnswers = ConditionVariable<Set<String>>([])
 
     /// Creates a daemon that does not run yet.
-    public init(path: String) { self.path = path }
+    package init(path: String) { self.path = path }
 
     /// Listens, with the records of earlier.
-    public func start() throws {
+    package func start() throws {
         let listener = Listener(try Socket.listen(at: path))
         state.withLock { $0.listener = listener }
         listener.accept { [self] in begin($0) }
     }
 
     /// Ends all connections, as a daemon that is killed does, and removes the socket.
-    public func stop() {
+    package func stop() {
         unsafe _ = unlink(path)
         state.withLock { state in
             state.listener?.stop()
@@ -71,64 +71,64 @@ public final class TestDaemon: Sendable {
     }
 
     /// Does the next `count` requests that begin like this, and ends their connections without an answer.
-    public func leaveUnanswered(_ line: String, count: Int = 1) {
+    package func leaveUnanswered(_ line: String, count: Int = 1) {
         state.withLock { $0.unanswered[line] = count }
     }
 
     /// Does nothing about requests that begin like this until ``release()``.
-    public func hold(_ line: String) { held.change { _ = $0.insert(line) } }
+    package func hold(_ line: String) { held.change { _ = $0.insert(line) } }
 
     /// Does what requests that begin like this ask for, and answers them after ``release()``.
-    public func holdAnswers(to line: String) { heldAnswers.change { _ = $0.insert(line) } }
+    package func holdAnswers(to line: String) { heldAnswers.change { _ = $0.insert(line) } }
 
     /// Does what was held, and sends the answers that were.
-    public func release() {
+    package func release() {
         held.change { $0 = [] }
         heldAnswers.change { $0 = [] }
     }
 
     /// Refuses all requests that begin like this from now on, or no longer.
-    public func refuse(_ line: String, with refusal: ControlRefusal?) {
+    package func refuse(_ line: String, with refusal: ControlRefusal?) {
         state.withLock { $0.refusals[line] = refusal }
     }
 
     /// Sends all events to whoever attaches, those that the client knows too.
-    public func repeatEvents() { state.withLock { $0.repeatsEvents = true } }
+    package func repeatEvents() { state.withLock { $0.repeatsEvents = true } }
 
     /// Says that finished downloads are in this directory from now on.
-    public func stage(in directory: String) { state.withLock { $0.staged = directory } }
+    package func stage(in directory: String) { state.withLock { $0.staged = directory } }
 
     /// The requests so far, but for those by which clients find the daemon.
-    public var requests: [Request] { state.withLock { $0.requests } }
+    package var requests: [Request] { state.withLock { $0.requests } }
 
     /// How many clients have connected.
-    public var connectionCount: Int { state.withLock { $0.connectionCount } }
+    package var connectionCount: Int { state.withLock { $0.connectionCount } }
 
     /// The tokens of launches that were acknowledged.
-    public var launches: [String] { state.withLock { $0.launches } }
+    package var launches: [String] { state.withLock { $0.launches } }
 
     /// A session.
-    public func session(_ identifier: String) -> SessionStatus? {
+    package func session(_ identifier: String) -> SessionStatus? {
         state.withLock { $0.sessions[identifier]?.status }
     }
 
     /// The tasks, in the order of their numbers.
-    public var tasks: [TransferTask] {
+    package var tasks: [TransferTask] {
         state.withLock { state in state.tasks.values.sorted { $0.id < $1.id } }
     }
 
     /// Whether a client takes the events of a session in.
-    public func isAttached(_ identifier: String) -> Bool {
+    package func isAttached(_ identifier: String) -> Bool {
         state.withLock { $0.sessions[identifier]?.listener != nil }
     }
 
     /// Forgets a task without a word.
-    public func forget(_ task: Int64) {
+    package func forget(_ task: Int64) {
         _ = state.withLock { $0.tasks.removeValue(forKey: task) }
     }
 
     /// Forgets all sessions, tasks and events, without a word.
-    public func forgetAll() {
+    package func forgetAll() {
         state.withLock { state in
             state.sessions = [:]
             state.tasks = [:]
@@ -137,7 +137,7 @@ public final class TestDaemon: Sendable {
 
     /// Makes an event happen: durable ones get a number and are kept, and change their task.
     @discardableResult
-    public func emit(_ event: SessionEvent, in identifier: String) -> SessionEvent {
+    package func emit(_ event: SessionEvent, in identifier: String) -> SessionEvent {
         state.withLock { $0.emit(event, in: identifier) }
     }
 

@@ -5,22 +5,22 @@ import Synchronization
 ///
 /// Each connection has a thread of its own and is kept open between requests. What goes over the wire
 /// is what an ``Answer`` says, byte for byte.
-public final class TestServer: Sendable {
+package final class TestServer: Sendable {
     /// The server of the running test, if it has one.
     @TaskLocal static var running: TestServer?
 
     /// The server of the running test, which needs the trait ``ServerTrait``.
-    public static var current: TestServer {
+    package static var current: TestServer {
         guard let running else { preconditionFailure("the test lacks the trait .server") }
         return running
     }
 
     /// What came in and went out so far.
-    public struct Counts: Equatable, Sendable {
+    package struct Counts: Equatable, Sendable {
         /// How many requests came in.
-        public var requests = 0
+        package var requests = 0
         /// How many bytes of bodies were sent.
-        public var bytes = 0
+        package var bytes = 0
     }
 
     private struct State {
@@ -43,14 +43,14 @@ public final class TestServer: Sendable {
     }
 
     /// The URL of the server, without a slash at its end.
-    public let baseURL: String
+    package let baseURL: String
     /// The port that the server listens on.
-    public let port: Int
+    package let port: Int
     private let listener: Listener
     private let state = Mutex(State())
 
     /// Starts a server on a port of its own.
-    public init() throws {
+    package init() throws {
         let bound = try Socket.listen()
         listener = Listener(bound.listener)
         port = bound.port
@@ -59,7 +59,7 @@ public final class TestServer: Sendable {
     }
 
     /// Ends all connections, and accepts no more.
-    public func stop() {
+    package func stop() {
         state.withLock { state in
             state.isStopped = true
             for connection in state.connections { shutdown(connection, CInt(SHUT_RDWR)) }
@@ -68,44 +68,44 @@ public final class TestServer: Sendable {
     }
 
     /// The URL of a path, or of the same server under another name: `localhost` for `127.0.0.1`.
-    public func url(_ path: String, host: String = "127.0.0.1") -> String {
+    package func url(_ path: String, host: String = "127.0.0.1") -> String {
         "http://\(host):\(port)\(path)"
     }
 
     /// Sets the answers to the requests for `path`, in order; the last repeats.
-    public func answer(_ path: String, with answers: Answer...) {
+    package func answer(_ path: String, with answers: Answer...) {
         answer(path, with: answers)
     }
 
     /// Sets the answers to the requests for `path`, in order; the last repeats.
-    public func answer(_ path: String, with answers: [Answer]) {
+    package func answer(_ path: String, with answers: [Answer]) {
         state.withLock { $0.answers[path] = answers }
     }
 
     /// The heads of the requests received, in order.
-    public var requests: [RequestHead] { state.withLock { $0.heads } }
+    package var requests: [RequestHead] { state.withLock { $0.heads } }
 
     /// The heads of the requests for `path`, in order.
-    public func requests(for path: String) -> [RequestHead] {
+    package func requests(for path: String) -> [RequestHead] {
         requests.filter { $0.target == path }
     }
 
     /// The bodies of the requests for `path` that were read to their end, in order; requests without
     /// one are left out.
-    public func bodies(for path: String) -> [[UInt8]] {
+    package func bodies(for path: String) -> [[UInt8]] {
         state.withLock { $0.bodies[path, default: []] }
     }
 
     /// What came in and went out for `path`.
-    public func counts(for path: String) -> Counts {
+    package func counts(for path: String) -> Counts {
         state.withLock { $0.counts[path, default: Counts()] }
     }
 
     /// How many connections were accepted.
-    public var connectionCount: Int { state.withLock { $0.connectionCount } }
+    package var connectionCount: Int { state.withLock { $0.connectionCount } }
 
     /// How many requests were being answered at once, at most.
-    public var peakConcurrency: Int { state.withLock { $0.peakConcurrency } }
+    package var peakConcurrency: Int { state.withLock { $0.peakConcurrency } }
 
     private func begin(_ connection: CInt) {
         let isStopped = state.withLock { state in

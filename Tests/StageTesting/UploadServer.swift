@@ -4,7 +4,7 @@ import Synchronization
 /// A server that takes a body in parts: resumable uploads (the draft's interop version 6) and tus 1.0.
 ///
 /// Uploads are created at any path but those below `/uploads/`. Each connection serves one request.
-public final class UploadServer: Sendable {
+package final class UploadServer: Sendable {
     /// A body that is received.
     private struct Upload {
         var content: [UInt8] = []
@@ -30,14 +30,14 @@ public final class UploadServer: Sendable {
     }
 
     /// The port that the server listens on.
-    public let port: Int
+    package let port: Int
     /// Whether the server is asked for uploads that resume, and offers them.
-    public let speaksDraft: Bool
+    package let speaksDraft: Bool
     private let listener: Listener
     private let state = Mutex(State())
 
     /// Starts a server; without `speaksDraft` it knows nothing of the draft.
-    public init(speaksDraft: Bool = true) throws {
+    package init(speaksDraft: Bool = true) throws {
         let bound = try Socket.listen()
         listener = Listener(bound.listener)
         port = bound.port
@@ -46,59 +46,59 @@ public final class UploadServer: Sendable {
     }
 
     /// Accepts no more connections.
-    public func stop() { listener.stop() }
+    package func stop() { listener.stop() }
 
     /// The URL of a path.
-    public func url(_ path: String, host: String = "127.0.0.1") -> String {
+    package func url(_ path: String, host: String = "127.0.0.1") -> String {
         "http://\(host):\(port)\(path)"
     }
 
     /// Cuts the connections of the next requests with a body after so many bytes each.
-    public func cut(after counts: Int...) { state.withLock { $0.cuts += counts } }
+    package func cut(after counts: Int...) { state.withLock { $0.cuts += counts } }
 
     /// Has bodies read with a pause after every 64 KiB, or at once.
-    public func slowDown(_ isSlow: Bool = true, milliseconds: Int = 2) {
+    package func slowDown(_ isSlow: Bool = true, milliseconds: Int = 2) {
         state.withLock { $0.pause = isSlow ? UInt32(milliseconds) * 1000 : 0 }
     }
 
     /// Answers the bodies of requests without credentials with a challenge, and forgets them.
-    public func challenge() { state.withLock { $0.isGuarded = true } }
+    package func challenge() { state.withLock { $0.isGuarded = true } }
 
     /// Sends so many interim answers for every 64 KiB of a body.
-    public func tellProgress(_ count: Int) { state.withLock { $0.progressAnswers = count } }
+    package func tellProgress(_ count: Int) { state.withLock { $0.progressAnswers = count } }
 
     /// Has answers to bodies that are complete wait until this is called with `false`.
-    public func holdAnswers(_ areHeld: Bool = true) {
+    package func holdAnswers(_ areHeld: Bool = true) {
         state.withLock { $0.areAnswersHeld = areHeld }
     }
 
     /// Keeps the next answers to bodies that are complete from being sent.
-    public func loseAnswers(_ count: Int) { state.withLock { $0.lostAnswers = count } }
+    package func loseAnswers(_ count: Int) { state.withLock { $0.lostAnswers = count } }
 
     /// Has requests answered by what `body` returns for them, heads and all, unless that is `nil`.
-    public func replace(_ body: @escaping @Sendable (RequestHead) -> String?) {
+    package func replace(_ body: @escaping @Sendable (RequestHead) -> String?) {
         state.withLock { $0.replacements.append(body) }
     }
 
     /// Forgets all uploads that are not complete.
-    public func forget() { state.withLock { $0.uploads = [:] } }
+    package func forget() { state.withLock { $0.uploads = [:] } }
 
     /// The number of uploads that the server has and that were neither finished nor deleted.
-    public var unfinished: Int {
+    package var unfinished: Int {
         state.withLock { $0.uploads.values.count { $0.content.count < $0.size } }
     }
 
     /// The heads of all requests in order.
-    public var requests: [RequestHead] { state.withLock { $0.heads } }
+    package var requests: [RequestHead] { state.withLock { $0.heads } }
 
     /// The methods of all requests in order.
-    public var methods: [String] { requests.map(\.method) }
+    package var methods: [String] { requests.map(\.method) }
 
     /// The bodies that were complete, in order.
-    public var finished: [[UInt8]] { state.withLock { $0.finished } }
+    package var finished: [[UInt8]] { state.withLock { $0.finished } }
 
     /// The bytes of bodies that were received, those that came twice included.
-    public var received: Int { state.withLock { $0.received } }
+    package var received: Int { state.withLock { $0.received } }
 
     private func serve(_ head: RequestHead, _ socket: inout Socket) {
         let replacements = state.withLock { state in

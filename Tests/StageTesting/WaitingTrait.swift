@@ -1,15 +1,15 @@
-public import Testing
+package import Testing
 
 /// Marks tests that wait for minutes and compute little, such as those of servers that send nothing.
 ///
 /// `make test` runs them beside the others, in a process of their own: there they take no turns from tests that compute.
 /// It finds them by this trait (`Scripts/tests-with`), as it does those with `.alone`.
-public struct WaitingTrait: TestTrait, SuiteTrait {
+package struct WaitingTrait: TestTrait, SuiteTrait {
     /// Whether the tests of a suite inherit the trait.
-    public let isRecursive = true
+    package let isRecursive = true
 }
 
 extension Trait where Self == WaitingTrait {
     /// Runs the tests beside those without this trait.
-    public static var waiting: Self { Self() }
+    package static var waiting: Self { Self() }
 }

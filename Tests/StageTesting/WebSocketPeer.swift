@@ -1,19 +1,19 @@
-public import StageWebSocket
+package import StageWebSocket
 
 /// Server side of a WebSocket connection (RFC 6455), in a script of ``TestServer``.
-public struct WebSocketPeer: ~Copyable {
+package struct WebSocketPeer: ~Copyable {
     /// The connection, for bytes that are no frames and for an end without a close frame.
-    public let wire: Wire
+    package let wire: Wire
     private var machine = WebSocketMachine(role: .server)
 
     /// Accepts the opening handshake, with the first of `subprotocols` that the client offers.
-    public init(_ wire: Wire, subprotocols: [String] = []) {
+    package init(_ wire: Wire, subprotocols: [String] = []) {
         self.wire = wire
         wire.send(wire.request.webSocketAnswer(subprotocols: subprotocols))
     }
 
     /// Waits for the next event; `nil` at the end of the connection.
-    public mutating func next() -> WebSocketEvent? {
+    package mutating func next() -> WebSocketEvent? {
         while true {
             if let event = machine.nextEvent() {
                 flush()
@@ -29,28 +29,28 @@ public struct WebSocketPeer: ~Copyable {
     }
 
     /// Sends a message.
-    public mutating func send(_ message: WebSocketMessage) {
+    package mutating func send(_ message: WebSocketMessage) {
         // A closed connection takes nothing.
         try? machine.send(message)
         flush()
     }
 
     /// Sends a close frame, with no code for `nil`.
-    public mutating func close(_ code: UInt16?, reason: String = "") {
+    package mutating func close(_ code: UInt16?, reason: String = "") {
         let code = code.map { CloseCode(rawValue: $0) }
         machine.close(WebSocketClose(code: code, reason: reason))
         flush()
     }
 
     /// Sends each message back until the connection ends.
-    public mutating func echo() {
+    package mutating func echo() {
         while let event = next() {
             if case .message(let message) = event { send(message) }
         }
     }
 
     /// Reads until the connection ends.
-    public mutating func waitForEnd() { while next() != nil {} }
+    package mutating func waitForEnd() { while next() != nil {} }
 
     private mutating func flush() {
         let output = machine.takeOutput()
@@ -60,7 +60,7 @@ public struct WebSocketPeer: ~Copyable {
 
 extension RequestHead {
     /// Returns the head of the answer to an opening handshake, which accepts it without compression.
-    public func webSocketAnswer(subprotocols: [String] = []) -> [UInt8] {
+    package func webSocketAnswer(subprotocols: [String] = []) -> [UInt8] {
         let names = [
             "host", "upgrade", "connection", "sec-websocket-key", "sec-websocket-version",
             "sec-websocket-protocol",
@@ -79,7 +79,7 @@ extension RequestHead {
 
 extension Answer {
     /// Accepts the opening handshake of a WebSocket connection, and lets `script` use the connection, which ends with it.
-    public static func webSocket(
+    package static func webSocket(
         subprotocols: [String] = [],
         _ script: @escaping @Sendable (inout WebSocketPeer) -> Void
     ) -> Answer {

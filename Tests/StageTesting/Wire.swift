@@ -3,9 +3,9 @@ import Glibc
 /// A connection on which a request has come, for an answer that is written byte by byte.
 ///
 /// The server closes the connection when the script that was given the wire returns.
-public struct Wire: Sendable {
+package struct Wire: Sendable {
     /// The request.
-    public let request: RequestHead
+    package let request: RequestHead
     private let socket: Socket
 
     init(_ socket: Socket, _ request: RequestHead) {
@@ -15,14 +15,14 @@ public struct Wire: Sendable {
 
     /// Sends bytes, and returns whether the client took them.
     @discardableResult
-    public func send(_ bytes: [UInt8]) -> Bool { socket.send(bytes) }
+    package func send(_ bytes: [UInt8]) -> Bool { socket.send(bytes) }
 
     /// Sends text, and returns whether the client took it.
     @discardableResult
-    public func send(_ text: String) -> Bool { socket.send(Array(text.utf8)) }
+    package func send(_ text: String) -> Bool { socket.send(Array(text.utf8)) }
 
     /// Sends bytes one by one, with a pause after each, until the client has gone.
-    public func drip(_ bytes: [UInt8], pause: UInt32) {
+    package func drip(_ bytes: [UInt8], pause: UInt32) {
         for byte in bytes {
             guard socket.send([byte]) else { return }
             if pause > 0 { usleep(pause) }
@@ -30,31 +30,31 @@ public struct Wire: Sendable {
     }
 
     /// Waits for bytes that the client sends after its request; returns none at the end of the connection.
-    public func receive() -> [UInt8] { socket.receive() }
+    package func receive() -> [UInt8] { socket.receive() }
 
     /// Sends nothing for a while.
-    public func pause(milliseconds: UInt32) { usleep(milliseconds * 1000) }
+    package func pause(milliseconds: UInt32) { usleep(milliseconds * 1000) }
 
     /// Sends nothing more until the client has gone.
-    public func waitForEnd() { socket.waitForEnd() }
+    package func waitForEnd() { socket.waitForEnd() }
 
     /// Sends the end of the stream, and reads until the client has closed the connection.
-    public func end() { socket.lingerOn() }
+    package func end() { socket.lingerOn() }
 
     /// Passes bytes on to a port of this machine and from it, as a proxy does for `CONNECT`, until one side ends.
-    public func tunnel(toPort port: Int) {
+    package func tunnel(toPort port: Int) {
         guard let server = Socket.connect(toPort: port) else { return }
         defer { close(server) }
         socket.exchange(with: Socket(server))
     }
 
     /// Has the connection end with a reset instead of an orderly close.
-    public func reset() { socket.resetOnClose() }
+    package func reset() { socket.resetOnClose() }
 }
 
 extension Answer {
     /// Lets `script` answer the request.
-    public static func script(_ script: @escaping @Sendable (Wire) -> Void) -> Answer {
+    package static func script(_ script: @escaping @Sendable (Wire) -> Void) -> Answer {
         Answer(content: []).with { $0.script = script }
     }
 }

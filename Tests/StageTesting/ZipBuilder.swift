@@ -1,38 +1,38 @@
 /// A zip archive of stored entries built byte by byte, so that it can be wrong in any way.
-public struct ZipBuilder: Sendable {
+package struct ZipBuilder: Sendable {
     /// An entry as both of its headers have it.
-    public struct Entry: Sendable {
+    package struct Entry: Sendable {
         /// The name in the central directory.
-        public var name: [UInt8]
+        package var name: [UInt8]
         /// The content.
-        public var content: [UInt8]
+        package var content: [UInt8]
         /// The mode of stat(2), file type included.
-        public var mode: UInt32
+        package var mode: UInt32
         /// The name in the local header; `nil` for the same.
-        public var localName: [UInt8]?
+        package var localName: [UInt8]?
         /// The general purpose flags; bit 11 says that the name is UTF-8.
-        public var flags: UInt16 = 1 << 11
+        package var flags: UInt16 = 1 << 11
         /// The flags in the local header; `nil` for the same.
-        public var localFlags: UInt16?
+        package var localFlags: UInt16?
         /// The compression method; the content is stored whatever it says.
-        public var method: UInt16 = 0
+        package var method: UInt16 = 0
         /// The compression method in the local header; `nil` for the same.
-        public var localMethod: UInt16?
+        package var localMethod: UInt16?
         /// The size in the local header; `nil` for the true one.
-        public var localSize: UInt32?
+        package var localSize: UInt32?
         /// The checksum in both headers; `nil` for the true one.
-        public var checksum: UInt32?
+        package var checksum: UInt32?
         /// Whether size and checksum follow the content instead of being in the local header.
-        public var hasDescriptor = false
+        package var hasDescriptor = false
         /// The name in a Unicode path field (0x7075) of both headers; `nil` for no field.
-        public var unicodeName: [UInt8]?
+        package var unicodeName: [UInt8]?
         /// The version of the Unicode path field; 1 is the only one.
-        public var unicodeVersion: UInt8 = 1
+        package var unicodeVersion: UInt8 = 1
         /// Whether the central directory points at the first entry's local header.
-        public var sharesFirst = false
+        package var sharesFirst = false
 
         /// Creates an entry from its parts.
-        public init(_ name: String, content: [UInt8] = [], mode: UInt32 = 0o100644) {
+        package init(_ name: String, content: [UInt8] = [], mode: UInt32 = 0o100644) {
             self.name = Array(name.utf8)
             self.content = content
             self.mode = mode
@@ -40,13 +40,13 @@ public struct ZipBuilder: Sendable {
     }
 
     /// The bytes of the archive.
-    public private(set) var bytes: [UInt8] = []
+    package private(set) var bytes: [UInt8] = []
 
     /// Creates a whole archive of entries.
-    public init(_ entries: Entry...) { self.init(entries) }
+    package init(_ entries: Entry...) { self.init(entries) }
 
     /// Creates a whole archive of entries; with `isReversed`, the central directory has the last entry first.
-    public init(_ entries: [Entry], isReversed: Bool = false) {
+    package init(_ entries: [Entry], isReversed: Bool = false) {
         var headers: [[UInt8]] = []
         for entry in entries {
             let offset = entry.sharesFirst ? 0 : bytes.count
@@ -100,7 +100,7 @@ public struct ZipBuilder: Sendable {
     }
 
     /// CRC-32 as of ISO 3309, bit by bit.
-    public static func checksum(of bytes: [UInt8]) -> UInt32 {
+    package static func checksum(of bytes: [UInt8]) -> UInt32 {
         var sum: UInt32 = .max
         for byte in bytes {
             sum ^= UInt32(byte)
