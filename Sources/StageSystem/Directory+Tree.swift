@@ -63,6 +63,9 @@ extension Directory {
     ///
     /// `isOver` is polled between entries; `true` stops the removal, which then throws `EINTR`. Another call
     /// removes the rest.
+    ///
+    /// Waits some seconds for another process that still writes into the tree: the decoder of a process that was
+    /// killed outlives it for a moment.
     @discardableResult
     public func removeTree(
         _ name: FilePath.Component,
@@ -72,21 +75,36 @@ extension Directory {
         guard status.kind == .directory else { return try remove(name) }
         guard let top = try directory(FilePath(name)) else { return false }
         try top.allowChanges()
-        var moved = 0
-        // Each round empties the directories that the previous round moved up.
-        while case let entries = try top.entries(), !entries.isEmpty {
-            for entry in entries {
-                try top.checkNotInterrupted(unless: isOver)
-                if entry.kind != .directory {
-                    try top.remove(entry.name)
-                } else if let below = try top.directory(FilePath(entry.name)) {
-                    try below.allowChanges()
-                    try below.empty(into: top, moved: &moved, unless: isOver)
-                    try top.removeDirectory(entry.name)
+        var (moved, refills) = (0, Refills())
+        while true {
+            // Each round empties the directories that the previous round moved up.
+            while case let entries = try top.entries(), !entries.isEmpty {
+                for entry in entries {
+                    try top.checkNotInterrupted(unless: isOver)
+                    if entry.kind != .directory {
+                        try top.remove(entry.name)
+                    } else if let below = try top.directory(FilePath(entry.name)) {
+                        try below.allowChanges()
+                        try below.empty(into: top, moved: &moved, unless: isOver)
+                        _ = try top.removeEmptied(entry.name, &refills)
+                    }
                 }
             }
+            if let existed = try removeEmptied(name, &refills) { return existed }
         }
-        return try removeDirectory(name)
+    }
+
+    /// Removes a directory that was emptied, and returns whether it existed; `nil` if it has entries again.
+    private func removeEmptied(
+        _ name: FilePath.Component,
+        _ refills: inout Refills
+    ) throws(FileError) -> Bool? {
+        do throws(FileError) {
+            return try removeDirectory(name)
+        } catch {
+            guard error.errno == .directoryNotEmpty, refills.wait() else { throw error }
+            return nil
+        }
     }
 
     /// Removes the files of this directory, and moves its directories to `top` under unique names.
@@ -145,5 +163,19 @@ extension Directory {
         case Int(DT_UNKNOWN): try status(FilePath(name))?.kind ?? .other
         default: .other
         }
+    }
+}
+
+/// The times that directories were found with new entries after they were emptied.
+private struct Refills {
+    private var count = 0
+
+    /// Waits a millisecond for the process that writes the entries to end; returns `false` if it was waited for
+    /// long enough.
+    mutating func wait() -> Bool {
+        guard count < 5000 else { return false }
+        count += 1
+        _ = usleep(1000)
+        return true
     }
 }
