@@ -24,7 +24,8 @@ extension IndexSource {
     ///   - base: The staged generation.
     ///   - figures: Receives the number of bytes transferred and their source.
     /// - Returns: The result; `nil` if another way transfers fewer bytes, or the delta is of no use.
-    /// - Throws: ``StageError`` if no server can be reached, or the files cannot be written.
+    /// - Throws: ``StageError`` if the index is too large for the pack's files, if no server can be reached and a part
+    ///   of the archive has arrived, or if the files cannot be written.
     func takeArchiveFirst(
         in area: StagingArea,
         base: Base?,
@@ -36,14 +37,9 @@ extension IndexSource {
                 archive: remaining(archive, in: area)
             )
         else { return nil }
+        try indexFetch.checkSize()
         work.report(.chose(choice))
-        let delta: [UInt8]
-        do throws(StageError) {
-            delta = try await indexFetch.fileTableDelta(countingIn: &figures)
-        } catch {
-            try note(error)
-            return nil
-        }
+        guard let delta = try await fileTableDelta(countingIn: &figures) else { return nil }
         var result = UnpackedArchive()
         result.directory = try await unpack(archive, in: area, countingIn: &figures)
         guard let unpacked = result.directory, let table = try await fileTable(of: unpacked) else {
@@ -52,6 +48,19 @@ extension IndexSource {
         result.index = try await indexFetch.index(from: delta, after: table, in: area.directory)
         result.isVerified = result.index?.content.encodedFileTable() == table
         return result
+    }
+
+    /// Fetches the delta of the index; returns `nil` if no server sends it: then the index itself is fetched.
+    private func fileTableDelta(
+        countingIn figures: inout StagingFigures
+    ) async throws(StageError) -> [UInt8]? {
+        do throws(StageError) {
+            return try await indexFetch.fileTableDelta(countingIn: &figures)
+        } catch {
+            guard error.isOfServer else { throw error }
+            log(error)
+            return nil
+        }
     }
 
     /// Returns the file table of an unpacked archive; `nil` if the archive has an entry that no pack may have.

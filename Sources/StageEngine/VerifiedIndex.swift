@@ -57,12 +57,7 @@ struct IndexFetch: Sendable {
         base: IndexSource.Base?,
         countingIn figures: inout StagingFigures
     ) async throws(StageError) -> VerifiedIndex {
-        guard reference.contentSize.rawValue <= Int64(pack.indexBounds.byteCount) else {
-            throw .index(
-                reason:
-                    "it is larger than one of \(pack.fileCount.quantity(of: "file")) can be"
-            )
-        }
+        try checkSize()
         if let area, let bytes = try await bytes(in: area) { return try await decode(bytes) }
         if let base, let digest = base.contentMap.indexDigest,
             let bytes = try await updated(
@@ -80,6 +75,18 @@ struct IndexFetch: Sendable {
             countingIn: &figures
         )
         return try await keep(try decompress(stored), in: area)
+    }
+
+    /// Checks the size of the index in the manifest, before memory for it is allocated.
+    ///
+    /// - Throws: ``StageError/index(reason:)`` if an index of the pack's files cannot have that size.
+    func checkSize() throws(StageError) {
+        guard reference.contentSize.rawValue <= Int64(pack.indexBounds.byteCount) else {
+            throw .index(
+                reason:
+                    "it is larger than one of \(pack.fileCount.quantity(of: "file")) can be"
+            )
+        }
     }
 
     /// Returns whether an area contains the index.

@@ -81,7 +81,10 @@ struct FileTableDeltaTests {
     }
 
     /// A delta that is of no use costs the bytes of the index, and the archive is downloaded once.
-    @Test(arguments: [Answer.status(404), .status(403), .content([1, 2, 3]), .content(noise(900))])
+    @Test(arguments: [
+        Answer.status(404), .status(403), .status(503), .content([1, 2, 3]), .content(noise(900)),
+        .dropped, .redirect(to: "http://127.0.0.1:1/a"), .redirect(to: "ftp://127.0.0.1/a"),
+    ])
     func withoutTheDeltaTheIndexIsDownloaded(answer: Answer) async throws {
         let (pack, delta) = try await publish()
         world.server.answer("/" + delta.url, with: answer)
@@ -107,6 +110,19 @@ struct FileTableDeltaTests {
         try expectStaged()
         #expect(requests(try #require(pack.index?.url)) == 1 && world.archiveRequests == 1)
         #expect(world.bundleRequests == 0)
+    }
+
+    /// An index that is larger than one of so few files can be costs neither the archive's bytes nor memory.
+    @Test func anIndexThatCannotBeOfTheFilesIsRefusedBeforeTheArchive() async throws {
+        var (pack, delta) = try await publish()
+        pack.index?.contentSize = .mebibytes(255)
+        try world.serve(offering: pack)
+        guard case .failed(.index(let reason)) = try await world.stage() else {
+            Issue.record("staged with an index of 255 MiB")
+            return
+        }
+        #expect(reason.contains("larger than one of"))
+        #expect(requests(delta.url) == 0 && world.archiveRequests == 0)
     }
 
     /// A run that ended before the index was restored has downloaded a part of the archive.
