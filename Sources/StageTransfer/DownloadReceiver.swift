@@ -323,7 +323,9 @@ extension TransferStateMachine.Outcome {
             let (fault, explanation) = end.certificateFault
             return .permanent(.untrusted(url: url, fault, detail: explanation))
         case CURLE_OK:
-            return .transient(.unreachable(url: url, detail: "the response is empty"), pause: nil)
+            // Other responses of libcurl's success were judged by their head.
+            let detail = "the response ended within its head"
+            return .transient(.unreachable(url: url, detail: detail), pause: nil)
         default:
             let fault = TransferError.ConnectionFault(end)
             return .transient(.unreachable(url: url, fault, detail: end.explanation), pause: nil)

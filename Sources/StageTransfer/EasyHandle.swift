@@ -25,8 +25,11 @@ import SystemPackage
     /// libcurl's error message; empty if there is none.
     var errorMessage: String { unsafe String(cString: message) }
 
-    /// Verification result of the server's certificate (`X509_V_…`); 0 if it is valid.
-    var certificateResult: Int { number(CURLINFO_SSL_VERIFYRESULT) }
+    /// Verification result of the certificate of the server, or of the proxy (`X509_V_…`); 0 if both are valid.
+    var certificateResult: Int {
+        let result = number(CURLINFO_SSL_VERIFYRESULT)
+        return result == 0 ? number(CURLINFO_PROXY_SSL_VERIFYRESULT) : result
+    }
 
     /// Status of a proxy's response to CONNECT; 0 if there was none.
     var proxyStatus: Int { number(CURLINFO_HTTP_CONNECTCODE) }

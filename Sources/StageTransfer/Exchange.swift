@@ -60,7 +60,7 @@ struct ExchangeEnd: Sendable {
     var detail = ""
     /// Facts about the connection, if libcurl ended the exchange with an error.
     var connection: FailedConnection?
-    /// Verification result of the server's certificate (`X509_V_…`).
+    /// Verification result of the certificate of the server, or of the proxy (`X509_V_…`).
     var certificate = 0
     /// Status by which a proxy refused to connect to the server; 0 if it did not.
     var proxyStatus = 0

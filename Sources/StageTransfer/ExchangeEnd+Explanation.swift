@@ -9,12 +9,14 @@ extension ExchangeEnd {
     /// libcurl's message, which is in `detail`, remains where the result code says less than the message.
     var explanation: String {
         guard let connection else { return detail }
+        // libcurl's message contains the setting, with a password that it may have.
+        if isProxyInvalid { return "the configured proxy is invalid: expected 'http://HOST:PORT'" }
         switch code {
         case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY:
             return "the name of \(peer) cannot be resolved"
         case CURLE_OPERATION_TIMEDOUT: return timeout
         case CURLE_PROXY:
-            return "\(peer) cannot connect to \(connection.server): \(detail)"
+            return "\(peer) cannot connect to \(connection.server): \(reasonOfSOCKS)"
         case CURLE_COULDNT_CONNECT: return refusal
         case CURLE_SSL_CONNECT_ERROR: return handshakeFailure
         case CURLE_GOT_NOTHING: return "connection closed by \(peer) without a response"
@@ -55,6 +57,15 @@ extension ExchangeEnd {
         }
         // libcurl decides by CURLOPT_NOPROXY; only its message tells.
         return detail.contains(" \(proxy.host.withoutBrackets) ")
+    }
+
+    /// `true` if libcurl cannot parse the setting of the proxy.
+    private var isProxyInvalid: Bool {
+        switch code {
+        case CURLE_COULDNT_RESOLVE_PROXY: connection?.proxy == nil
+        case CURLE_COULDNT_CONNECT: detail.hasPrefix("Unsupported proxy ")
+        default: false
+        }
     }
 
     /// Host and port of the other side of the connection, for people.
@@ -99,7 +110,38 @@ extension ExchangeEnd {
         // "OpenSSL/3.0.19: error:0A00042E:SSL routines::tlsv1 alert protocol version"
         let parts = detail.split(separator: "::")
         let reason = parts.count > 1 ? parts.last.map { String($0) } ?? detail : detail
-        return "the TLS handshake with \(peer) failed: \(reason)"
+        let words = Self.alerts.first { reason.contains($0.alert) }?.words
+        return "the TLS handshake with \(peer) failed: \(words ?? reason)"
+    }
+
+    /// OpenSSL's words for alerts (RFC 8446, section 6.2) and their meaning for people.
+    private static let alerts: [(alert: String, words: String)] = [
+        (
+            "alert handshake failure",
+            "it accepts none of the offered ciphers, or requires a client certificate"
+        ),
+        ("alert protocol version", "it has no TLS version that this machine allows"),
+        ("unsupported protocol", "it has no TLS version that this machine allows"),
+        ("unrecognized name", "it has no certificate for this name"),
+    ]
+
+    /// Reason that a SOCKS proxy gives (RFC 1928, sections 3 and 6), or libcurl's message.
+    private var reasonOfSOCKS: String {
+        if detail.hasPrefix("No authentication method was acceptable") {
+            return "it requires credentials"
+        }
+        guard detail.hasPrefix("Can't complete SOCKS5 connection"), detail.hasSuffix(")") else {
+            return detail
+        }
+        return switch detail.dropLast().split(separator: "(").last ?? "" {
+        case "1": "it gives no reason"
+        case "2": "its rules forbid that"
+        case "3": "it cannot reach the network"
+        case "4": "it cannot reach the host"
+        case "5": "the host refuses connections"
+        case "6": "the host does not respond"
+        default: detail
+        }
     }
 
     private var interruption: String {
@@ -114,6 +156,9 @@ extension ExchangeEnd {
                 + connection.server
         }
         if isReset { return "connection reset by \(peer)" }
+        if detail.contains("alert certificate required") {
+            return "a client certificate is required by \(peer)"
+        }
         if connection.systemError == ETIMEDOUT { return "\(peer) no longer responds" }
         if isCutShort { return "connection closed by \(peer) before the end of the response" }
         return detail

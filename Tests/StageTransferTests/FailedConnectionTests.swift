@@ -67,6 +67,36 @@ import Testing
         }
     }
 
+    /// libcurl's message contains the setting with its password.
+    @Test(arguments: ["foo://user:secret@a:1", "http://user:secret@a:99999", "http://user:secret@"])
+    func aProxyThatCannotBeOneIsNotToldWithItsPassword(proxy: String) async {
+        var configuration = TransferConfiguration.single
+        configuration.proxies = ProxySettings(http: proxy, https: proxy)
+        for scheme in ["http", "https"] {
+            #expect(
+                await detail(of: "\(scheme)://b.invalid/a", configuration)
+                    == "the configured proxy is invalid: expected 'http://HOST:PORT'"
+            )
+        }
+    }
+
+    @Test(arguments: [
+        ("Can't complete SOCKS5 connection to h. (1)", "it gives no reason"),
+        ("Can't complete SOCKS5 connection to h. (2)", "its rules forbid that"),
+        ("Can't complete SOCKS5 connection to h. (3)", "it cannot reach the network"),
+        ("Can't complete SOCKS5 connection to h. (4)", "it cannot reach the host"),
+        ("Can't complete SOCKS5 connection to h. (5)", "the host refuses connections"),
+        ("Can't complete SOCKS5 connection to h. (6)", "the host does not respond"),
+        ("No authentication method was acceptable.", "it requires credentials"),
+        ("m", "m"),
+    ])
+    func theReasonOfAProxyOfSOCKSHasItsWords(message: String, words: String) {
+        var end = ExchangeEnd(code: CURLE_PROXY, detail: message)
+        end.connection = FailedConnection(server: "h:443", serverPort: 443)
+        end.connection?.proxy = FailedConnection.Proxy("socks5h://p:1080")
+        #expect(end.explanation == "the proxy p:1080 cannot connect to h:443: \(words)")
+    }
+
     @Test(arguments: [
         (403, "refused a connection to a.invalid:443 (status 403)"),
         (502, "cannot connect to a.invalid:443 (status 502)"),
@@ -137,6 +167,18 @@ import Testing
         #expect(words?.contains("/nonexistent") == true)
     }
 
+    /// The certificate of a proxy is verified as that of a server is.
+    @Test func aCertificateOfAProxyThatIsRefusedIsNamedWithTheReason() async throws {
+        let front = try await TLSFront(port: server.port, below: place.directory.path)
+        var configuration = TransferConfiguration.single
+        configuration.proxies = ProxySettings(https: front.baseURL)
+        #expect(
+            await detail(of: "https://a.invalid/a", configuration)
+                == "the certificate of the proxy 127.0.0.1:\(front.port) is not signed by an "
+                + "authority that this machine trusts"
+        )
+    }
+
     /// libcurl's result code, `errno` and message, with the words for them.
     private static let rows: [(CURLcode, Int32, String, String)] = [
         (CURLE_COULDNT_CONNECT, EHOSTUNREACH, "m", "no route to h:80"),
@@ -166,6 +208,28 @@ import Testing
         (
             CURLE_SSL_CONNECT_ERROR, 0, "OpenSSL/3: error:1:SSL routines::wrong version number",
             "h:80 responded without TLS"
+        ),
+        (
+            CURLE_SSL_CONNECT_ERROR, 0, "error:1:SSL routines::sslv3 alert handshake failure",
+            "the TLS handshake with h:80 failed: it accepts none of the offered ciphers, or "
+                + "requires a client certificate"
+        ),
+        (
+            CURLE_SSL_CONNECT_ERROR, 0, "error:1:SSL routines::tlsv1 alert protocol version",
+            "the TLS handshake with h:80 failed: it has no TLS version that this machine allows"
+        ),
+        (
+            CURLE_SSL_CONNECT_ERROR, 0, "error:1:SSL routines::unsupported protocol",
+            "the TLS handshake with h:80 failed: it has no TLS version that this machine allows"
+        ),
+        (
+            CURLE_SSL_CONNECT_ERROR, 0, "error:1:SSL routines::tlsv1 unrecognized name",
+            "the TLS handshake with h:80 failed: it has no certificate for this name"
+        ),
+        (
+            CURLE_RECV_ERROR, 0,
+            "error:1:SSL routines::tlsv13 alert certificate required, errno 0",
+            "a client certificate is required by h:80"
         ),
         (
             CURLE_SSL_CONNECT_ERROR, 0, "OpenSSL SSL_connect: SSL_ERROR_SYSCALL",
