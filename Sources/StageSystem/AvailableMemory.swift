@@ -4,14 +4,16 @@ import SystemPackage
 
 /// An estimate of the memory that this process may still allocate.
 package enum AvailableMemory {
-    /// Returns the number of bytes: the least of what the machine, the control groups (cgroups(7), version 2) and the
-    /// limit of the address space (`RLIMIT_AS`, getrlimit(2)) leave.
+    /// Returns the number of bytes: the least of what the machine, the control groups (cgroups(7)) and the limit of
+    /// the address space (`RLIMIT_AS`, getrlimit(2)) leave.
+    ///
+    /// The page cache does not count as used, since the kernel takes it back.
     ///
     /// A limit that cannot be read does not count. Other processes may allocate the same memory.
     package static func byteCount() -> Int64 {
         min(
             machine() ?? .max,
-            (try? ControlGroup.availableMemory()).flatMap { $0 } ?? .max,
+            ControlGroup.availableMemory() ?? .max,
             addressSpace() ?? .max
         )
     }

@@ -101,25 +101,8 @@ package struct ControlGroup: Sendable {
         try directory.openFile("cgroup.procs", flags: O_WRONLY, mode: 0)
     }
 
-    /// Returns the bytes of memory that the group of this process and those above it leave; `nil` without a limit.
-    static func availableMemory() throws(FileError) -> Int64? {
-        guard var path = try pathOfThisProcess() else { return nil }
-        var least: Int64?
-        // Directories above the mount point have no such file.
-        while FileStatus.exists(path.appending("cgroup.procs")) {
-            let group = ControlGroup(directory: try Directory.open(path))
-            if let limit = try group.limit("memory.max"),
-                let used = try group.limit("memory.current")
-            {
-                least = min(least ?? .max, max(0, limit - used))
-            }
-            guard path.removeLastComponent() else { break }
-        }
-        return least
-    }
-
     /// Reads a number; `nil` for no limit, or if the group lacks the file.
-    private func limit(_ name: FilePath) throws(FileError) -> Int64? {
+    func limit(_ name: FilePath) throws(FileError) -> Int64? {
         guard let content = try directory.bytes(of: name, limit: 64) else { return nil }
         // The word 'max' means no limit.
         return Int64(String(decoding: content, as: UTF8.self).prefix { $0 != "\n" })
@@ -138,18 +121,29 @@ package struct ControlGroup: Sendable {
 }
 
 extension ControlGroup {
-    /// Returns the directory of the group of this process; `nil` if cgroup version 2 is not mounted.
-    private static func pathOfThisProcess() throws(FileError) -> FilePath? {
-        // "0::PATH" is the line of cgroup version 2.
+    /// A tree of control groups that the kernel may have.
+    enum Hierarchy {
+        /// The one tree of version 2.
+        case unified
+        /// The tree of version 1 that limits memory.
+        case memory
+    }
+
+    /// Returns the directory of the group of this process; `nil` if the tree is not mounted.
+    static func pathOfThisProcess(
+        in hierarchy: Hierarchy = .unified
+    ) throws(FileError) -> FilePath? {
         let groups = try lines(of: "/proc/self/cgroup")
-        guard let line = groups.first(where: { $0.hasPrefix("0::/") }) else { return nil }
+        guard let group = groups.lazy.compactMap({ hierarchy.group(of: $0) }).first else {
+            return nil
+        }
         for mount in try lines(of: "/proc/self/mountinfo") {
-            // "ID PARENT DEVICE ROOT PLACE OPTIONS [TAG ...] - TYPE SOURCE OPTIONS" (proc(5))
-            let fields = mount.split(separator: " ")
-            guard let end = fields.firstIndex(of: "-"), end >= 6, end + 1 < fields.count,
-                fields[end + 1] == "cgroup2", fields[3] == "/"
-            else { continue }
-            return FilePath(String(fields[4])).pushing(FilePath(String(line.dropFirst(4))))
+            guard let (root, place) = hierarchy.mount(of: mount) else { continue }
+            // Without a namespace of its own, a container has a part of the tree, and full paths of groups.
+            let base = root == "/" ? "" : root
+            guard group == root || group.hasPrefix(base + "/") else { continue }
+            let below = group.dropFirst(base.count).drop { $0 == "/" }
+            return FilePath(String(place)).pushing(FilePath(String(below)))
         }
         return nil
     }
@@ -159,5 +153,38 @@ extension ControlGroup {
         return String(decoding: try file.readAll(limit: 1 << 22), as: UTF8.self).split(
             separator: "\n"
         )
+    }
+}
+
+extension ControlGroup.Hierarchy {
+    /// Returns the path of the group that a line of `/proc/self/cgroup` names, if it is one of this tree.
+    fileprivate func group(of line: Substring) -> Substring? {
+        // "NUMBER:CONTROLLER,...:PATH", of version 2 "0::PATH" (cgroups(7))
+        let fields = line.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
+        guard fields.count == 3, fields[2].hasPrefix("/") else { return nil }
+        let isInThis =
+            switch self {
+            case .unified: fields[0] == "0" && fields[1].isEmpty
+            case .memory: fields[1].split(separator: ",").contains("memory")
+            }
+        return isInThis ? fields[2] : nil
+    }
+
+    /// Returns the group at the top of a mounted tree, and its place, if a line of `/proc/self/mountinfo` is about
+    /// this tree.
+    fileprivate func mount(of line: Substring) -> (root: Substring, place: Substring)? {
+        // "ID PARENT DEVICE ROOT PLACE OPTIONS [TAG ...] - TYPE SOURCE OPTIONS" (proc(5))
+        let fields = line.split(separator: " ")
+        guard let end = fields.firstIndex(of: "-"), end >= 6, end + 3 < fields.count else {
+            return nil
+        }
+        let isThis =
+            switch self {
+            case .unified: fields[end + 1] == "cgroup2"
+            case .memory:
+                fields[end + 1] == "cgroup"
+                    && fields[end + 3].split(separator: ",").contains("memory")
+            }
+        return isThis ? (fields[3], fields[4]) : nil
     }
 }
