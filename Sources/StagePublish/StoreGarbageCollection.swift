@@ -107,8 +107,25 @@ package struct StoreGarbageCollection: Equatable, Sendable {
         }
         guard !isDryRun else { return }
         // Synced before the first removal: after a crash, the remaining objects keep their times.
-        if unused != known { try unused.write(to: store) }
+        var isRecorded = unused == known
+        if !isRecorded {
+            do throws(FileError) {
+                try unused.write(to: store)
+                isRecorded = true
+            } catch {
+                // The removal makes the space for the record.
+                guard error.isOutOfSpace, !expired.isEmpty else { throw error }
+            }
+        }
+        try Self.remove(expired)
+        if !isRecorded { try unused.write(to: store) }
         for name in marks.names { try store.remove(name) }
+    }
+
+    /// Removes objects by their directories and names.
+    private static func remove(
+        _ expired: [(folder: Directory, name: FilePath.Component)]
+    ) throws(FileError) {
         for (folder, name) in expired {
             // Only an index has one.
             try PackRecord.remove(beside: folder.path.appending(name))
