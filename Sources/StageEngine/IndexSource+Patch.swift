@@ -54,7 +54,7 @@ extension IndexSource {
         let decoder = PatchDecoder(patch: patch, tree: run.tree, base: base, local: local)
         let path = download.path
         do throws(StageError) {
-            // The decoder keeps both versions in memory.
+            // The decoder keeps a part of both versions in memory.
             let result = try await work.stager.patching.run {
                 () async throws(StageError) -> PatchDecoder.Result? in
                 try await withCancellableThread { cancellation throws(StageError) in
@@ -64,7 +64,7 @@ extension IndexSource {
                 }
             }
             guard let result else { throw .cancelled }
-            if !result.isComplete { logIncomplete(patch.reference) }
+            if let fault = result.fault { log(fault, of: patch.reference) }
             // What else is missing needs the space.
             try download.remove()
             return local.adding(result.inventory)
@@ -76,10 +76,13 @@ extension IndexSource {
         }
     }
 
-    private func logIncomplete(_ patch: PackIndex.Patch) {
+    private func log(_ fault: String, of patch: PackIndex.Patch) {
         work.stager.logger.warning(
             "a patch did not bring all of its content",
-            metadata: ["pack.id": "\(work.pack.id)", "url": "\(patch.url.forDisplay())"]
+            metadata: [
+                "pack.id": "\(work.pack.id)", "url": "\(patch.url.forDisplay())",
+                "reason": "\(fault)",
+            ]
         )
     }
 }

@@ -6,10 +6,10 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// Restores the pieces of a patch from the staged generation, and writes them into the staging area.
+/// Restores the pieces of a patch from the staged generation, part by part, and writes them into the staging area.
 ///
 /// Each piece is written only if it has the digest that the index names: a damaged file of the staged generation,
-/// or a patch that is not what it should be, costs pieces, which other sources bring.
+/// or a part that is not what it should be, costs pieces, which other sources bring.
 struct PatchDecoder: Sendable {
     let patch: UsablePatch
     let tree: IndexedTree
@@ -21,97 +21,154 @@ struct PatchDecoder: Sendable {
     struct Result {
         /// The content of the area, with the pieces of the patch.
         var inventory: IndexedTree.Inventory
-        /// `true` if the patch brought all of its pieces.
-        var isComplete: Bool
+        /// The reason why the patch did not bring all of its pieces; `nil` if it did.
+        var fault: String?
     }
 
-    /// Decodes a patch whose digest was verified.
+    /// Decodes a patch whose digest was verified; skips parts whose pieces are all in the area.
     ///
     /// - Parameters:
     ///   - path: The patch.
-    ///   - isStopped: Called between parts of the content; `true` stops.
+    ///   - isStopped: Called between pieces of the content; `true` stops.
     /// - Returns: The result; `nil` if stopped early.
     /// - Throws: ``FileError`` if the patch cannot be read or the content cannot be written.
     ///
     /// This function must not be asynchronous: the optimiser of Swift 6.3 would free the memory of the
     /// decompressor and the bytes in the wrong order, which crashes the process.
     func decode(_ path: FilePath, unless isStopped: () -> Bool) throws(FileError) -> Result? {
-        // Returns the heap memory of both versions to the system.
-        defer { HeapMemory.release() }
-        guard let prefix = readPrefix(unless: isStopped) else { return nil }
         let file = try File.open(readingRegular: path)
-        var offset: Int64 = 0
-        var writer = PieceWriter(patch.content.pieces, of: tree, local: local)
-        var decompressor = PrefixedStreamDecompressor(window: patch.content.size)
+        let read = try PatchTable.read(ofPatchWith: file.status().size) {
+            (count) throws(FileError) in
+            var head = [UInt8](repeating: 0, count: count)
+            head.removeLast(count - (try file.read(into: &head, at: 0)))
+            return head
+        }
+        var writer = PieceWriter(patch.content, of: tree, local: local)
+        guard let (table, frames) = read, patch.accepts(table) else {
+            return Result(
+                inventory: writer.inventory,
+                fault: "its table is not that of these versions"
+            )
+        }
+        var fault: String?
+        for (part, frame) in zip(table.parts, frames) {
+            writer.begin(contentOfLength: part.contentLength)
+            guard writer.isNeeded else { continue }
+            guard UsablePatch.memory(for: part) <= ByteCount(AvailableMemory.byteCount()) else {
+                fault = "a part takes more memory than is available"
+                continue
+            }
+            let isWhole = try decode(part, in: frame, of: file, to: &writer, unless: isStopped)
+            guard let isWhole else { return nil }
+            if !isWhole { fault = "a part is damaged, or the files that it refers to" }
+        }
+        return Result(inventory: writer.inventory, fault: fault)
+    }
+
+    /// Decodes a part; returns whether it brought all of its pieces, and `nil` if stopped early.
+    private func decode(
+        _ part: PatchTable.Part,
+        in frame: Range<Int64>,
+        of file: borrowing File,
+        to writer: inout PieceWriter,
+        unless isStopped: () -> Bool
+    ) throws(FileError) -> Bool? {
+        // Returns the heap memory of both sides to the system.
+        defer { HeapMemory.release() }
+        guard let prefix = readPrefix(part, unless: isStopped) else { return nil }
+        var offset = frame.lowerBound
+        var decompressor = PrefixedStreamDecompressor(window: Int64(part.contentLength))
         var stopped = false
-        // A patch that does not decompress completely leaves the pieces that were written.
+        // A part that does not decompress completely leaves the pieces that were written.
         let isWhole = try decompressor.decompress(after: prefix.span) {
             (buffer) throws(FileError) in
             let count = try file.read(into: &buffer, at: offset)
-            offset += Int64(count)
-            return count
+            let own = min(count, Int(frame.upperBound - offset))
+            offset += Int64(own)
+            return own
         } to: { (bytes) throws(FileError) in
             stopped = isStopped()
             if stopped { return false }
             return try writer.take(bytes)
         }
-        if stopped { return nil }
-        return Result(
-            inventory: writer.inventory,
-            isComplete: isWhole && writer.rejected == 0 && writer.isAtEnd
-        )
+        return stopped ? nil : isWhole && writer.isComplete
     }
 
-    /// Reads the pieces that the patch refers to, with zeros for those that cannot be read; `nil` if stopped early.
-    private func readPrefix(unless isStopped: () -> Bool) -> [UInt8]? {
+    /// Reads the bytes that a part refers to, with zeros for those that cannot be read; `nil` if stopped early.
+    private func readPrefix(_ part: PatchTable.Part, unless isStopped: () -> Bool) -> [UInt8]? {
         var bytes: [UInt8] = []
-        bytes.reserveCapacity(Int(patch.gone.size))
-        var cursor = DirectoryCursor(base.content)
-        var entry: Int?
-        var file: File?
-        for piece in patch.gone.pieces {
-            if isStopped() { return nil }
-            var part = [UInt8](repeating: 0, count: piece.length)
-            do throws(FileError) {
-                if piece.entry != entry {
-                    entry = piece.entry
-                    file = nil
-                    let path = patch.old.entries.path(at: piece.entry).text
-                    if let place = try cursor.place(of: path) {
-                        file = try place.directory.file(reading: place.name)
-                    }
-                }
-                _ = try file?.read(into: &part, at: piece.offset)
-            } catch {
-                // The cursor may be in a directory that cannot be read.
-                cursor = DirectoryCursor(base.content)
+        bytes.reserveCapacity(part.prefixLength)
+        var reader = StagedPieceReader(of: patch.old, in: base.content)
+        var stopped = false
+        for range in part.prefix {
+            patch.source.forEachPiece(in: range) { piece, own in
+                stopped = stopped || isStopped()
+                if !stopped { bytes += reader.bytes(of: piece, in: own) }
             }
-            bytes += part
+        }
+        return stopped ? nil : bytes
+    }
+}
+
+/// Reads pieces of the staged generation.
+private struct StagedPieceReader: ~Copyable {
+    private let index: ContentIndex
+    private let content: Directory
+    private var cursor: DirectoryCursor
+    /// The entry of the last piece, and its file.
+    private var entry: Int?
+    private var file: File?
+
+    init(of index: ContentIndex, in content: Directory) {
+        self.index = index
+        self.content = content
+        cursor = DirectoryCursor(content)
+    }
+
+    /// Returns a part of a piece, with zeros for bytes that cannot be read.
+    mutating func bytes(of piece: PatchContent.Piece, in range: Range<Int>) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: range.count)
+        do throws(FileError) {
+            if piece.entry != entry {
+                entry = piece.entry
+                file = nil
+                let path = index.entries.path(at: piece.entry).text
+                if let place = try cursor.place(of: path) {
+                    file = try place.directory.file(reading: place.name)
+                }
+            }
+            _ = try file?.read(into: &bytes, at: piece.offset + Int64(range.lowerBound))
+        } catch {
+            // The cursor may be in a directory that cannot be read.
+            cursor = DirectoryCursor(content)
         }
         return bytes
     }
 }
 
-/// Cuts the content of a patch into its pieces, and writes those that are missing.
+/// Cuts the content of a part into its pieces, and writes those that are missing.
 private struct PieceWriter: ~Copyable {
     /// The content of the area so far.
     private(set) var inventory: IndexedTree.Inventory
     private let tree: IndexedTree
-    private let pieces: [PatchContent.Piece]
+    private let content: PatchContent
     /// The entries that come from another source.
     private let others: [Bool]
     private let missing: Set<Int>
     /// The entries of small files that are missing, by their content.
     private var smallFiles: [Digest: [Int]] = [:]
     private var cursor: DirectoryCursor
-    /// The number of pieces with another digest than the index names.
-    private(set) var rejected = 0
-    /// The position of the piece that `buffer` has the beginning of.
-    private var place = 0
+    /// The pieces of the part that are still to come.
+    private var left = 0..<0
+    /// The position after the last piece of the part.
+    private var end = 0
+    /// The number of pieces of the part with another digest than the index names.
+    private var rejected = 0
+    /// The beginning of the next piece.
     private var buffer: [UInt8] = []
 
-    init(_ pieces: [PatchContent.Piece], of tree: IndexedTree, local: ReusableContent) {
-        self.pieces = pieces
+    init(_ content: PatchContent, of tree: IndexedTree, local: ReusableContent) {
+        self.content = content
         self.tree = tree
         inventory = local.begun
         others = local.expected.done
@@ -122,15 +179,34 @@ private struct PieceWriter: ~Copyable {
         }
     }
 
-    /// `true` after the last piece.
-    var isAtEnd: Bool { place == pieces.count }
+    /// Begins with the next part, whose content follows that of the part before.
+    mutating func begin(contentOfLength length: Int) {
+        let start = end
+        end = content.position(at: content.start(of: start) + Int64(length))
+        left = start..<end
+        rejected = 0
+        buffer.removeAll(keepingCapacity: true)
+    }
+
+    /// `true` if the area lacks a piece of the part.
+    var isNeeded: Bool { left.contains { isMissing(content.pieces[$0]) } }
+
+    /// `true` after all pieces of the part, if each was what the index names.
+    var isComplete: Bool { left.isEmpty && rejected == 0 }
+
+    private func isMissing(_ piece: PatchContent.Piece) -> Bool {
+        if let frame = piece.frame {
+            return missing.contains(frame) && !inventory.frames.contains(frame)
+        }
+        return smallFiles[piece.digest]?.contains { !inventory.done[$0] } ?? false
+    }
 
     /// Takes the next bytes; returns `false` after the last piece.
     mutating func take(_ bytes: Span<UInt8>) throws(FileError) -> Bool {
         var offset = 0
         while offset < bytes.count {
-            guard place < pieces.count else { return false }
-            let piece = pieces[place]
+            guard let position = left.first else { return false }
+            let piece = content.pieces[position]
             let end = min(offset + piece.length - buffer.count, bytes.count)
             unsafe bytes.extracting(offset..<end).withUnsafeBufferPointer {
                 unsafe buffer.append(contentsOf: $0)
@@ -139,14 +215,14 @@ private struct PieceWriter: ~Copyable {
             guard buffer.count == piece.length else { break }
             if Digest(of: buffer) == piece.digest { try write(piece) } else { rejected += 1 }
             buffer.removeAll(keepingCapacity: true)
-            place += 1
+            left = position + 1..<self.end
         }
         return true
     }
 
     private mutating func write(_ piece: PatchContent.Piece) throws(FileError) {
+        guard isMissing(piece) else { return }
         if let frame = piece.frame {
-            guard missing.contains(frame) else { return }
             _ = try tree.writeFrame(frame, content: buffer, except: others, using: &cursor)
             inventory.frames.insert(frame)
         } else {

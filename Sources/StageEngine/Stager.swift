@@ -58,7 +58,7 @@ public struct Stager: Sendable {
     let engine: TransferEngine
     let unpacker: Unpacker
     let unpacking: UnpackingQueue
-    /// Patches are decoded one at a time, since each needs memory for two versions.
+    /// Patches are decoded one at a time, since each needs memory for parts of two versions.
     let patching = UnpackingQueue(width: 1)
     let options: StagerOptions
     let logger: Logger

@@ -11,14 +11,35 @@ struct UsablePatch: Sendable {
     let old: ContentIndex
     /// The pieces that the patch contains.
     let content: PatchContent
-    /// The pieces of the staged generation that it refers to.
-    let gone: PatchContent
+    /// The pieces of the staged generation that it can refer to.
+    let source: PatchContent
 
     /// The memory that a decoder needs beside the pieces of both versions.
     private static let overhead = ByteCount.mebibytes(32)
 
-    /// The memory for decoding, in bytes.
-    var memory: ByteCount { ByteCount(content.size) + ByteCount(gone.size) + Self.overhead }
+    /// The memory for decoding the largest part, in bytes.
+    var memory: ByteCount {
+        min(reference.windowSize, ByteCount(content.size))
+            + min(reference.prefixSize, ByteCount(source.size)) + Self.overhead
+    }
+
+    /// Returns the memory for decoding a part, in bytes.
+    static func memory(for part: PatchTable.Part) -> ByteCount {
+        ByteCount(part.contentLength) + ByteCount(part.prefixLength) + overhead
+    }
+
+    /// Returns whether a table makes all of the content, of pieces of the staged generation, with no more memory than
+    /// the manifest says.
+    func accepts(_ table: PatchTable) -> Bool {
+        guard table.windowSize <= reference.windowSize, table.prefixSize <= reference.prefixSize
+        else { return false }
+        do throws(IndexError) {
+            try table.check(content: content, source: source)
+            return true
+        } catch {
+            return false
+        }
+    }
 }
 
 extension IndexFetch {
@@ -30,8 +51,7 @@ extension IndexFetch {
     /// - Parameters:
     ///   - base: The staged generation.
     ///   - index: The newer index.
-    /// - Returns: The patch; `nil` if the manifest names none from this generation, its `windowSize` is smaller than
-    ///   its content, or there is not enough memory.
+    /// - Returns: The patch; `nil` if the manifest names none from this generation, or there is not enough memory.
     /// - Throws: ``StageError`` if the older index cannot be read.
     func usablePatch(
         from base: IndexSource.Base?,
@@ -50,16 +70,10 @@ extension IndexFetch {
                 reference: patch,
                 old: old,
                 content: PatchContent(of: index, notIn: old),
-                gone: PatchContent(of: old, notIn: index)
+                source: PatchContent(of: old, firstNotIn: index)
             )
         }
         guard let found else { return nil }
-        guard found.content.size <= patch.windowSize.rawValue,
-            found.gone.size <= ManifestLimits.windowSize.rawValue
-        else {
-            skip(patch, because: "its 'windowSize' is smaller than its content")
-            return nil
-        }
         let available = ByteCount(AvailableMemory.byteCount())
         guard found.memory <= available else {
             skip(

@@ -1,7 +1,6 @@
 package import StageModel
 
-/// The pieces of one version of an indexed pack that another version lacks: what a patch between the two
-/// contains, or what it refers to.
+/// Pieces of one version of an indexed pack: those that a patch contains, or those that it refers to.
 ///
 /// A piece is a frame of a file that has frames of its own, or a whole file that is a part of a frame. They are in
 /// the order of the files' paths; of pieces with equal content, only the first counts.
@@ -22,17 +21,76 @@ package struct PatchContent: Equatable, Sendable {
 
     /// The pieces, in order.
     package private(set) var pieces: [Piece] = []
-    /// Their total size in bytes.
-    package private(set) var size: Int64 = 0
+    /// For each piece, the total length of the pieces up to its end.
+    package private(set) var ends: [Int64] = []
+    /// The number of pieces, from the first one, that the other version lacks.
+    package private(set) var changedCount = 0
 
-    /// Finds the pieces of `version` that `other` lacks.
+    /// The total size of the pieces in bytes.
+    package var size: Int64 { ends.last ?? 0 }
+    /// The size of the pieces that the other version lacks.
+    package var changedSize: Int64 { changedCount == 0 ? 0 : ends[changedCount - 1] }
+
+    /// Finds the pieces of `version` that `other` lacks: what a patch to `version` contains.
     package init(of version: ContentIndex, notIn other: ContentIndex) {
-        var known: Set<Digest> = []
-        other.forEachPiece { known.insert($0.digest) }
+        self.init(of: version, notIn: other, keepingRest: false)
+    }
+
+    /// Finds all pieces of `version`, first those that `other` lacks: what a patch to `other` can refer to.
+    package init(of version: ContentIndex, firstNotIn other: ContentIndex) {
+        self.init(of: version, notIn: other, keepingRest: true)
+    }
+
+    private init(of version: ContentIndex, notIn other: ContentIndex, keepingRest: Bool) {
+        // The value tells whether a piece was found in this version.
+        var known: [Digest: Bool] = [:]
+        other.forEachPiece { known[$0.digest] = false }
+        var rest: [Piece] = []
         version.forEachPiece { piece in
-            guard known.insert(piece.digest).inserted else { return }
-            pieces.append(piece)
-            size += Int64(piece.length)
+            switch known.updateValue(true, forKey: piece.digest) {
+            case nil: append(piece)
+            case false?: if keepingRest { rest.append(piece) }
+            case true?: break
+            }
+        }
+        changedCount = pieces.count
+        for piece in rest { append(piece) }
+    }
+
+    private mutating func append(_ piece: Piece) {
+        ends.append(size + Int64(piece.length))
+        pieces.append(piece)
+    }
+
+    /// Returns the offset of the first byte of a piece among all bytes of the pieces.
+    package func start(of position: Int) -> Int64 {
+        position == 0 ? 0 : ends[position - 1]
+    }
+
+    /// Returns the position of the piece that contains the byte at an offset; the number of pieces for one behind
+    /// them.
+    package func position(at offset: Int64) -> Int {
+        var (low, high) = (0, ends.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if ends[middle] <= offset { low = middle + 1 } else { high = middle }
+        }
+        return low
+    }
+
+    /// Calls `body` with the pieces that lie in a range of offsets, and the part of each that does.
+    package func forEachPiece<Failure: Error>(
+        in range: Range<Int64>,
+        _ body: (_ piece: Piece, _ part: Range<Int>) throws(Failure) -> Void
+    ) throws(Failure) {
+        var position = position(at: range.lowerBound)
+        var offset = range.lowerBound
+        while offset < range.upperBound, position < pieces.count {
+            let start = start(of: position)
+            let end = min(ends[position], range.upperBound)
+            try body(pieces[position], Int(offset - start)..<Int(end - start))
+            offset = end
+            position += 1
         }
     }
 }

@@ -220,8 +220,8 @@ public struct PackIndex: Hashable, Sendable {
         }
     }
 
-    /// A patch: everything that an older version lacks, compressed as one stream that refers to what that
-    /// version has instead.
+    /// A patch: everything that an older version lacks, compressed in parts that refer to what that version has
+    /// instead.
     public struct Patch: Hashable, Sendable {
         /// The patch's URL: absolute, or relative to each mirror.
         public var url: String
@@ -229,16 +229,25 @@ public struct PackIndex: Hashable, Sendable {
         public var size: ByteCount
         /// The digest of its bytes as downloaded.
         public var digest: Digest
-        /// The most bytes of the newer version that a decoder keeps in memory, beside those of the older one
-        /// that the patch refers to; at most ``ManifestLimits/windowSize``.
+        /// The most bytes of the newer version that a decoder keeps in memory, those of the largest part; at most
+        /// ``ManifestLimits/windowSize``.
         public var windowSize: ByteCount
+        /// The most bytes of the older version that it keeps beside them; at most ``ManifestLimits/windowSize``.
+        public var prefixSize: ByteCount
 
         /// Creates a reference from its parts.
-        public init(url: String, size: ByteCount, digest: Digest, windowSize: ByteCount) {
+        public init(
+            url: String,
+            size: ByteCount,
+            digest: Digest,
+            windowSize: ByteCount,
+            prefixSize: ByteCount
+        ) {
             self.url = url
             self.size = size
             self.digest = digest
             self.windowSize = windowSize
+            self.prefixSize = prefixSize
         }
     }
 

@@ -24,13 +24,16 @@ public enum ManifestLimits {
     public static let userInfoLength = 64 << 10
     /// The largest archive: 1 TiB.
     public static let archiveSize = ByteCount.mebibytes(1 << 20)
-    /// The largest decoder window of an archive or a patch: 128 MiB.
+    /// The largest decoder window of an archive or a patch, and the most bytes of an older version that a part of a
+    /// patch refers to: 128 MiB.
     public static let windowSize = ByteCount.mebibytes(128)
     /// The largest index of a pack, compressed and decompressed: 256 MiB.
     public static let indexSize = ByteCount.mebibytes(256)
     /// The largest delta set between two versions of a pack: 256 MiB.
     public static let deltaSetSize = ByteCount.mebibytes(256)
-    /// The largest table of a delta set: 16 MiB.
+    /// The largest patch between two versions of a pack: 1 TiB.
+    public static let patchSize = ByteCount.mebibytes(1 << 20)
+    /// The largest table of a delta set or a patch: 16 MiB.
     public static let deltaTableSize = ByteCount.mebibytes(16)
     /// The most deltas of an index.
     public static let deltas = 16

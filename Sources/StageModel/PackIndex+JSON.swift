@@ -135,7 +135,9 @@ private struct DeltaDocument: JSONReadable, Encodable {
 private struct PatchDocument: JSONReadable, Encodable {
     var patch: PackIndex.Patch
 
-    private enum Key: String, CodingKey, CaseIterable { case url, size, sha256, windowSize }
+    private enum Key: String, CodingKey, CaseIterable {
+        case url, size, sha256, windowSize, prefixSize
+    }
 
     static let memberNames = MemberNames(Key.self)
 
@@ -145,9 +147,10 @@ private struct PatchDocument: JSONReadable, Encodable {
         let members = try JSONMembers(node, keyedBy: Key.self)
         patch = PackIndex.Patch(
             url: try members.reference(.url),
-            size: try members.byteCount(.size, atMost: ManifestLimits.deltaSetSize),
+            size: try members.byteCount(.size, atMost: ManifestLimits.patchSize),
             digest: try members.digest(.sha256),
-            windowSize: try members.byteCount(.windowSize, atMost: ManifestLimits.windowSize)
+            windowSize: try members.byteCount(.windowSize, atMost: ManifestLimits.windowSize),
+            prefixSize: try members.byteCount(.prefixSize, atMost: ManifestLimits.windowSize)
         )
     }
 
@@ -157,6 +160,7 @@ private struct PatchDocument: JSONReadable, Encodable {
         try container.encode(patch.size, forKey: .size)
         try container.encode(patch.digest, forKey: .sha256)
         try container.encode(patch.windowSize, forKey: .windowSize)
+        try container.encode(patch.prefixSize, forKey: .prefixSize)
     }
 }
 

@@ -61,7 +61,7 @@ package struct BaseUpdate: Equatable, Sendable {
         /// The object, of this size, would not make the update smaller, and was discarded.
         case useless(ByteCount)
         /// Of a delta set: no changed part is smaller as a difference from the older version. Of a patch: the
-        /// versions differ by nothing, or by more than a patch may contain.
+        /// newer version has nothing that the older one lacks.
         case empty
     }
 

@@ -19,6 +19,8 @@ package struct DeltaSetWriter: Sendable {
     package var report: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
     /// Indicates whether patches are created.
     package var makesPatches = true
+    /// The most bytes of each version in one part of a patch: what clients keep in memory, twice; 1 to 128 MiB.
+    package var patchPartSize = ManifestLimits.windowSize
 
     /// Creates a writer that uses `width` processors.
     package init(width: Int) {
@@ -111,7 +113,7 @@ package struct DeltaSetWriter: Sendable {
             update.cost = cost(present)
             // The set may be older than the use of patches.
             if makesPatches {
-                let writer = PatchWriter(from: old, base: base, to: version)
+                let writer = patchWriter(from: old, base: base, to: version)
                 patch = try await replaceSet(by: writer, in: store, updating: &update)
             }
             if patch != nil { frames = nil }
@@ -122,7 +124,7 @@ package struct DeltaSetWriter: Sendable {
                 of: set,
                 from: draft,
                 costing: set.map(cost),
-                and: PatchWriter(from: old, base: base, to: version),
+                and: patchWriter(from: old, base: base, to: version),
                 in: store,
                 updating: &update
             )
@@ -133,6 +135,14 @@ package struct DeltaSetWriter: Sendable {
             try indexDelta.write(bytes, frames: frames, patch: patch, to: store)
         }
         return update
+    }
+
+    private func patchWriter(
+        from old: ContentIndex,
+        base: Digest,
+        to version: StoredIndex
+    ) -> PatchWriter {
+        PatchWriter(from: old, base: base, to: version, width: width, partSize: patchPartSize)
     }
 
     /// Writes a patch if it makes the update smaller than the set that is there.

@@ -63,6 +63,8 @@ package struct IndexedPackWriter: Sendable {
     package var makesDeltas = true
     /// Indicates whether patches from older versions are created, if delta sets are.
     package var makesPatches = true
+    /// The most bytes of each version in one part of a patch: what clients keep in memory, twice; 1 to 128 MiB.
+    package var patchPartSize = ManifestLimits.windowSize
     /// Indicates whether an archive of the files is created if it is smaller than the frames.
     package var makesArchive = true
     /// Called with the bytes of files processed so far.
@@ -169,6 +171,7 @@ package struct IndexedPackWriter: Sendable {
         var deltas = DeltaSetWriter(width: width)
         deltas.report = reportComparison
         deltas.makesPatches = makesDeltas && makesPatches
+        deltas.patchPartSize = patchPartSize
         var bases: [(index: ContentIndex, unpublished: UnpublishedDeltaSet?)] = [
             (previous, unpublished ?? UnpublishedDeltaSet())
         ]

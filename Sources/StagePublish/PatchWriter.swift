@@ -1,4 +1,3 @@
-import StageArchive
 import StageDigest
 import StageFrame
 import StageIndex
@@ -7,28 +6,42 @@ import StageSystem
 import SystemPackage
 
 /// Creates the patch between two versions whose bundles are in a store: what the newer one has and the older one
-/// lacks, as one Zstandard frame after what the older one has and the newer one lacks.
+/// lacks, in parts that are each one Zstandard frame after what the older one has that helps most.
 ///
-/// It spans whole versions, so that it finds more than a delta set, whose frames have small windows and are
-/// compressed one by one; its decoder needs memory for all of both.
+/// A part spans far more than the windows of a delta set, whose frames are compressed one by one, so that it finds more;
+/// its decoder needs memory for both sides of one part.
 struct PatchWriter: Sendable {
     private let old: ContentIndex
     /// The digest of the encoded older index.
     private let base: Digest
     private let version: StoredIndex
+    /// The number of processors that compare the versions.
+    private let width: Int
+    /// The most bytes on either side of a part.
+    private let limit: Int64
 
     /// A patch with fewer bytes than any other way is kept only if it saves this share, as a divisor: a client can
     /// continue by objects what it began, and needs less memory for these.
     private static let leastSaving = Int64(16)
     /// The share of a fast compression's size, as a divisor, that a slow one is assumed to reach at best.
-    private static let bestGain = 3
+    private static let bestGain = Int64(3)
     /// The level of patches: the highest one without larger tables.
     private static let level = 19
 
-    init(from old: ContentIndex, base: Digest, to version: StoredIndex) {
+    /// Creates a writer for one older version; parts have at most `partSize` bytes on either side.
+    init(
+        from old: ContentIndex,
+        base: Digest,
+        to version: StoredIndex,
+        width: Int,
+        partSize: ByteCount
+    ) {
         self.old = old
         self.base = base
         self.version = version
+        self.width = width
+        let most = ManifestLimits.windowSize.rawValue
+        limit = min(max(partSize.rawValue, Int64(IndexLimits.frameLength)), most)
     }
 
     /// Writes the patch, unless the update transfers about as little without it.
@@ -37,75 +50,229 @@ struct PatchWriter: Sendable {
     ///   - other: The bytes that the content of the update transfers without a patch.
     ///   - store: The store with the bundles of both versions.
     /// - Returns: The outcome, and the patch's reference for the manifest if it was written.
-    /// - Throws: ``PackagingError`` if the store cannot be read or written.
+    /// - Throws: ``PackagingError`` if the store cannot be read or written, or the task is cancelled.
     func write(
         insteadOf other: ByteCount,
         in store: Directory
     ) async throws(PackagingError) -> (BaseUpdate.Outcome, PackIndex.Patch?) {
-        try await withCancellableThread { cancellation throws(PackagingError) in
+        let bundles = try PackagingError.wrapping { () throws(FileError) in
+            try store.directory(FilePath(StoreObjectKind.bundle.folder))
+        }
+        let content = PatchContent(of: version.index, notIn: old)
+        guard let bundles, content.size > 0 else { return (.empty, nil) }
+        let source = PatchContent(of: old, firstNotIn: version.index)
+        let oldFrames = StoredFrames(index: old, bundles: bundles)
+        let newFrames = StoredFrames(index: version.index, bundles: bundles)
+        var choice: PrefixChoice?
+        if source.changedSize > limit {
+            let search = SampleSearch(old: oldFrames, new: newFrames, width: width)
+            let frames = Set(content.pieces.compactMap { version.index.frame(of: $0)?.position })
+            let matches = try await search.matches(
+                of: frames.sorted(),
+                in: ContentAddresses(of: old)
+            )
+            choice = PrefixChoice(from: old, to: version.index, source: source, matches: matches)
+        }
+        let plan = PatchPlan(of: content, after: source, limit: limit, by: choice)
+        choice = nil
+        let reader = PatchReader(
+            content: content,
+            source: source,
+            new: newFrames,
+            old: oldFrames
+        )
+        let result = try await withCancellableThread { cancellation throws(PackagingError) in
             try PackagingError.wrapping { () throws(FileError) in
-                try write(insteadOf: other, in: store, cancellation: cancellation)
+                try write(plan, from: reader, insteadOf: other, in: store, unless: cancellation)
             }
         }
+        if Task.isCancelled { throw .cancelled }
+        return result
     }
 
     private func write(
+        _ plan: PatchPlan,
+        from reader: PatchReader,
         insteadOf other: ByteCount,
         in store: Directory,
-        cancellation: Cancellation
+        unless cancellation: Cancellation
     ) throws(FileError) -> (BaseUpdate.Outcome, PackIndex.Patch?) {
         let limit = other.rawValue - other.rawValue / Self.leastSaving
-        guard let (prefix, content) = try content(in: store), !cancellation.isRequested else {
+        guard let trial = try trial(of: plan, from: reader, unless: cancellation) else {
             return (.empty, nil)
         }
-        var trial = FrameCompressor(level: 1, findsDistantRepeats: true)
-        let quick = trial.compress(content.span, after: prefix.span).count
-        guard quick / Self.bestGain < limit, !cancellation.isRequested else {
-            return (.useless(ByteCount(quick)), nil)
-        }
+        // Returns the heap memory of the last part to the system.
+        HeapMemory.release()
+        let quick = trial.reduce(0, +)
+        guard quick / Self.bestGain < limit else { return (.useless(ByteCount(quick)), nil) }
+        var draft = try PatchDraft.make(in: reader.new.bundles)
+        // Parts differ: those that are left count as much as the fast compression promises.
+        var promise = quick / Self.bestGain
         var compressor = FrameCompressor(level: Self.level, findsDistantRepeats: true)
-        let bytes = compressor.compress(content.span, after: prefix.span)
-        guard bytes.count < limit else { return (.useless(ByteCount(bytes.count)), nil) }
-        let patch = try publish(bytes, in: store)
+        for (part, size) in zip(plan.parts, trial) {
+            guard let both = try reader.read(part, unless: cancellation) else {
+                return (.empty, nil)
+            }
+            let frame = compressor.compress(both.content.span, after: both.prefix.span)
+            if cancellation.isRequested { return (.empty, nil) }
+            try draft.append(frame, of: part)
+            promise -= size / Self.bestGain
+            guard draft.size + promise < limit else {
+                return (.useless(ByteCount(draft.size + promise)), nil)
+            }
+        }
+        let patch = try draft.publish(
+            to: version.reference.contentDigest,
+            from: base,
+            in: store.makeDirectory(FilePath(StoreObjectKind.patch.folder))
+        )
         return (patch.map { .made($0.size) } ?? .empty, patch)
     }
 
-    /// Reads what the versions do not share; `nil` if that is nothing, too much, or not in the store.
-    private func content(
-        in store: Directory
+    /// Returns the size of each part after a fast compression; `nil` if the store lacks some of the content, or if
+    /// cancelled.
+    private func trial(
+        of plan: PatchPlan,
+        from reader: PatchReader,
+        unless cancellation: Cancellation
+    ) throws(FileError) -> [Int64]? {
+        var compressor = FrameCompressor(level: 1, findsDistantRepeats: true)
+        var sizes: [Int64] = []
+        for part in plan.parts {
+            guard let both = try reader.read(part, unless: cancellation) else { return nil }
+            let frame = compressor.compress(both.content.span, after: both.prefix.span)
+            if cancellation.isRequested { return nil }
+            sizes.append(Int64(frame.count))
+        }
+        return sizes
+    }
+}
+
+/// Reads the parts of a patch from the bundles of both versions, one at a time.
+private struct PatchReader: Sendable {
+    let content: PatchContent
+    let source: PatchContent
+    let new: StoredFrames
+    let old: StoredFrames
+
+    /// Returns both sides of a part; `nil` if the store lacks some of it, or if cancelled.
+    func read(
+        _ part: PatchPlan.Part,
+        unless cancellation: Cancellation
     ) throws(FileError) -> (prefix: [UInt8], content: [UInt8])? {
-        let limit = ManifestLimits.windowSize.rawValue
-        let new = PatchContent(of: version.index, notIn: old)
-        let gone = PatchContent(of: old, notIn: version.index)
-        guard new.size > 0, new.size <= limit, gone.size <= limit,
-            let bundles = try store.directory(FilePath(StoreObjectKind.bundle.folder))
-        else { return nil }
         var decompressor = FrameDecompressor()
-        let prefix = try StoredFrames(index: old, bundles: bundles)
-            .bytes(of: gone, decompressor: &decompressor)
+        let prefix = try old.bytes(
+            of: source,
+            at: part.prefix,
+            decompressor: &decompressor
+        ) { cancellation.isRequested }
         guard let prefix else { return nil }
-        let content = try StoredFrames(index: version.index, bundles: bundles)
-            .bytes(of: new, decompressor: &decompressor)
+        let content = try new.bytes(
+            of: content,
+            at: [part.range],
+            decompressor: &decompressor
+        ) { cancellation.isRequested }
         return content.map { (prefix, $0) }
+    }
+}
+
+/// The frames of a patch in a file without a name, until its table is known.
+private struct PatchDraft: ~Copyable {
+    private let frames: File
+    private var table = PatchTable()
+    private var frameSize = Int64(0)
+
+    /// Creates an empty draft in the directory of the bundles: that of patches may not be needed.
+    static func make(in bundles: Directory) throws(FileError) -> PatchDraft {
+        let name = StoreObjectKind.bundle.makeName()
+        let frames = try bundles.file(creating: FilePath(name))
+        // The file exists until it is closed.
+        try bundles.remove(name)
+        return PatchDraft(frames: frames)
+    }
+
+    private init(frames: consuming File) { self.frames = frames }
+
+    /// The size of the patch so far.
+    var size: Int64 { Int64(table.encoded().count) + frameSize }
+
+    mutating func append(_ frame: [UInt8], of part: PatchPlan.Part) throws(FileError) {
+        try frames.write(frame.span, at: frameSize)
+        frameSize += Int64(frame.count)
+        table.parts.append(
+            PatchTable.Part(
+                contentLength: part.range.count,
+                prefix: part.prefix,
+                frameLength: frame.count
+            )
+        )
     }
 
     /// Writes the patch under its name, durably, unless it is there; `nil` for one that no client accepts.
-    private func publish(
-        _ bytes: [UInt8],
-        in store: Directory
+    consuming func publish(
+        to new: Digest,
+        from old: Digest,
+        in directory: Directory
     ) throws(FileError) -> PackIndex.Patch? {
-        let patch = StoredPatch.reference(
-            head: Array(bytes.prefix(ZstandardHeader.maximumLength)),
-            size: ByteCount(bytes.count),
-            digest: Digest(of: bytes),
-            to: version.reference.contentDigest,
-            from: base
-        )
-        guard let patch, let name = FilePath(patch.url).lastComponent else { return nil }
-        let folder = try store.makeDirectory(FilePath(StoreObjectKind.patch.folder))
-        if try StoreObjects(directory: folder).bytes(of: name, limit: bytes.count) != bytes {
-            try folder.write(bytes, to: name, durably: true)
+        let encoded = table.encoded()
+        guard encoded.count <= ManifestLimits.deltaTableSize.rawValue else { return nil }
+        let temporary = StoreObjectKind.patch.makeName()
+        do throws(FileError) {
+            let file = try directory.file(creating: FilePath(temporary))
+            let digest = try write(encoded, to: file)
+            let patch = StoredPatch.reference(
+                to: table,
+                size: ByteCount(Int64(encoded.count) + frameSize),
+                digest: digest,
+                to: new,
+                from: old
+            )
+            guard let patch, let name = FilePath(patch.url).lastComponent else {
+                try directory.remove(temporary)
+                return nil
+            }
+            try StoreObjects(directory: directory).publish(temporary, digest: digest, as: name)
+            try directory.synchronize()
+            return patch
+        } catch {
+            // The first error is the one to report.
+            _ = try? directory.remove(temporary)
+            throw error
         }
-        return patch
+    }
+
+    /// Writes the table and the frames, durably, and returns the digest of both.
+    private borrowing func write(
+        _ table: [UInt8],
+        to file: borrowing File
+    ) throws(FileError) -> Digest {
+        var hasher = SHA256Hasher()
+        try file.write(table.span, at: 0)
+        hasher.update(table.span)
+        var buffer = [UInt8](repeating: 0, count: 1 << 20)
+        var offset = Int64(0)
+        while offset < frameSize {
+            let count = try frames.read(into: &buffer, at: offset)
+            guard count > 0 else {
+                throw FileError("read", path: frames.path, errno: .ioError)
+            }
+            let bytes = buffer.span.extracting(0..<count)
+            try file.write(bytes, at: Int64(table.count) + offset)
+            hasher.update(bytes)
+            offset += Int64(count)
+        }
+        try file.synchronize()
+        return hasher.finish()
+    }
+}
+
+extension ContentIndex {
+    /// Returns the frame of the version that contains a piece, and the piece's offset in it.
+    func frame(of piece: PatchContent.Piece) -> (position: Int, offset: Int)? {
+        if let frame = piece.frame { return (frame, 0) }
+        guard case .part(let frame, let start)? = entries.file(at: piece.entry)?.content else {
+            return nil
+        }
+        return (frame, start)
     }
 }

@@ -10,9 +10,14 @@ import SystemPackage
 struct StoreObjects {
     let directory: Directory
 
-    /// Renames a complete and synced temporary file to its digest, or removes it if that object exists.
-    func publish(_ temporary: FilePath.Component, digest: Digest) throws(FileError) {
-        let name = FilePath.Component(stringLiteral: digest.description)
+    /// Renames a complete and synced temporary file, or removes it if that object exists; `name` defaults to the
+    /// digest.
+    func publish(
+        _ temporary: FilePath.Component,
+        digest: Digest,
+        as name: FilePath.Component? = nil
+    ) throws(FileError) {
+        let name = name ?? FilePath.Component(stringLiteral: digest.description)
         if try holds(digest, at: name) {
             try directory.remove(temporary)
         } else {

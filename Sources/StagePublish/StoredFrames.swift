@@ -44,33 +44,34 @@ struct StoredFrames: Sendable {
         return Digest(of: bytes) == frame.digest ? bytes : nil
     }
 
-    /// Returns the pieces of a patch, one after the other; `nil` if the store lacks some of them.
+    /// Returns the bytes at ranges of a version's pieces, one after the other; `nil` if the store lacks some of
+    /// them, or if stopped early.
     func bytes(
         of content: PatchContent,
-        decompressor: inout FrameDecompressor
+        at ranges: [Range<Int64>],
+        decompressor: inout FrameDecompressor,
+        unless isStopped: () -> Bool
     ) throws(FileError) -> [UInt8]? {
         var bytes: [UInt8] = []
-        bytes.reserveCapacity(Int(content.size))
+        bytes.reserveCapacity(ranges.reduce(0) { $0 + $1.count })
         var recent = RecentFrames()
-        for piece in content.pieces {
-            if let frame = piece.frame {
-                guard let content = try self.content(of: frame, decompressor: &decompressor) else {
-                    return nil
-                }
-                bytes += content
-            } else {
-                guard
-                    case .part(let frame, let start)? = index.entries.file(at: piece.entry)?.content,
+        var isMissing = false
+        for range in ranges {
+            try content.forEachPiece(in: range) { (piece, part) throws(FileError) in
+                guard !isMissing, !isStopped(), let place = index.frame(of: piece),
                     let content = try recent.content(
-                        of: frame,
+                        of: place.position,
                         in: self,
                         decompressor: &decompressor
                     )
-                else { return nil }
-                bytes += content[start..<start + piece.length]
+                else {
+                    isMissing = true
+                    return
+                }
+                bytes += content[place.offset + part.lowerBound..<place.offset + part.upperBound]
             }
         }
-        return bytes
+        return isMissing ? nil : bytes
     }
 
     /// Returns the bytes of a window; `nil` if the store lacks some of them.

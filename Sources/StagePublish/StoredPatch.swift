@@ -1,5 +1,5 @@
-import StageArchive
 import StageDigest
+import StageIndex
 import StageModel
 import StageSystem
 import SystemPackage
@@ -12,45 +12,49 @@ enum StoredPatch {
         "\(StoreObjectKind.patch.folder)/\(digest).of.\(new).from.\(old)"
     }
 
-    /// Returns the reference of a patch for the manifest, with a URL relative to the store; `nil` for bytes that no
-    /// client accepts.
+    /// Returns the reference of a patch for the manifest, with a URL relative to the store; `nil` for a patch that
+    /// no client accepts.
     ///
     /// - Parameters:
-    ///   - head: The first bytes, at least those of the header of a frame.
+    ///   - table: The table of the patch.
     ///   - size: The number of all bytes.
     ///   - digest: The digest of all bytes.
     ///   - new: The digest of the decompressed index of the newer version.
     ///   - old: That of the older version.
     /// - Returns: The reference.
     static func reference(
-        head: [UInt8],
+        to table: PatchTable,
         size: ByteCount,
         digest: Digest,
         to new: Digest,
         from old: Digest
     ) -> PackIndex.Patch? {
-        guard size <= ManifestLimits.deltaSetSize, let header = ZstandardHeader(head),
-            header.windowSize <= UInt64(ManifestLimits.windowSize.rawValue)
-        else { return nil }
+        guard size <= ManifestLimits.patchSize else { return nil }
         return PackIndex.Patch(
             url: path(digest, to: new, from: old),
             size: size,
             digest: digest,
-            windowSize: ByteCount(Int64(header.windowSize))
+            windowSize: table.windowSize,
+            prefixSize: table.prefixSize
         )
     }
 
-    /// Returns the reference of a patch in a store, which it reads completely.
+    /// Returns the reference of a patch in a store, which it reads completely; `nil` for other bytes.
     static func reference(
         of file: borrowing File,
         to new: Digest,
         from old: Digest
     ) throws(FileError) -> PackIndex.Patch? {
-        var head = [UInt8](repeating: 0, count: ZstandardHeader.maximumLength)
-        let count = try file.read(into: &head, at: 0)
+        let size = try file.status().size
+        let read = try PatchTable.read(ofPatchWith: size) { (count) throws(FileError) in
+            var head = [UInt8](repeating: 0, count: count)
+            head.removeLast(count - (try file.read(into: &head, at: 0)))
+            return head
+        }
+        guard let read else { return nil }
         return reference(
-            head: Array(head[..<count]),
-            size: ByteCount(try file.status().size),
+            to: read.table,
+            size: ByteCount(size),
             digest: try Digest(of: file),
             to: new,
             from: old

@@ -37,6 +37,7 @@ final class IndexedWorld {
         deltas: Bool = true,
         fromAllVersions: Bool = false,
         patches: Bool = false,
+        partSize: ByteCount? = nil,
         archive: Bool = false
     ) async throws -> IndexedPack {
         revision += 1
@@ -66,6 +67,7 @@ final class IndexedWorld {
         writer.older = fromAllVersions ? older : []
         writer.makesDeltas = deltas
         writer.makesPatches = patches
+        if let partSize { writer.patchPartSize = partSize }
         writer.makesArchive = archive
         let packaged = try await writer.write(RecipeEvaluation(recipe), to: store)
         try FileManager.default.removeItem(atPath: source.string)
@@ -253,6 +255,26 @@ final class IndexedWorld {
     private func objects(in folder: String) -> [String] {
         let names = try? FileManager.default.contentsOfDirectory(atPath: "\(store.path)/\(folder)")
         return (names ?? []).sorted().map { "/\(folder)/\($0)" }
+    }
+}
+
+extension IndexedWorld {
+    /// Returns the bytes of an object, by its path on the server.
+    func object(_ path: String) throws -> [UInt8] {
+        try bytes(of: store.path.appending(String(path.dropFirst())))
+    }
+
+    /// Offers another patch from the staged version, under its own digest.
+    func offerPatch(_ content: [UInt8]) throws {
+        var pack = try #require(pack)
+        let digest = Digest(of: content)
+        var patch = try #require(pack.index?.deltas[0].patch)
+        patch.url = "p/\(digest)"
+        patch.size = ByteCount(content.count)
+        patch.digest = digest
+        pack.index?.deltas[0].patch = patch
+        server.answer("/\(patch.url)", with: .content(content))
+        try serve(offering: pack)
     }
 }
 

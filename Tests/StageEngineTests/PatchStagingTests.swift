@@ -119,43 +119,36 @@ struct PatchStagingTests {
         let path = try await publishBoth()
         var content = try bytes(of: world.store.path.appending(String(path.dropFirst())))
         content[position] ^= 1
-        try offer(content)
+        try world.offerPatch(content)
         #expect(try await update().bundles > 0)
     }
 
-    /// A patch of other content, which decompresses well.
-    @Test(arguments: [0, 1000, 3_000_000])
-    func aPatchOfOtherContentCostsPiecesOnly(count: Int) async throws {
-        try await publishBoth()
+    /// A patch of other content, which decompresses well; without a table it is none.
+    @Test(arguments: [0, 1000, 3_000_000], [false, true])
+    func aPatchOfOtherContentCostsPiecesOnly(count: Int, hasTable: Bool) async throws {
+        let path = try await publishBoth()
         var compressor = FrameCompressor(level: 3)
         let content = [UInt8](repeating: 7, count: count)
-        try offer(compressor.compress(content.span))
+        let frame = compressor.compress(content.span)
+        var table = try PatchTable.read(from: world.object(path)).table
+        table.parts[0].frameLength = frame.count
+        try world.offerPatch(hasTable ? table.encoded() + frame : frame)
         #expect(try await update().bundles > 1_000_000)
     }
 
-    /// Offers another patch under its own digest.
-    private func offer(_ content: [UInt8]) throws {
-        var pack = try #require(world.pack)
-        let digest = Digest(of: content)
-        let url = "p/\(digest)"
-        let window = try #require(pack.index?.deltas[0].patch?.windowSize)
-        pack.index?.deltas[0].patch = PackIndex.Patch(
-            url: url,
-            size: ByteCount(content.count),
-            digest: digest,
-            windowSize: window
-        )
-        world.server.answer("/\(url)", with: .content(content))
-        try world.serve(offering: pack)
-    }
-
-    @Test func aPatchThatNeedsMoreMemoryThanItSaysIsDoneWithout() async throws {
+    @Test(arguments: ["windowSize", "prefixSize"])
+    func aPatchThatNeedsMoreMemoryThanItSaysIsDoneWithout(member: String) async throws {
         try await publishBoth()
         var pack = try #require(world.pack)
-        pack.index?.deltas[0].patch?.windowSize = ByteCount(100_000)
+        var patch = try #require(pack.index?.deltas[0].patch)
+        if member == "windowSize" {
+            patch.windowSize = ByteCount(100_000)
+        } else {
+            patch.prefixSize = ByteCount(100_000)
+        }
+        pack.index?.deltas[0].patch = patch
         try world.serve(offering: pack)
-        let sent = try await update()
-        #expect(sent.bundles > 1_000_000 && sent.patch == 0)
+        #expect(try await update().bundles > 1_000_000)
     }
 
     /// A port that no server listens to.

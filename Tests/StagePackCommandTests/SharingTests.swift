@@ -175,7 +175,8 @@ struct SharingTests {
                 url: "p/1",
                 size: size,
                 digest: digest,
-                windowSize: size
+                windowSize: size,
+                prefixSize: size
             )
             pack.pack.index = index
         }

@@ -15,14 +15,19 @@ struct PatchWriterTests {
 
     init() throws { store = try IndexedStore() }
 
-    /// Near copies of one file, with other bytes in each version.
-    private func tree(_ version: UInt64) -> [String: [UInt8]] {
-        var content = noise(200_000)
+    /// A file of which every other 4 KiB are other ones in each version.
+    private func content(_ version: UInt64, group: UInt64) -> [UInt8] {
+        var content = noise(200_000, seed: group + 1)
         for place in stride(from: 0, to: content.count - 8192, by: 8192) {
-            let other = noise(4096, seed: version * 1000 + UInt64(place))
+            let other = noise(4096, seed: group << 32 + version * 1000 + UInt64(place))
             content.replaceSubrange(place..<place + 4096, with: other)
         }
-        var files = nearCopies(of: content, count: 6)
+        return content
+    }
+
+    /// Near copies of one file, with other bytes in each version.
+    private func tree(_ version: UInt64) -> [String: [UInt8]] {
+        var files = nearCopies(of: content(version, group: 0), count: 6)
         files["small"] = [UInt8(version), 3]
         return files
     }
@@ -43,8 +48,12 @@ struct PatchWriterTests {
 
     /// Returns the pieces of a version that another one lacks.
     private func bytes(of version: IndexedPack, notIn other: IndexedPack) throws -> [UInt8] {
+        try bytes(of: PatchContent(of: version.index, notIn: other.index), in: version)
+    }
+
+    private func bytes(of content: PatchContent, in version: IndexedPack) throws -> [UInt8] {
         let files = try store.files(of: version.index)
-        return PatchContent(of: version.index, notIn: other.index).pieces.flatMap { piece in
+        return content.pieces.flatMap { piece in
             let path = version.index.entries.path(at: piece.entry).text
             let start = Int(piece.offset)
             return files[path]?[start..<start + piece.length] ?? []
@@ -64,17 +73,89 @@ struct PatchWriterTests {
         #expect(update.delta?.frames == nil && update.cost.total == update.cost.index + patch.size)
         #expect(update.plainCost.total > update.cost.total)
         #expect(try store.directory().directory("d") == nil)
-        // As the format has it.
-        let bytes = try store.bytes(patch.url)
-        #expect(Digest(of: bytes) == patch.digest && ByteCount(bytes.count) == patch.size)
         let content = try self.bytes(of: second, notIn: first)
+        #expect(try decoded(patch, from: first, to: second) == content)
+        // One part, whose table has few bytes.
         #expect(ByteCount(content.count) == patch.windowSize)
-        var decompressor = FrameDecompressor()
         let prefix = try self.bytes(of: first, notIn: second)
-        let made = try decompressor.decompress(bytes.span, after: prefix.span, to: content.count)
-        #expect(made == content)
+        #expect(ByteCount(prefix.count) == patch.prefixSize)
+        var compressor = FrameCompressor(level: 19, findsDistantRepeats: true)
+        let frame = compressor.compress(content.span, after: prefix.span)
+        #expect(patch.size <= ByteCount(frame.count + 25))
         // 'manifest add' finds it.
         #expect(try stored(second).reference.deltas == [update.delta])
+    }
+
+    /// Decodes a patch as the format has it.
+    private func decoded(
+        _ patch: PackIndex.Patch,
+        from old: IndexedPack,
+        to new: IndexedPack
+    ) throws -> [UInt8] {
+        let bytes = try store.bytes(patch.url)
+        #expect(Digest(of: bytes) == patch.digest && ByteCount(bytes.count) == patch.size)
+        let (table, frames) = try #require(
+            PatchTable.read(ofPatchWith: Int64(bytes.count)) { Array(bytes.prefix($0)) }
+        )
+        #expect(table.windowSize == patch.windowSize && table.prefixSize == patch.prefixSize)
+        let source = PatchContent(of: old.index, firstNotIn: new.index)
+        let all = try self.bytes(of: source, in: old)
+        var decompressor = FrameDecompressor()
+        return try zip(table.parts, frames).flatMap { part, frame in
+            let prefix = part.prefix.flatMap { all[Int($0.lowerBound)..<Int($0.upperBound)] }
+            return try decompressor.decompress(
+                Array(bytes[Int(frame.lowerBound)..<Int(frame.upperBound)]).span,
+                after: prefix.span,
+                to: part.contentLength
+            )
+        }
+    }
+
+    /// Neither the number of processors nor the time of making a patch changes its bytes.
+    @Test func aLargePatchHasPartsOfBoundedSize() async throws {
+        /// Groups of near copies, in other directories in each version.
+        func tree(_ version: UInt64) -> [String: [UInt8]] {
+            var files: [String: [UInt8]] = [:]
+            for group in 0..<3 as Range<UInt64> {
+                for (number, copy) in nearCopies(of: content(version, group: group), count: 6) {
+                    files["\(version) \(group)/\(number)"] = copy
+                }
+            }
+            files["same"] = noise(50_000)
+            return files
+        }
+        let first = try await store.package(tree(1), "one")
+        let second = try await store.package(tree(2), "two", after: first.index) {
+            $0.makesPatches = true
+            $0.patchPartSize = .mebibytes(1)
+            // It has only one copy of what is in several parts.
+            $0.makesArchive = false
+        }
+        let patch = try #require(second.updates.first?.delta?.patch)
+        #expect(patch.windowSize <= .mebibytes(1) && patch.prefixSize <= .mebibytes(1))
+        let changed = try bytes(of: second, notIn: first)
+        #expect(changed.count > 3_000_000)
+        #expect(try decoded(patch, from: first, to: second) == changed)
+        // Old files that moved are found: half of each group is new, in each part.
+        #expect(patch.size < ByteCount(800_000))
+        try store.directory("p").remove(try #require(FilePath(patch.url).lastComponent))
+        var writer = DeltaSetWriter(width: 1)
+        writer.patchPartSize = .mebibytes(1)
+        let again = try await writer.write(
+            to: stored(second),
+            from: [first.index],
+            in: store.directory()
+        )
+        #expect(again.first?.delta?.patch == patch)
+        #expect(try store.names(in: "p").count == 1)
+        // With room for all in one part.
+        try store.directory("p").remove(try #require(FilePath(patch.url).lastComponent))
+        let whole = try await DeltaSetWriter(width: 2).write(
+            to: stored(second),
+            from: [first.index],
+            in: store.directory()
+        )
+        #expect(try #require(whole.first?.delta?.patch).windowSize == ByteCount(changed.count))
     }
 
     @Test func eachBaseHasAPatchAndNothingIsMadeAgain() async throws {

@@ -3,17 +3,19 @@ import StageModel
 
 @testable import StageIndex
 
-/// The tables of delta sets, and Zstandard frames.
+/// The tables of delta sets and patches, and Zstandard frames.
 ///
 /// - A table has one encoding: what is read is written with the same bytes.
-/// - Its head tells how long it is; its frames follow each other; a set that passes the check against
+/// - Its head tells how long it is; its frames follow each other; a set or a patch that passes the check against
 ///   two indexes names nothing that they do not have.
+/// - No part of a patch has more bytes on either side than a decoder may keep.
 /// - A frame never has more bytes than it was asked for, and compresses and decompresses to itself.
 enum DeltaTarget: FuzzTarget {
     private static let index = try? IndexTarget.sample()
 
     static func test(_ bytes: [UInt8]) {
         checkTable(bytes)
+        checkPatch(bytes)
         checkFrame(bytes)
     }
 
@@ -37,6 +39,38 @@ enum DeltaTarget: FuzzTarget {
             require((1...IndexLimits.windowLength).contains(window.length), "a window is bounded")
         }
         checkUse(set, tableSize: bytes.count)
+    }
+
+    private static func checkPatch(_ bytes: [UInt8]) {
+        let size = parsed { () throws(IndexError) in try PatchTable.size(decodingHead: bytes) }
+        let short = parsed { () throws(IndexError) in
+            try PatchTable.size(decodingHead: Array(bytes.prefix(PatchTable.headLength)))
+        }
+        require(size == short, "the head is in the first bytes")
+        guard let table = parsed({ () throws(IndexError) in try PatchTable(decoding: bytes) })
+        else { return }
+        require(size == bytes.count, "the head tells the size")
+        require(table.encoded() == bytes, "a table has one encoding")
+        require(
+            max(table.windowSize, table.prefixSize) <= ManifestLimits.windowSize,
+            "both sides of a part are bounded"
+        )
+        let end = table.ranges(afterTable: bytes.count).last?.upperBound
+        let read = PatchTable.read(ofPatchWith: end ?? 0) { Array(bytes.prefix($0)) }
+        require(read?.table == (table.parts.isEmpty ? nil : table), "the frames end the patch")
+        guard let index else { fatalError("the sample is none") }
+        let content = PatchContent(of: index, notIn: ContentIndex())
+        let isUsable: Void? = parsed { () throws(IndexError) in
+            try table.check(content: content, source: content)
+        }
+        guard isUsable != nil else { return }
+        let length = table.parts.reduce(Int64(0)) { $0 + Int64($1.contentLength) }
+        require(length == content.size, "the parts make the content")
+        for range in table.parts.flatMap(\.prefix) {
+            var count = 0
+            content.forEachPiece(in: range) { count += $1.count }
+            require(count == range.count, "a prefix is of pieces")
+        }
     }
 
     private static func checkUse(_ set: DeltaSet, tableSize: Int) {
@@ -107,6 +141,10 @@ enum DeltaTarget: FuzzTarget {
             DeltaSet.Frame(position: 0, window: 1, length: 90, digest: IndexTarget.digest("b")),
             DeltaSet.Frame(position: 2, window: 1, length: 70_000, digest: IndexTarget.digest("c")),
         ]
+        let size = index.map { Int(PatchContent(of: $0, notIn: ContentIndex()).size) } ?? 1
+        let patch = PatchTable(parts: [
+            PatchTable.Part(contentLength: size, prefix: [0..<9, 5..<8], frameLength: 300)
+        ])
         let (new, old) = (IndexTarget.digest("new"), IndexTarget.digest("old"))
         var compressor = FrameCompressor(level: 3)
         let text = Array(String(repeating: "a window of the older version ", count: 20).utf8)
@@ -114,12 +152,14 @@ enum DeltaTarget: FuzzTarget {
             DeltaSet(new: new, old: old).encodedTable(),
             DeltaSet(new: new, old: old, windows: windows, frames: frames).encodedTable(),
             DeltaSet(new: new, old: old, windows: [largest]).encodedTable(),
+            patch.encoded(),
             compressor.compress(text.span),
             compressor.compress(text.span, after: prefix.span),
         ]
     }
 
     static let words = [
-        DeltaSet.magic, [0x28, 0xB5, 0x2F, 0xFD], [0x37, 0xA4, 0x30, 0xEC], [0x80, 0x80, 0x40],
+        DeltaSet.magic, PatchTable.magic, [0x28, 0xB5, 0x2F, 0xFD], [0x37, 0xA4, 0x30, 0xEC],
+        [0x80, 0x80, 0x40],
     ]
 }

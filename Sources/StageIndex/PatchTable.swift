@@ -1,0 +1,210 @@
+package import StageModel
+
+/// The table of a patch: the parts that restore the pieces of a new version, each from a frame of its own and from
+/// bytes of an older version.
+///
+/// The frames follow the table in the same object. `Manifests/indexed-packs.md` specifies the encoding.
+package struct PatchTable: Equatable, Sendable {
+    /// The parts, in the order of their content.
+    package var parts: [Part]
+
+    /// A part: one Zstandard frame, which can be decompressed without the others.
+    package struct Part: Equatable, Sendable {
+        /// The bytes of the new version's pieces that the frame decompresses to: 1 to
+        /// ``ManifestLimits/windowSize``, whole pieces.
+        package var contentLength: Int
+        /// The ranges of the older version's pieces that the frame refers to, one after the other; at most
+        /// ``ManifestLimits/windowSize`` bytes.
+        package var prefix: [Range<Int64>]
+        /// The length of the frame in bytes, at least 1.
+        package var frameLength: Int
+
+        /// Creates a part from its fields.
+        package init(contentLength: Int, prefix: [Range<Int64>], frameLength: Int) {
+            self.contentLength = contentLength
+            self.prefix = prefix
+            self.frameLength = frameLength
+        }
+
+        /// The number of bytes of the older version.
+        package var prefixLength: Int { prefix.reduce(0) { $0 + $1.count } }
+    }
+
+    /// Creates a table from its parts.
+    package init(parts: [Part] = []) { self.parts = parts }
+
+    /// The most bytes of the newer version that one part decompresses to.
+    package var windowSize: ByteCount { ByteCount(parts.map(\.contentLength).max() ?? 0) }
+    /// The most bytes of the older version that one part refers to.
+    package var prefixSize: ByteCount { ByteCount(parts.map(\.prefixLength).max() ?? 0) }
+
+    /// Returns the ranges of the frames in an object whose table has `size` bytes.
+    package func ranges(afterTable size: Int) -> [Range<Int64>] {
+        var end = Int64(size)
+        return parts.map { part in
+            defer { end += Int64(part.frameLength) }
+            return end..<end + Int64(part.frameLength)
+        }
+    }
+
+    /// Checks the table against the pieces of both versions.
+    ///
+    /// - Parameters:
+    ///   - content: The pieces that the newer version has and the older one lacks.
+    ///   - source: All pieces of the older version.
+    /// - Throws: ``IndexError`` if the parts do not make exactly `content`, one of them ends within a piece, or a
+    ///   prefix refers to bytes that `source` lacks.
+    package func check(
+        content: PatchContent,
+        source: PatchContent
+    ) throws(IndexError) {
+        var end: Int64 = 0
+        for (number, part) in parts.enumerated() {
+            end += Int64(part.contentLength)
+            guard end <= content.size, end == content.start(of: content.position(at: end)) else {
+                throw IndexError(
+                    offset: 0,
+                    reason: "part \(number) of the patch does not end with a piece"
+                )
+            }
+            guard part.prefix.allSatisfy({ $0.upperBound <= source.size }) else {
+                throw IndexError(
+                    offset: 0,
+                    reason:
+                        "part \(number) of the patch refers to bytes that the older version lacks"
+                )
+            }
+        }
+        guard end == content.size else {
+            throw IndexError(
+                offset: 0,
+                reason: "the patch makes \(end.quantity(of: "byte")) instead of \(content.size)"
+            )
+        }
+    }
+}
+
+extension PatchTable {
+    /// The first bytes of a table: a name, bytes that text-mode transfers corrupt, and the format version.
+    static let magic: [UInt8] = Array("SPPT".utf8) + [0x0D, 0x0A, 0x1A, 0x01]
+    /// The most bytes of a table.
+    private static let limit = Int(ManifestLimits.deltaTableSize.rawValue)
+    /// The most bytes that ``size(decodingHead:)`` reads.
+    package static let headLength = magic.count + 5
+
+    /// Returns the size of a whole table in bytes from its first ones.
+    ///
+    /// - Throws: ``IndexError`` for bytes that are not a patch of this format version.
+    package static func size(decodingHead bytes: [UInt8]) throws(IndexError) -> Int {
+        var reader = ByteReader(bytes)
+        return try size(from: &reader)
+    }
+
+    private static func size(from reader: inout ByteReader) throws(IndexError) -> Int {
+        let magic = try reader.slice("the magic number", count: magic.count)
+        guard magic.elementsEqual(Self.magic) else {
+            throw IndexError(
+                offset: 0,
+                reason: magic.dropLast().elementsEqual(Self.magic.dropLast())
+                    ? "the patch has version \(magic.last ?? 0) of the format, and this program reads 1"
+                    : "this is no patch"
+            )
+        }
+        let rest = try reader.number("the size of the table", in: 0...limit)
+        guard reader.offset + rest <= limit else { throw reader.fault("the table is too large") }
+        return reader.offset + rest
+    }
+
+    /// Decodes an untrusted table that ``encoded()`` wrote.
+    ///
+    /// Does not check whether the versions have what it refers to; ``check(content:source:)`` does.
+    ///
+    /// - Throws: ``IndexError`` for bytes that are not the table of a patch of this format version.
+    package init(decoding bytes: [UInt8]) throws(IndexError) {
+        var reader = ByteReader(bytes)
+        let size = try Self.size(from: &reader)
+        guard size == bytes.count else {
+            throw reader.fault(
+                "the table has \(bytes.count.quantity(of: "byte")), and says \(size)"
+            )
+        }
+        // The smallest encoding of a part bounds the number of parts.
+        let count = try reader.number("the number of parts", in: 0...reader.left / 3)
+        parts = []
+        parts.reserveCapacity(count)
+        for _ in 0..<count { parts.append(try Self.part(from: &reader)) }
+        guard reader.left == 0 else {
+            throw reader.fault("\(reader.left.quantity(of: "byte")) too many")
+        }
+    }
+
+    private static func part(from reader: inout ByteReader) throws(IndexError) -> Part {
+        let limit = Int(ManifestLimits.windowSize.rawValue)
+        let content = try reader.number("the length of a part", in: 1...limit)
+        let count = try reader.number("the number of ranges of a prefix", in: 0...reader.left / 2)
+        var prefix: [Range<Int64>] = []
+        prefix.reserveCapacity(count)
+        var end: Int64 = 0
+        var room = limit
+        for _ in 0..<count {
+            let step = try reader.difference("where a range of a prefix begins")
+            let (start, isTooFar) = end.addingReportingOverflow(step)
+            guard !isTooFar, (0...ManifestLimits.installedSize.rawValue).contains(start) else {
+                throw reader.fault("a prefix refers to impossible bytes")
+            }
+            guard room > 0 else { throw reader.fault("a prefix is too large") }
+            let length = try reader.number("the length of a range of a prefix", in: 1...room)
+            room -= length
+            end = start + Int64(length)
+            prefix.append(start..<end)
+        }
+        return Part(
+            contentLength: content,
+            prefix: prefix,
+            frameLength: try reader.number("the length of a frame", in: 1...2 * limit)
+        )
+    }
+
+    /// Reads the table of an untrusted patch, and the ranges of its frames.
+    ///
+    /// - Parameters:
+    ///   - size: The size of the patch in bytes.
+    ///   - head: Returns the first bytes of the patch, at most the given number.
+    /// - Returns: The table, and the range of each part's frame; `nil` if the patch is not a table and the frames that
+    ///   it names.
+    /// - Throws: The errors of `head`.
+    package static func read<Failure: Error>(
+        ofPatchWith size: Int64,
+        head: (_ count: Int) throws(Failure) -> [UInt8]
+    ) throws(Failure) -> (table: PatchTable, frames: [Range<Int64>])? {
+        let start = try head(headLength)
+        // The reason makes no difference: such a patch is of no use.
+        guard let tableSize = try? Self.size(decodingHead: start), tableSize <= size else {
+            return nil
+        }
+        let bytes = try head(tableSize)
+        guard let table = try? PatchTable(decoding: bytes) else { return nil }
+        let frames = table.ranges(afterTable: tableSize)
+        return frames.last?.upperBound == size ? (table, frames) : nil
+    }
+
+    /// Returns the encoded table; equal tables have equal bytes.
+    package func encoded() -> [UInt8] {
+        var rest: [UInt8] = []
+        rest.append(number: parts.count)
+        for part in parts {
+            rest.append(number: part.contentLength)
+            rest.append(number: part.prefix.count)
+            var end: Int64 = 0
+            for range in part.prefix {
+                rest.append(difference: range.lowerBound - end)
+                rest.append(number: range.count)
+                end = range.upperBound
+            }
+            rest.append(number: part.frameLength)
+        }
+        var bytes = Self.magic
+        bytes.append(number: rest.count)
+        return bytes + rest
+    }
+}

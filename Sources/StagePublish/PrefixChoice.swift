@@ -1,0 +1,143 @@
+import StageIndex
+
+/// Chooses the pieces of an older version that have the most in common with pieces of a newer one: by samples of their
+/// content, and by path and offset.
+struct PrefixChoice {
+    private let new: ContentIndex
+    private let source: PatchContent
+    private let matches: SampleMatches
+    private let counterparts: Counterparts
+    /// The pieces of the older version by the addresses of their first bytes.
+    private let places: [(address: Int64, piece: Int)]
+    /// The pieces of each file of the older version, by entry, in the order of their offsets.
+    private let ofFile: [Int: [Int]]
+
+    /// The weight of a sample that is found in one place: a multiple of all numbers of places.
+    private static let whole = 840
+    /// The bytes before and after the same place in the counterpart that are likely to help.
+    private static let reach = Int64(1 << 20)
+
+    /// Prepares the choice; `source` are the pieces of `old`, and `matches` the places there of samples of `new`.
+    init(
+        from old: ContentIndex,
+        to new: ContentIndex,
+        source: PatchContent,
+        matches: SampleMatches
+    ) {
+        (self.new, self.source, self.matches) = (new, source, matches)
+        counterparts = Counterparts(in: old)
+        let addresses = ContentAddresses(of: old)
+        var places: [(address: Int64, piece: Int)] = []
+        var ofFile: [Int: [Int]] = [:]
+        for (position, piece) in source.pieces.enumerated() {
+            ofFile[piece.entry, default: []].append(position)
+            guard let range = addresses.range(ofEntry: piece.entry) else { continue }
+            places.append((range.lowerBound + piece.offset, position))
+        }
+        self.places = places.sorted { $0.address < $1.address }
+        self.ofFile = ofFile.mapValues { pieces in
+            pieces.sorted { source.pieces[$0].offset < source.pieces[$1].offset }
+        }
+    }
+
+    /// Returns the ranges of the older version's pieces for some pieces of a patch, at most `limit` bytes.
+    func ranges(
+        for pieces: ArraySlice<PatchContent.Piece>,
+        limit: Int64
+    ) -> [Range<Int64>] {
+        let weights = spread(weights(for: pieces))
+        let found = weights.indices.filter { weights[$0] > 0 }
+        let densities = found.map {
+            weights[$0] * IndexLimits.frameLength / source.pieces[$0].length
+        }
+        // Of equal ones, those that come first.
+        let ranked = found.indices.sorted {
+            (-densities[$0], found[$0]) < (-densities[$1], found[$1])
+        }
+        var (chosen, room): ([Int], Int64) = ([], limit)
+        for piece in ranked.lazy.map({ found[$0] })
+        where Int64(source.pieces[piece].length) <= room {
+            chosen.append(piece)
+            room -= Int64(source.pieces[piece].length)
+        }
+        return merged(chosen.sorted())
+    }
+
+    private func merged(_ pieces: [Int]) -> [Range<Int64>] {
+        var ranges: [Range<Int64>] = []
+        for piece in pieces {
+            let range = source.start(of: piece)..<source.ends[piece]
+            if let last = ranges.last, last.upperBound == range.lowerBound {
+                ranges[ranges.count - 1] = last.lowerBound..<range.upperBound
+            } else {
+                ranges.append(range)
+            }
+        }
+        return ranges
+    }
+
+    /// Returns for each piece of the older version what it has in common with the content.
+    private func weights(for pieces: ArraySlice<PatchContent.Piece>) -> [Int] {
+        var weights = [Int](repeating: 0, count: source.pieces.count)
+        var last: (frame: Int, samples: [SampleMatches.Sample]) = (-1, [])
+        for piece in pieces {
+            guard let (frame, start) = new.frame(of: piece) else { continue }
+            if frame != last.frame { last = (frame, matches.samples(of: frame)) }
+            let range = start..<start + piece.length
+            for sample in last.samples where range.contains(sample.offset - 1) {
+                for address in sample.addresses {
+                    guard let found = self.piece(at: address - 1) else { continue }
+                    weights[found] += Self.whole / sample.addresses.count
+                }
+            }
+            guard let twin = counterparts[new.entries.pathBytes(at: piece.entry)] else { continue }
+            let near = piece.offset - Self.reach..<piece.offset + Int64(piece.length) + Self.reach
+            // As much as a quarter of the samples would, if they were found anywhere there.
+            let share = piece.length * Self.whole >> (matches.sampler.bits + 2)
+            for position in self.pieces(of: twin, in: near) {
+                weights[position] += share * source.pieces[position].length / near.count
+            }
+        }
+        return weights
+    }
+
+    /// Adds a quarter of each weight to the neighbours in the same file: changes that lie close to each other leave no
+    /// samples between them.
+    private func spread(_ weights: [Int]) -> [Int] {
+        var result = weights
+        for piece in weights.indices.dropFirst()
+        where source.pieces[piece - 1].entry == source.pieces[piece].entry {
+            result[piece] += weights[piece - 1] / 4
+            result[piece - 1] += weights[piece] / 4
+        }
+        return result
+    }
+
+    /// Returns the pieces of a file of the older version that overlap a range of offsets.
+    private func pieces(of entry: Int, in range: Range<Int64>) -> ArraySlice<Int> {
+        guard let own = ofFile[entry] else { return [] }
+        var (low, high) = (0, own.count)
+        while low < high {
+            let middle = (low + high) / 2
+            let piece = source.pieces[own[middle]]
+            if piece.offset + Int64(piece.length) <= range.lowerBound {
+                low = middle + 1
+            } else {
+                high = middle
+            }
+        }
+        return own[low...].prefix { source.pieces[$0].offset < range.upperBound }
+    }
+
+    /// Returns the piece of the older version that contains the byte at an address.
+    private func piece(at address: Int64) -> Int? {
+        var (low, high) = (0, places.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if places[middle].address <= address { low = middle + 1 } else { high = middle }
+        }
+        guard low > 0 else { return nil }
+        let (start, piece) = places[low - 1]
+        return address - start < source.pieces[piece].length ? piece : nil
+    }
+}

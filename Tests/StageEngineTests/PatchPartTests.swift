@@ -1,0 +1,177 @@
+import Glibc
+import StageContainer
+import StageDigest
+import StageEngine
+import StageIndex
+import StageModel
+import StagePublish
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Updates by a patch of several parts.
+@Suite(.directory, .server)
+struct PatchPartTests {
+    private let world: IndexedWorld
+    private let old = Self.trees.old
+    private let new = Self.trees.new
+
+    init() throws { world = try IndexedWorld() }
+
+    /// Two trees; the second has a changed large file, groups of near copies, and changed small files.
+    private static let trees = {
+        let large = noise(3_000_000)
+        var old: [String: [UInt8]] = ["large": large, "same": noise(100_000, seed: 2)]
+        for number in 0..<20 { old["small/\(number)"] = noise(3000, seed: UInt64(number + 10)) }
+        var new = old
+        for place in stride(from: 5000, to: large.count, by: 50_000) { new["large"]?[place] ^= 1 }
+        for number in 0..<20 { new["small/\(number)"]?[500] ^= 1 }
+        new["copy/3"] = new["small/3"]
+        for group in 0..<3 {
+            for (name, content) in nearCopies(
+                of: noise(250_000, seed: UInt64(40 + group)),
+                count: 4
+            ) {
+                new["group \(group)/\(name)"] = content
+            }
+        }
+        return (old: old, new: new)
+    }()
+
+    private struct Failure: Error {}
+
+    /// Publishes and stages the old tree, and publishes the new one; returns the patch's path, table and frames.
+    private func publishBoth() async throws -> Published {
+        try await world.publish(old)
+        guard case .staged = try await world.stage() else { throw Failure() }
+        try await world.publish(new, patches: true, partSize: .mebibytes(1))
+        let path = try #require(world.patches.first)
+        let bytes = try world.object(path)
+        let (table, frames) = try PatchTable.read(from: bytes)
+        return Published(
+            path: path,
+            table: table,
+            frames: frames.map { Array(bytes[Int($0.lowerBound)..<Int($0.upperBound)]) }
+        )
+    }
+
+    private struct Published {
+        var path: String
+        var table: PatchTable
+        var frames: [[UInt8]]
+
+        /// Makes the lengths in the table those of the frames, and returns the patch.
+        func bytes() -> [UInt8] { table.encoded() + frames.flatMap(\.self) }
+    }
+
+    /// Stages the new tree; returns the bytes of bundles that it took.
+    @discardableResult
+    private func update() async throws -> Int {
+        let before = world.bundleBytes
+        guard case .staged = try await world.stage() else { throw Failure() }
+        #expect(try world.staged() == new)
+        let container = try #require(try Container.open(world.root.path.appending("container")))
+        #expect(try container.differences(in: try PackID("levels")) == [])
+        #expect(try container.reader.downloadedSizes().isEmpty)
+        return world.bundleBytes - before
+    }
+
+    @Test func anUpdateTakesAllParts() async throws {
+        let published = try await publishBoth()
+        let patch = try #require(world.pack?.index?.deltas.first?.patch)
+        #expect(published.table.parts.count >= 6)
+        #expect(published.table.windowSize == patch.windowSize)
+        #expect(published.table.prefixSize == patch.prefixSize)
+        #expect(patch.windowSize <= .mebibytes(1) && patch.prefixSize <= .mebibytes(1))
+        // One near copy of each group, and the changes of the rest: its old content is found.
+        #expect(patch.size < ByteCount(1_000_000))
+        #expect(try await update() == 0)
+        #expect(world.server.counts(for: published.path).requests == 1)
+    }
+
+    /// Fields of a table that no client believes.
+    enum Bend: CaseIterable {
+        case longerPart, shorterPart, emptyPart, lostPart, oneMorePart, hugePart
+        case prefixBehindOldVersion, hugePrefix, longerFrame, shorterFrame, emptyFrame
+        case trailingByte, lostByte
+    }
+
+    @Test(arguments: Bend.allCases)
+    func aBentTableIsDoneWithout(bend: Bend) async throws {
+        var patch = try await publishBoth()
+        switch bend {
+        case .longerPart: patch.table.parts[1].contentLength += 1
+        case .shorterPart: patch.table.parts[1].contentLength -= 1
+        case .emptyPart: patch.table.parts[1].contentLength = 0
+        case .lostPart:
+            patch.table.parts.removeLast()
+            patch.frames.removeLast()
+        case .oneMorePart:
+            patch.table.parts.append(patch.table.parts[0])
+            patch.frames.append(patch.frames[0])
+        case .hugePart: patch.table.parts[1].contentLength = 128 << 20 + 1
+        case .prefixBehindOldVersion:
+            let length = Int64(patch.table.parts[1].prefixLength)
+            patch.table.parts[1].prefix = [1 << 40..<1 << 40 + length]
+        case .hugePrefix: patch.table.parts[1].prefix = [0..<1 << 30]
+        case .longerFrame: patch.table.parts[1].frameLength += 1
+        case .shorterFrame: patch.table.parts[1].frameLength -= 1
+        case .emptyFrame: patch.table.parts[1].frameLength = 0
+        case .trailingByte: patch.frames.append([0])
+        case .lostByte: patch.frames[patch.frames.count - 1].removeLast()
+        }
+        try world.offerPatch(patch.bytes())
+        #expect(try await update() > 3_000_000)
+    }
+
+    /// A frame that does not decompress, one that ends early, and one after another prefix.
+    @Test(arguments: [0, 1, 2], [0, 3, 5])
+    func aBentPartCostsItsPiecesOnly(fault: Int, position: Int) async throws {
+        var patch = try await publishBoth()
+        switch fault {
+        case 0: patch.frames[position] = [UInt8](repeating: 7, count: 100)
+        case 1: patch.frames[position].removeLast(patch.frames[position].count / 2)
+        default:
+            // What is in the prefix does not fit the frame.
+            patch.table.parts[position].prefix = [2_000_000..<2_900_000]
+            patch.frames[position].swapAt(20, 21)
+        }
+        patch.table.parts[position].frameLength = patch.frames[position].count
+        try world.offerPatch(patch.bytes())
+        let bytes = try await update()
+        #expect(bytes < 1_300_000 && (bytes > 0 || fault == 2))
+    }
+
+    /// All that the other parts brought stays, also if nothing else can be reached.
+    @Test func anUpdateThatBreaksBetweenPartsKeepsWhatItHas() async throws {
+        let whole = try await publishBoth()
+        var patch = whole
+        patch.frames[4] = [UInt8](repeating: 7, count: patch.frames[4].count)
+        try world.offerPatch(patch.bytes())
+        let broken = [Answer](repeating: .dropped, count: 80)
+        for bundle in world.bundles { world.server.answer(bundle, with: broken) }
+        guard case .failed = try await world.stage() else { throw Failure() }
+        #expect(try world.staged() == old)
+        let taken = world.server.counts(for: whole.path).requests
+        try world.serve()
+        // The pieces of one part have fewer bytes in bundles than the patch has.
+        let bytes = try await update()
+        let sent = world.server.counts(for: whole.path).requests - taken
+        #expect(bytes < 1_300_000 && (bytes > 0 || sent == 1))
+    }
+
+    /// Old content that a part refers to is damaged.
+    @Test func damagedOldContentCostsPiecesOnly() async throws {
+        _ = try await publishBoth()
+        try overwrite(world.path(of: "large"), noise(30_000, seed: 99), at: 400_000)
+        #expect(try await update() < 1_500_000)
+    }
+}
+
+extension PatchTable {
+    /// Reads the table and the ranges of the frames of a patch.
+    static func read(from bytes: [UInt8]) throws -> (table: PatchTable, frames: [Range<Int64>]) {
+        try #require(read(ofPatchWith: Int64(bytes.count)) { Array(bytes.prefix($0)) })
+    }
+}

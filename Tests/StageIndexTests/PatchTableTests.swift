@@ -1,0 +1,141 @@
+import StageModel
+import Testing
+
+@testable import StageIndex
+
+/// A table of two parts.
+private func sampleTable() -> PatchTable {
+    PatchTable(parts: [
+        PatchTable.Part(contentLength: 70_000, prefix: [0..<30, 20..<50], frameLength: 200),
+        PatchTable.Part(contentLength: 90, prefix: [], frameLength: 1),
+    ])
+}
+
+struct PatchTableTests {
+    @Test func aTableIsWhatWasWritten() throws {
+        let table = sampleTable()
+        let bytes = table.encoded()
+        #expect(try PatchTable(decoding: bytes) == table)
+        #expect(try PatchTable.size(decodingHead: Array(bytes.prefix(13))) == bytes.count)
+        #expect((table.windowSize, table.prefixSize) == (ByteCount(70_000), ByteCount(60)))
+        #expect(table.ranges(afterTable: 100) == [100..<300, 300..<301])
+        #expect(try PatchTable(decoding: PatchTable().encoded()) == PatchTable())
+    }
+
+    @Test func aPatchEndsWithItsLastFrame() {
+        let table = sampleTable()
+        let bytes = table.encoded()
+        for (excess, isRead) in [(-1, false), (0, true), (1, false)] {
+            let read = PatchTable.read(ofPatchWith: Int64(bytes.count + 201 + excess)) {
+                Array(bytes.prefix($0))
+            }
+            #expect((read?.table == table) == isRead)
+        }
+    }
+
+    /// A change of any byte is either an error, or a different valid table.
+    @Test func everyByteMatters() throws {
+        let table = sampleTable()
+        let bytes = table.encoded()
+        for position in bytes.indices {
+            for bend: UInt8 in [0x01, 0x02, 0x3F, 0x40, 0x80, 0xFF] {
+                var bent = bytes
+                bent[position] ^= bend
+                do throws(IndexError) {
+                    let other = try PatchTable(decoding: bent)
+                    #expect(other != table && other.encoded() == bent)
+                    #expect(max(other.windowSize, other.prefixSize) <= ManifestLimits.windowSize)
+                } catch {
+                    #expect(!error.reason.isEmpty)
+                }
+            }
+        }
+    }
+
+    @Test func truncatedOrTrailingBytesAreAnError() throws {
+        let bytes = sampleTable().encoded()
+        for count in bytes.indices {
+            #expect(throws: IndexError.self) {
+                try PatchTable(decoding: Array(bytes.prefix(count)))
+            }
+        }
+        #expect(throws: IndexError.self) { try PatchTable(decoding: bytes + [0]) }
+    }
+
+    @Test func hugeNumbersAreRefused() throws {
+        let huge: [UInt8] = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01]
+        let rests: [[UInt8]] = [
+            huge, [1] + huge + [0, 1], [1, 1] + huge, [1, 1, 1] + huge + [1, 1],
+            [1, 1, 1, 0] + huge + [1], [1, 1, 0] + huge,
+        ]
+        for rest in rests {
+            let padded = rest + [UInt8](repeating: 0, count: 40)
+            let bytes = PatchTable.magic + [UInt8(padded.count)] + padded
+            #expect(throws: IndexError.self) { try PatchTable(decoding: bytes) }
+        }
+        #expect(throws: IndexError.self) {
+            try PatchTable.size(decodingHead: PatchTable.magic + huge)
+        }
+        var version = sampleTable().encoded()
+        version[7] = 2
+        let error = #expect(throws: IndexError.self) { try PatchTable(decoding: version) }
+        #expect(error?.reason.contains("version 2") == true)
+    }
+
+    @Test func bothSidesOfAPartAreBounded() throws {
+        let most = Int(ManifestLimits.windowSize.rawValue)
+        for (content, prefix, isRead) in [
+            (most, most, true), (most + 1, most, false), (most, most + 1, false), (0, 0, false),
+        ] {
+            let part = PatchTable.Part(
+                contentLength: content,
+                prefix: prefix == 0 ? [] : [0..<1, 5..<Int64(prefix) + 4],
+                frameLength: 1
+            )
+            let bytes = PatchTable(parts: [part]).encoded()
+            #expect(((try? PatchTable(decoding: bytes)) != nil) == isRead)
+        }
+    }
+
+    @Test func aTableOfOtherVersionsIsRefused() throws {
+        let index = try sampleIndex()
+        let content = PatchContent(of: index, notIn: ContentIndex())
+        let source = PatchContent(of: index, firstNotIn: ContentIndex())
+        #expect(content == source && content.changedCount == content.pieces.count)
+        let first = content.pieces[0].length
+        let rest = Int(content.size) - first
+        func table(_ lengths: [Int], _ end: Int64) -> PatchTable {
+            PatchTable(
+                parts: lengths.map {
+                    PatchTable.Part(contentLength: $0, prefix: [0..<end], frameLength: 1)
+                }
+            )
+        }
+        #expect(throws: Never.self) {
+            try table([first, rest], source.size).check(content: content, source: source)
+        }
+        for (lengths, end) in [
+            ([first, rest], source.size + 1), ([first - 1, rest + 1], 1), ([first], 1),
+            ([first, rest + 1], 1), ([first, rest, first], 1), ([], 1),
+        ] {
+            #expect(throws: IndexError.self) {
+                try table(lengths, end).check(content: content, source: source)
+            }
+        }
+    }
+
+    /// The pieces that the other version lacks come first, and each byte belongs to one piece.
+    @Test func allPiecesOfAVersionAreInOrder() throws {
+        let index = try sampleIndex()
+        let same = PatchContent(of: index, firstNotIn: index)
+        #expect(same.changedCount == 0 && same.changedSize == 0 && !same.pieces.isEmpty)
+        #expect(PatchContent(of: index, notIn: index).pieces.isEmpty)
+        var length = 0
+        for (position, end) in same.ends.enumerated() {
+            #expect(same.position(at: end - 1) == position)
+            #expect(same.start(of: position) == end - Int64(same.pieces[position].length))
+        }
+        same.forEachPiece(in: 1..<same.size - 1) { length += $1.count }
+        #expect(length == same.size - 2)
+    }
+}
