@@ -129,17 +129,18 @@ import Testing
     @Test func aServerThatAcceptsNoConnectionIsNamedWithTheTimeLimit() async throws {
         let queue = try FullQueue()
         var configuration = TransferConfiguration.single
-        configuration.connectTimeout = .milliseconds(500)
+        configuration.connectTimeout = .seconds(2)
         let address = "127.0.0.1:\(queue.port)"
         #expect(
             await detail(of: "http://\(address)/a", configuration)
-                == "no connection to \(address) within 0.5 seconds"
+                == "no connection to \(address) within 2 seconds"
         )
         configuration.proxies = ProxySettings(http: address)
         #expect(
             await detail(of: "http://a.invalid/a", configuration)
-                == "no connection to the proxy \(address) within 0.5 seconds"
+                == "no connection to the proxy \(address) within 2 seconds"
         )
+        withExtendedLifetime(queue) {}
     }
 
     @Test func aCertificateThatIsRefusedIsNamedWithTheReason() async throws {
