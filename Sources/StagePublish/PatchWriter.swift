@@ -24,7 +24,7 @@ struct PatchWriter: Sendable {
     /// continue by objects what it began, and needs less memory for these.
     private static let leastSaving = Int64(16)
     /// The share of a fast compression's size, as a divisor, that a slow one is assumed to reach at best.
-    private static let bestGain = Int64(3)
+    private static let bestGain = Int64(2)
     /// The level of patches: the highest one without larger tables.
     private static let level = 19
 
