@@ -61,13 +61,9 @@ struct BaseContentMap: Sendable {
 
     /// Returns the file at a position of the index, by binary search.
     func file(at entry: Int) -> (path: String, size: Int64)? {
-        var (low, high) = (0, list.count)
-        while low < high {
-            let middle = (low + high) / 2
-            if Int(list[middle].entry) < entry { low = middle + 1 } else { high = middle }
-        }
-        guard low < list.count, Int(list[low].entry) == entry else { return nil }
-        return (path(Int32(low)), list[low].size)
+        let place = list.partitioningIndex { Int($0.entry) >= entry }
+        guard place < list.count, Int(list[place].entry) == entry else { return nil }
+        return (path(Int32(place)), list[place].size)
     }
 
     private func path(_ file: Int32) -> String {

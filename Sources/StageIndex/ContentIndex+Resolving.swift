@@ -77,16 +77,9 @@ extension ContentIndex {
 
     /// Returns the position of the first entry whose path is not less than `bytes`.
     private func firstEntry(from bytes: some Collection<UInt8>) -> Int {
-        var range = entries.startIndex..<entries.endIndex
-        while !range.isEmpty {
-            let middle = range.lowerBound + range.count / 2
-            if entries.pathBytes(at: middle).lexicographicallyPrecedes(bytes) {
-                range = middle + 1..<range.upperBound
-            } else {
-                range = range.lowerBound..<middle
-            }
+        entries.indices.partitioningIndex {
+            !entries.pathBytes(at: $0).lexicographicallyPrecedes(bytes)
         }
-        return range.lowerBound
     }
 
     private func hasEntry(below bytes: [UInt8]) -> Bool {

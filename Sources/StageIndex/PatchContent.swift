@@ -70,12 +70,7 @@ package struct PatchContent: Equatable, Sendable {
     /// Returns the position of the piece that contains the byte at an offset; the number of pieces for one behind
     /// them.
     package func position(at offset: Int64) -> Int {
-        var (low, high) = (0, ends.count)
-        while low < high {
-            let middle = (low + high) / 2
-            if ends[middle] <= offset { low = middle + 1 } else { high = middle }
-        }
-        return low
+        ends.partitioningIndex { $0 > offset }
     }
 
     /// Calls `body` with the pieces that lie in a range of offsets, and the part of each that does.

@@ -99,12 +99,7 @@ struct ContentAddresses: Sendable {
 
     /// Returns the position of the last file that starts at or before an address.
     private func position(of address: Int64) -> Int {
-        var (low, high) = (0, starts.count)
-        while high - low > 1 {
-            let middle = (low + high) / 2
-            if starts[middle] <= address { low = middle } else { high = middle }
-        }
-        return low
+        max(0, starts.partitioningIndex { $0 > address } - 1)
     }
 }
 
@@ -117,7 +112,7 @@ struct AddressSet: Sendable {
     /// Adds the addresses of a range.
     mutating func insert(_ range: Range<Int64>) {
         guard !range.isEmpty else { return }
-        let first = firstIndex { $0.upperBound >= range.lowerBound }
+        let first = ranges.partitioningIndex { $0.upperBound >= range.lowerBound }
         var (start, end, last) = (range.lowerBound, range.upperBound, first)
         while last < ranges.count, ranges[last].lowerBound <= range.upperBound {
             start = min(start, ranges[last].lowerBound)
@@ -136,17 +131,7 @@ struct AddressSet: Sendable {
 
     /// Returns whether the set contains an address.
     func contains(_ address: Int64) -> Bool {
-        let index = firstIndex { $0.upperBound > address }
+        let index = ranges.partitioningIndex { $0.upperBound > address }
         return index < ranges.count && ranges[index].contains(address)
-    }
-
-    /// Returns the index of the first range that satisfies `holds`, which must hold for all later ranges too.
-    private func firstIndex(where holds: (Range<Int64>) -> Bool) -> Int {
-        var (low, high) = (0, ranges.count)
-        while low < high {
-            let middle = (low + high) / 2
-            if holds(ranges[middle]) { high = middle } else { low = middle + 1 }
-        }
-        return low
     }
 }

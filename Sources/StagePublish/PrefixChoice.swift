@@ -1,4 +1,5 @@
 import StageIndex
+import StageModel
 
 /// Chooses the pieces of an older version that have the most in common with pieces of a newer one: by samples of their
 /// content, and by path and offset.
@@ -116,28 +117,18 @@ struct PrefixChoice {
     /// Returns the pieces of a file of the older version that overlap a range of offsets.
     private func pieces(of entry: Int, in range: Range<Int64>) -> ArraySlice<Int> {
         guard let own = ofFile[entry] else { return [] }
-        var (low, high) = (0, own.count)
-        while low < high {
-            let middle = (low + high) / 2
-            let piece = source.pieces[own[middle]]
-            if piece.offset + Int64(piece.length) <= range.lowerBound {
-                low = middle + 1
-            } else {
-                high = middle
-            }
+        let first = own.partitioningIndex { position in
+            let piece = source.pieces[position]
+            return piece.offset + Int64(piece.length) > range.lowerBound
         }
-        return own[low...].prefix { source.pieces[$0].offset < range.upperBound }
+        return own[first...].prefix { source.pieces[$0].offset < range.upperBound }
     }
 
     /// Returns the piece of the older version that contains the byte at an address.
     private func piece(at address: Int64) -> Int? {
-        var (low, high) = (0, places.count)
-        while low < high {
-            let middle = (low + high) / 2
-            if places[middle].address <= address { low = middle + 1 } else { high = middle }
-        }
-        guard low > 0 else { return nil }
-        let (start, piece) = places[low - 1]
+        let next = places.partitioningIndex { $0.address > address }
+        guard next > 0 else { return nil }
+        let (start, piece) = places[next - 1]
         return address - start < source.pieces[piece].length ? piece : nil
     }
 }

@@ -115,13 +115,9 @@ struct SampleSearch: Sendable {
 extension ArraySlice<ContentAddresses.Extent> {
     /// Returns the address of a byte of these extents' common frame; `nil` if no file contains it.
     fileprivate func address(ofByteAt offset: Int) -> Int64? {
-        var (low, high) = (startIndex, endIndex)
-        while low < high {
-            let middle = (low + high) / 2
-            if self[middle].offset <= offset { low = middle + 1 } else { high = middle }
-        }
-        guard low > startIndex else { return nil }
-        let extent = self[low - 1]
+        let next = partitioningIndex { $0.offset > offset }
+        guard next > startIndex else { return nil }
+        let extent = self[next - 1]
         let distance = offset - extent.offset
         return distance < extent.length ? extent.address + Int64(distance) : nil
     }
