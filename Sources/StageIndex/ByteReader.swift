@@ -61,6 +61,44 @@ struct ByteReader: ~Copyable {
     mutating func digest(_ name: String) throws(IndexError) -> Digest {
         Digest(bytes: Array(try slice(name, count: Digest.byteCount)))
     }
+
+    /// Checks that no bytes are left.
+    func checkEnd() throws(IndexError) {
+        guard left == 0 else { throw fault("\(left.quantity(of: "byte")) too many") }
+    }
+}
+
+extension ByteReader {
+    /// Reads the first bytes of a table, which end with the version of its format; errors name the table by `noun`.
+    mutating func readMagic(_ expected: [UInt8], of noun: String) throws(IndexError) {
+        let magic = try slice("the magic number", count: expected.count)
+        guard magic.elementsEqual(expected) else {
+            throw IndexError(
+                offset: 0,
+                reason: magic.dropLast().elementsEqual(expected.dropLast())
+                    ? "the \(noun) has version \(magic.last ?? 0) of the format, and this program "
+                        + "reads \(expected.last ?? 0)" : "this is no \(noun)"
+            )
+        }
+    }
+
+    /// Reads the size of the rest of a table, and returns that of the whole table, at most ``tableLimit``.
+    mutating func tableSize() throws(IndexError) -> Int {
+        let rest = try number("the size of the table", in: 0...Self.tableLimit)
+        guard offset + rest <= Self.tableLimit else { throw fault("the table is too large") }
+        return offset + rest
+    }
+
+    /// Checks that these are the bytes of one whole table that says it has `size` bytes.
+    func checkTable(size: Int) throws(IndexError) {
+        let count = offset + left
+        guard size == count else {
+            throw fault("the table has \(count.quantity(of: "byte")), and says \(size)")
+        }
+    }
+
+    /// The most bytes of a table.
+    static var tableLimit: Int { Int(ManifestLimits.deltaTableSize.rawValue) }
 }
 
 extension [UInt8] {

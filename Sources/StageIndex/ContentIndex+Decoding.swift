@@ -53,9 +53,7 @@ extension ContentIndex {
         frames = try Self.frames(counts.frames, in: bundles, from: &reader)
         entries = try Self.paths(counts.entries, from: &reader)
         try readKinds(within: bounds, from: &reader)
-        guard reader.left == 0 else {
-            throw reader.fault("\(reader.left.quantity(of: "byte")) too many")
-        }
+        try reader.checkEnd()
         try checkTree(within: bounds)
     }
 

@@ -25,27 +25,12 @@ extension DeltaSet {
         }
 
         init(from reader: inout ByteReader) throws(IndexError) {
-            let magic = try reader.slice("the magic number", count: DeltaSet.magic.count)
-            guard magic.elementsEqual(DeltaSet.magic) else {
-                throw IndexError(
-                    offset: 0,
-                    reason: magic.dropLast().elementsEqual(DeltaSet.magic.dropLast())
-                        ? "the delta set has version \(magic.last ?? 0) of the format, and this "
-                            + "program reads 1" : "this is no delta set"
-                )
-            }
+            try reader.readMagic(DeltaSet.magic, of: "delta set")
             new = try reader.digest("the digest of the newer index")
             old = try reader.digest("the digest of the older index")
-            let rest = try reader.number("the size of the table", in: 0...DeltaSet.tableLimit)
-            tableSize = reader.offset + rest
-            guard tableSize <= DeltaSet.tableLimit else {
-                throw reader.fault("the table is too large")
-            }
+            tableSize = try reader.tableSize()
         }
     }
-
-    /// The most bytes of a table.
-    static let tableLimit = Int(ManifestLimits.deltaTableSize.rawValue)
 
     /// Decodes an untrusted table that ``encodedTable()`` wrote.
     ///
@@ -55,11 +40,7 @@ extension DeltaSet {
     package init(decodingTable bytes: [UInt8]) throws(IndexError) {
         var reader = ByteReader(bytes)
         let head = try Head(from: &reader)
-        guard head.tableSize == bytes.count else {
-            throw reader.fault(
-                "the table has \(bytes.count.quantity(of: "byte")), and says \(head.tableSize)"
-            )
-        }
+        try reader.checkTable(size: head.tableSize)
         self.init(new: head.new, old: head.old)
         // The smallest encoding of each item bounds the number of items.
         let counts = (
@@ -71,9 +52,7 @@ extension DeltaSet {
         for _ in 0..<counts.windows { windows.append(try Self.window(&next, from: &reader)) }
         frames.reserveCapacity(counts.frames)
         try readFrames(counts.frames, from: &reader)
-        guard reader.left == 0 else {
-            throw reader.fault("\(reader.left.quantity(of: "byte")) too many")
-        }
+        try reader.checkEnd()
     }
 
     private static func window(

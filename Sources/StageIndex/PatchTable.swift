@@ -87,8 +87,6 @@ package struct PatchTable: Equatable, Sendable {
 extension PatchTable {
     /// The first bytes of a table: a name, bytes that text-mode transfers corrupt, and the format version.
     static let magic: [UInt8] = Array("SPPT".utf8) + [0x0D, 0x0A, 0x1A, 0x01]
-    /// The most bytes of a table.
-    private static let limit = Int(ManifestLimits.deltaTableSize.rawValue)
     /// The most bytes that ``size(decodingHead:)`` reads.
     package static let headLength = magic.count + 5
 
@@ -101,18 +99,8 @@ extension PatchTable {
     }
 
     private static func size(from reader: inout ByteReader) throws(IndexError) -> Int {
-        let magic = try reader.slice("the magic number", count: magic.count)
-        guard magic.elementsEqual(Self.magic) else {
-            throw IndexError(
-                offset: 0,
-                reason: magic.dropLast().elementsEqual(Self.magic.dropLast())
-                    ? "the patch has version \(magic.last ?? 0) of the format, and this program reads 1"
-                    : "this is no patch"
-            )
-        }
-        let rest = try reader.number("the size of the table", in: 0...limit)
-        guard reader.offset + rest <= limit else { throw reader.fault("the table is too large") }
-        return reader.offset + rest
+        try reader.readMagic(magic, of: "patch")
+        return try reader.tableSize()
     }
 
     /// Decodes an untrusted table that ``encoded()`` wrote.
@@ -122,20 +110,13 @@ extension PatchTable {
     /// - Throws: ``IndexError`` for bytes that are not the table of a patch of this format version.
     package init(decoding bytes: [UInt8]) throws(IndexError) {
         var reader = ByteReader(bytes)
-        let size = try Self.size(from: &reader)
-        guard size == bytes.count else {
-            throw reader.fault(
-                "the table has \(bytes.count.quantity(of: "byte")), and says \(size)"
-            )
-        }
+        try reader.checkTable(size: Self.size(from: &reader))
         // The smallest encoding of a part bounds the number of parts.
         let count = try reader.number("the number of parts", in: 0...reader.left / 3)
         parts = []
         parts.reserveCapacity(count)
         for _ in 0..<count { parts.append(try Self.part(from: &reader)) }
-        guard reader.left == 0 else {
-            throw reader.fault("\(reader.left.quantity(of: "byte")) too many")
-        }
+        try reader.checkEnd()
     }
 
     private static func part(from reader: inout ByteReader) throws(IndexError) -> Part {

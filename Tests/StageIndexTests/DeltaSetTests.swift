@@ -25,6 +25,14 @@ private func sampleSet() -> DeltaSet {
     )
 }
 
+/// Expects an error for each beginning of an encoded value, and for one byte too many.
+func expectWhole(_ bytes: [UInt8], decoding: ([UInt8]) throws -> Void) {
+    for count in bytes.indices {
+        #expect(throws: IndexError.self) { try decoding(Array(bytes.prefix(count))) }
+    }
+    #expect(throws: IndexError.self) { try decoding(bytes + [0]) }
+}
+
 struct DeltaSetTests {
     @Test func aTableIsWhatWasWritten() throws {
         let set = sampleSet()
@@ -88,13 +96,7 @@ struct DeltaSetTests {
     }
 
     @Test func truncatedOrTrailingBytesAreAnError() throws {
-        let bytes = sampleSet().encodedTable()
-        for count in bytes.indices {
-            #expect(throws: IndexError.self) {
-                try DeltaSet(decodingTable: Array(bytes.prefix(count)))
-            }
-        }
-        #expect(throws: IndexError.self) { try DeltaSet(decodingTable: bytes + [0]) }
+        expectWhole(sampleSet().encodedTable()) { try _ = DeltaSet(decodingTable: $0) }
     }
 
     /// Returns the table of a set with other numbers at its start.
