@@ -38,10 +38,7 @@ struct PatchDecoder: Sendable {
     func decode(_ path: FilePath, unless isStopped: () -> Bool) throws(FileError) -> Result? {
         let file = try File.open(readingRegular: path)
         let read = try PatchTable.read(ofPatchWith: file.status().size) {
-            (count) throws(FileError) in
-            var head = [UInt8](repeating: 0, count: count)
-            head.removeLast(count - (try file.read(into: &head, at: 0)))
-            return head
+            (count) throws(FileError) in try file.head(count)
         }
         var writer = PieceWriter(patch.content, of: tree, local: local)
         guard let (table, frames) = read, patch.accepts(table) else {

@@ -31,14 +31,8 @@ struct UsablePatch: Sendable {
     /// Returns whether a table makes all of the content, of pieces of the staged generation, with no more memory than
     /// the manifest says.
     func accepts(_ table: PatchTable) -> Bool {
-        guard table.windowSize <= reference.windowSize, table.prefixSize <= reference.prefixSize
-        else { return false }
-        do throws(IndexError) {
-            try table.check(content: content, source: source)
-            return true
-        } catch {
-            return false
-        }
+        table.windowSize <= reference.windowSize && table.prefixSize <= reference.prefixSize
+            && (try? table.check(content: content, source: source)) != nil
     }
 }
 

@@ -7,9 +7,7 @@ import StageIndex
 struct PatchPlan: Sendable {
     /// A part.
     struct Part: Equatable, Sendable {
-        /// The pieces, by their positions in the content.
-        var pieces: Range<Int>
-        /// The range of their bytes.
+        /// The range of the bytes of its pieces.
         var range: Range<Int64>
         /// The ranges of the older version's pieces, ascending.
         var prefix: [Range<Int64>]
@@ -33,7 +31,6 @@ struct PatchPlan: Sendable {
         parts = Self.cut(content, limit: limit).map { pieces in
             let all = [0..<source.changedSize].filter { !$0.isEmpty }
             return Part(
-                pieces: pieces,
                 range: content.start(of: pieces.lowerBound)..<content.start(of: pieces.upperBound),
                 prefix: choice?.ranges(for: content.pieces[pieces], limit: limit) ?? all
             )

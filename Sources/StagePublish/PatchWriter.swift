@@ -215,33 +215,19 @@ private struct PatchDraft: ~Copyable {
         in directory: Directory
     ) throws(FileError) -> PackIndex.Patch? {
         let encoded = table.encoded()
-        guard encoded.count <= ManifestLimits.deltaTableSize.rawValue else { return nil }
-        let temporary = StoreObjectKind.patch.makeName()
-        do throws(FileError) {
-            let file = try directory.file(creating: FilePath(temporary))
-            let digest = try write(encoded, to: file)
-            let patch = StoredPatch.reference(
-                to: table,
-                size: ByteCount(Int64(encoded.count) + frameSize),
-                digest: digest,
-                to: new,
-                from: old
-            )
-            guard let patch, let name = FilePath(patch.url).lastComponent else {
-                try directory.remove(temporary)
-                return nil
-            }
-            try StoreObjects(directory: directory).publish(temporary, digest: digest, as: name)
-            try directory.synchronize()
-            return patch
-        } catch {
-            // The first error is the one to report.
-            _ = try? directory.remove(temporary)
-            throw error
+        let size = ByteCount(Int64(encoded.count) + frameSize)
+        guard encoded.count <= ManifestLimits.deltaTableSize.rawValue,
+            size <= ManifestLimits.patchSize
+        else { return nil }
+        let digest = try StoreObjects(directory: directory).create(.patch) { digest in
+            FilePath(StoredPatch.path(digest, to: new, from: old)).lastComponent
+        } write: { (file) throws(FileError) in
+            try write(encoded, to: file)
         }
+        return StoredPatch.reference(to: table, size: size, digest: digest, to: new, from: old)
     }
 
-    /// Writes the table and the frames, durably, and returns the digest of both.
+    /// Writes the table and the frames, and returns the digest of both.
     private borrowing func write(
         _ table: [UInt8],
         to file: borrowing File
@@ -261,7 +247,6 @@ private struct PatchDraft: ~Copyable {
             hasher.update(bytes)
             offset += Int64(count)
         }
-        try file.synchronize()
         return hasher.finish()
     }
 }

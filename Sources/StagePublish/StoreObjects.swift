@@ -25,6 +25,34 @@ struct StoreObjects {
         }
     }
 
+    /// Writes an object of a kind to a temporary file, which it removes after an error, and publishes it durably.
+    ///
+    /// - Parameters:
+    ///   - kind: The kind, from whose temporary names one is taken.
+    ///   - name: Returns the name for a digest; `nil` names the object by its digest.
+    ///   - write: Writes the content, and returns its digest.
+    /// - Returns: The digest.
+    /// - Throws: ``FileError`` if the object cannot be written, and the errors of `write`.
+    func create(
+        _ kind: StoreObjectKind,
+        named name: (Digest) -> FilePath.Component? = { _ in nil },
+        write: (borrowing File) throws(FileError) -> Digest
+    ) throws(FileError) -> Digest {
+        let temporary = kind.makeName()
+        let file = try directory.file(creating: FilePath(temporary))
+        do throws(FileError) {
+            let digest = try write(file)
+            try file.synchronize()
+            try publish(temporary, digest: digest, as: name(digest))
+            try directory.synchronize()
+            return digest
+        } catch {
+            // The first error is the one to report.
+            _ = try? directory.remove(temporary)
+            throw error
+        }
+    }
+
     /// Writes an object unless it exists; `name` defaults to the digest.
     func write(
         _ bytes: [UInt8],

@@ -38,11 +38,10 @@ enum StoredArchive {
         for entry in try directory.entries()
         where entry.kind == .file && entry.name.string.hasSuffix(".of.\(content)") {
             guard let file = try directory.file(reading: FilePath(entry.name)) else { continue }
-            var head = [UInt8](repeating: 0, count: ZstandardHeader.maximumLength)
-            let count = try file.read(into: &head, at: 0)
+            let head = try file.head(ZstandardHeader.maximumLength)
             let digest = try Digest(of: file)
             guard name(digest, of: content) == entry.name.string,
-                let header = ZstandardHeader(Array(head[..<count])),
+                let header = ZstandardHeader(head),
                 header.windowSize <= UInt64(ManifestLimits.windowSize.rawValue)
             else { continue }
             let archive = reference(

@@ -91,17 +91,15 @@ extension StoredIndex {
         in directory: Directory
     ) throws(FileError) -> (PackIndex.DeltaFrames, DeltaSet)? {
         guard let file = try directory.file(reading: FilePath(name)) else { return nil }
-        var bytes = [UInt8](repeating: 0, count: DeltaSet.headLength)
-        let count = try file.read(into: &bytes, at: 0)
+        let start = try file.head(DeltaSet.headLength)
         // Other files are not delta sets to this version.
-        guard let head = try? DeltaSet.Head(decoding: Array(bytes[..<count])),
+        guard let head = try? DeltaSet.Head(decoding: start),
             head.new == reference.contentDigest
         else { return nil }
         let size = try file.status().size
-        bytes = [UInt8](repeating: 0, count: Int(min(Int64(head.tableSize), size)))
-        let tableSize = try file.read(into: &bytes, at: 0)
-        guard let set = try? DeltaSet(decodingTable: Array(bytes[..<tableSize])),
-            Int64(tableSize) + set.byteCount == size,
+        let table = try file.head(Int(min(Int64(head.tableSize), size)))
+        guard let set = try? DeltaSet(decodingTable: table),
+            Int64(table.count) + set.byteCount == size,
             size <= ManifestLimits.deltaSetSize.rawValue
         else { return nil }
         let digest = try Digest(of: file)
@@ -109,8 +107,8 @@ extension StoredIndex {
         let frames = PackIndex.DeltaFrames(
             size: ByteCount(size),
             digest: digest,
-            tableSize: ByteCount(tableSize),
-            tableDigest: Digest(of: Array(bytes[..<tableSize]))
+            tableSize: ByteCount(table.count),
+            tableDigest: Digest(of: table)
         )
         return (frames, set)
     }

@@ -12,8 +12,7 @@ enum StoredPatch {
         "\(StoreObjectKind.patch.folder)/\(digest).of.\(new).from.\(old)"
     }
 
-    /// Returns the reference of a patch for the manifest, with a URL relative to the store; `nil` for a patch that
-    /// no client accepts.
+    /// Returns the reference of a patch for the manifest, with a URL relative to the store.
     ///
     /// - Parameters:
     ///   - table: The table of the patch.
@@ -28,9 +27,8 @@ enum StoredPatch {
         digest: Digest,
         to new: Digest,
         from old: Digest
-    ) -> PackIndex.Patch? {
-        guard size <= ManifestLimits.patchSize else { return nil }
-        return PackIndex.Patch(
+    ) -> PackIndex.Patch {
+        PackIndex.Patch(
             url: path(digest, to: new, from: old),
             size: size,
             digest: digest,
@@ -39,7 +37,8 @@ enum StoredPatch {
         )
     }
 
-    /// Returns the reference of a patch in a store, which it reads completely; `nil` for other bytes.
+    /// Returns the reference of a patch in a store, which it reads completely; `nil` for other bytes, and for a patch
+    /// that no client accepts.
     static func reference(
         of file: borrowing File,
         to new: Digest,
@@ -47,11 +46,9 @@ enum StoredPatch {
     ) throws(FileError) -> PackIndex.Patch? {
         let size = try file.status().size
         let read = try PatchTable.read(ofPatchWith: size) { (count) throws(FileError) in
-            var head = [UInt8](repeating: 0, count: count)
-            head.removeLast(count - (try file.read(into: &head, at: 0)))
-            return head
+            try file.head(count)
         }
-        guard let read else { return nil }
+        guard let read, size <= ManifestLimits.patchSize.rawValue else { return nil }
         return reference(
             to: read.table,
             size: ByteCount(size),

@@ -85,30 +85,22 @@ struct UnpublishedDeltaSet: Sendable {
     ) throws(FileError) -> PackIndex.DeltaFrames {
         let table = set.encodedTable()
         let directory = try store.makeDirectory(FilePath(StoreObjectKind.deltas.folder))
-        let name = StoreObjectKind.deltas.makeName()
-        let file = try directory.file(creating: FilePath(name))
-        var hasher = SHA256Hasher()
-        var size = Int64(0)
-        do throws(FileError) {
+        let digest = try StoreObjects(directory: directory).create(.deltas) {
+            (file) throws(FileError) in
+            var hasher = SHA256Hasher()
+            var offset = Int64(0)
             for piece in [table] + pieces {
-                try file.write(piece.span, at: size)
+                try file.write(piece.span, at: offset)
                 hasher.update(piece.span)
-                size += Int64(piece.count)
+                offset += Int64(piece.count)
             }
-            let digest = hasher.finish()
-            try file.synchronize()
-            try StoreObjects(directory: directory).publish(name, digest: digest)
-            try directory.synchronize()
-            return PackIndex.DeltaFrames(
-                size: ByteCount(size),
-                digest: digest,
-                tableSize: ByteCount(table.count),
-                tableDigest: Digest(of: table)
-            )
-        } catch {
-            // The first error is the one to report.
-            _ = try? directory.remove(name)
-            throw error
+            return hasher.finish()
         }
+        return PackIndex.DeltaFrames(
+            size: ByteCount(Int64(table.count) + size),
+            digest: digest,
+            tableSize: ByteCount(table.count),
+            tableDigest: Digest(of: table)
+        )
     }
 }

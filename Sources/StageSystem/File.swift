@@ -50,6 +50,13 @@ public import SystemPackage
         }
     }
 
+    /// Reads the first bytes of the file: `count`, or all that it has.
+    package func head(_ count: Int) throws(FileError) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: count)
+        bytes.removeLast(count - (try read(into: &bytes, at: 0)))
+        return bytes
+    }
+
     /// Reads the whole file.
     ///
     /// - Throws: ``FileError`` with `EFBIG` if it has more than `limit` bytes.

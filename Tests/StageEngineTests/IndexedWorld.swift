@@ -278,6 +278,17 @@ extension IndexedWorld {
     }
 }
 
+/// Two trees: the second has changes in a large file and in small ones, and one of these under a second name.
+func changedTrees(largeSize: Int) -> (old: [String: [UInt8]], new: [String: [UInt8]]) {
+    var old = ["large": noise(largeSize), "same": noise(100_000, seed: 2)]
+    for number in 0..<20 { old["small/\(number)"] = noise(3000, seed: UInt64(number + 10)) }
+    var new = old
+    for place in stride(from: 5000, to: largeSize, by: 50_000) { new["large"]?[place] ^= 1 }
+    for number in 0..<20 { new["small/\(number)"]?[500] ^= 1 }
+    new["copy/3"] = new["small/3"]
+    return (old, new)
+}
+
 /// Writes over part of a file.
 func overwrite(_ path: FilePath, _ bytes: [UInt8], at offset: Int64) throws {
     let descriptor = try FileDescriptor.open(path, .writeOnly)

@@ -21,13 +21,8 @@ struct PatchPartTests {
 
     /// Two trees; the second has a changed large file, groups of near copies, and changed small files.
     private static let trees = {
-        let large = noise(3_000_000)
-        var old: [String: [UInt8]] = ["large": large, "same": noise(100_000, seed: 2)]
-        for number in 0..<20 { old["small/\(number)"] = noise(3000, seed: UInt64(number + 10)) }
-        var new = old
-        for place in stride(from: 5000, to: large.count, by: 50_000) { new["large"]?[place] ^= 1 }
-        for number in 0..<20 { new["small/\(number)"]?[500] ^= 1 }
-        new["copy/3"] = new["small/3"]
+        let (old, unfinished) = changedTrees(largeSize: 3_000_000)
+        var new = unfinished
         for group in 0..<3 {
             for (name, content) in nearCopies(
                 of: noise(250_000, seed: UInt64(40 + group)),

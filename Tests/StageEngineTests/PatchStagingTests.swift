@@ -25,13 +25,8 @@ struct PatchStagingTests {
     /// Two trees; the second has near copies of one new file, which only a window over all of them finds, and a
     /// file under two names.
     private static let trees = {
-        let large = noise(1_500_000)
-        var old: [String: [UInt8]] = ["large": large, "same": noise(100_000, seed: 2)]
-        for number in 0..<20 { old["small/\(number)"] = noise(3000, seed: UInt64(number + 10)) }
-        var new = old
-        for place in stride(from: 5000, to: large.count, by: 50_000) { new["large"]?[place] ^= 1 }
-        for number in 0..<20 { new["small/\(number)"]?[500] ^= 1 }
-        new["copy/3"] = new["small/3"]
+        let (old, unfinished) = changedTrees(largeSize: 1_500_000)
+        var new = unfinished
         for (name, content) in nearCopies(of: noise(400_000, seed: 7), count: 4) {
             new["new/\(name)"] = content
         }
