@@ -126,7 +126,7 @@ package final class ControlConnection: Sendable {
             case 500...: .unavailable
             default: .malformed
             }
-        return ControlRefusal(code, "the daemon refused with status \(status)")
+        return ControlRefusal(code, message: "the daemon refused with status \(status)")
     }
 
     /// Decodes a value of a response.

@@ -154,7 +154,7 @@ package struct ControlRefusal: Error, Hashable, Codable, Sendable, CustomStringC
     package var message: String
 
     /// Creates a refusal.
-    package init(_ code: Code, _ message: String) {
+    package init(_ code: Code, message: String) {
         self.code = code
         self.message = message
     }

@@ -27,7 +27,7 @@ package struct ControlRequest<Answer: Decodable & Sendable>: Sendable {
             body = .success(Array(try ControlFormat.encode(value)))
         } catch {
             body = .failure(
-                .refused(ControlRefusal(.invalid, "a value cannot be sent: \(error)"))
+                .refused(ControlRefusal(.invalid, message: "a value cannot be sent: \(error)"))
             )
         }
     }

@@ -28,7 +28,7 @@ final class ClientConnection: Sendable {
     /// Waits for the request's turn among the requests of its user, after it has arrived completely.
     func takeTurn() async throws(ControlRefusal) {
         guard await limiter.begin(id) else {
-            throw ControlRefusal(.unavailable, "the client has disconnected")
+            throw ControlRefusal(.unavailable, message: "the client has disconnected")
         }
     }
 
@@ -37,7 +37,8 @@ final class ClientConnection: Sendable {
         guard limiter.reserveMemory(bytes, by: id) else {
             throw ControlRefusal(
                 .unavailable,
-                "your concurrent requests need too much memory: repeat this one after others have ended"
+                message:
+                    "your concurrent requests need too much memory: repeat this one after others have ended"
             )
         }
     }
@@ -47,7 +48,7 @@ final class ClientConnection: Sendable {
         guard limiter.stream(id) else {
             throw ControlRefusal(
                 .quota,
-                "your programs have too many event streams open: close some"
+                message: "your programs have too many event streams open: close some"
             )
         }
     }

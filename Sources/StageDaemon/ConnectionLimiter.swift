@@ -95,7 +95,7 @@ final class RefusalHandler: ChannelInboundHandler, Sendable {
     func channelActive(context: ChannelHandlerContext) {
         let refusal = ControlRefusal(
             .unavailable,
-            "your programs have too many connections to the daemon: close some"
+            message: "your programs have too many connections to the daemon: close some"
         )
         // Encoding a refusal cannot fail.
         let body = (try? ControlFormat.encode(refusal)).map { Array($0) } ?? []

@@ -80,7 +80,10 @@ struct ControlResponder: Sendable {
         let client = try await credentials(of: request, over: connection)
         let path = request.uri.path.split(separator: "/").map(String.init)
         guard path.first == ControlFormat.version else {
-            throw ControlRefusal(.notFound, "expected a path below '/\(ControlFormat.version)/'")
+            throw ControlRefusal(
+                .notFound,
+                message: "expected a path below '/\(ControlFormat.version)/'"
+            )
         }
         let names = path.dropFirst().map { $0.percentDecoded ?? $0 }
         switch (request.method, names.first, names.count) {
@@ -95,7 +98,7 @@ struct ControlResponder: Sendable {
             return .watch(client)
         case (_, "tasks", 2):
             guard let id = Int64(names[1]) else {
-                throw ControlRefusal(.malformed, "expected the number of a task")
+                throw ControlRefusal(.malformed, message: "expected the number of a task")
             }
             return try await answer(to: request, task: id, for: client, over: connection)
         case (_, "sessions", 2...3):
@@ -125,7 +128,10 @@ struct ControlResponder: Sendable {
         let query = request.uri.queryParameters
         if query["all"] == "1" {
             guard client.user == 0 else {
-                throw ControlRefusal(.forbidden, "only root may see the sessions of all users")
+                throw ControlRefusal(
+                    .forbidden,
+                    message: "only root may see the sessions of all users"
+                )
             }
             client.wantsAll = true
         }
@@ -135,7 +141,7 @@ struct ControlResponder: Sendable {
         }
         if let owner = query["user"] {
             guard let user = UInt32(owner) else {
-                throw ControlRefusal(.malformed, "expected the number of a user")
+                throw ControlRefusal(.malformed, message: "expected the number of a user")
             }
             client.owner = user
         }
@@ -169,7 +175,7 @@ struct ControlResponder: Sendable {
         case .patch:
             let change = try await body(TransferChange.self, of: request, over: connection)
             return .encoding(try await coordinator.change(id, by: change, for: client))
-        default: throw ControlRefusal(.notFound, "a task supports GET and PATCH")
+        default: throw ControlRefusal(.notFound, message: "a task supports GET and PATCH")
         }
     }
 
@@ -228,9 +234,9 @@ struct ControlResponder: Sendable {
         do {
             return try ControlFormat.decode(type, from: data)
         } catch let error as DecodingError {
-            throw ControlRefusal(.malformed, error.fragment)
+            throw ControlRefusal(.malformed, message: error.fragment)
         } catch {
-            throw ControlRefusal(.malformed, "expected JSON: \(error)")
+            throw ControlRefusal(.malformed, message: "expected JSON: \(error)")
         }
     }
 
@@ -247,14 +253,14 @@ struct ControlResponder: Sendable {
             do {
                 part = try await parts.next()
             } catch {
-                throw ControlRefusal(.malformed, "expected a complete body")
+                throw ControlRefusal(.malformed, message: "expected a complete body")
             }
             guard let part else { return content }
             let count = content.readableBytes + part.readableBytes
             guard count <= limit else {
                 throw ControlRefusal(
                     .tooLarge,
-                    "expected a body of at most \(limit.quantity(of: "byte"))"
+                    message: "expected a body of at most \(limit.quantity(of: "byte"))"
                 )
             }
             try connection.reserveMemory(body: count)
@@ -266,7 +272,7 @@ struct ControlResponder: Sendable {
 extension ControlRefusal {
     /// Refusal of an unknown method or path.
     fileprivate static func noResource(_ request: Request) -> Self {
-        Self(.notFound, "there is no '\(request.method) \(request.uri.path.prefix(256))'")
+        Self(.notFound, message: "there is no '\(request.method) \(request.uri.path.prefix(256))'")
     }
 }
 

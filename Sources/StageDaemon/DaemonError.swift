@@ -57,9 +57,9 @@ extension ControlRefusal {
         if case .refused(let refusal) = error {
             self = refusal
         } else if error.isOutOfSpace {
-            self.init(.storage, "the disk is full: free some space and repeat the request")
+            self.init(.storage, message: "the disk is full: free some space and repeat the request")
         } else {
-            self.init(.storage, "\(error)")
+            self.init(.storage, message: "\(error)")
         }
     }
 }

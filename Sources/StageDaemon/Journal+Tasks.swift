@@ -36,7 +36,10 @@ extension Journal {
                     if let token = task.usedResumeToken {
                         // Two tasks that resume the same part file would both write to it.
                         guard try ResumeData.deleteOne(database, key: token) else {
-                            throw ControlRefusal(.invalid, "the resume token was used already")
+                            throw ControlRefusal(
+                                .invalid,
+                                message: "the resume token was used already"
+                            )
                         }
                     }
                     known[Array(task.request.token.utf8)] = made.record

@@ -169,7 +169,8 @@ extension Journal {
         guard after <= max(limit, before) else {
             throw ControlRefusal(
                 .quota,
-                "your sessions, tasks and events may use \(limit.quantity(of: "byte")) in the daemon's journal: "
+                message:
+                    "your sessions, tasks and events may use \(limit.quantity(of: "byte")) in the daemon's journal: "
                     + "acknowledge events, or remove sessions"
             )
         }

@@ -13,7 +13,7 @@ extension NewTask {
         at now: Date
     ) throws(ControlRefusal) {
         func invalid(_ text: String) -> ControlRefusal {
-            ControlRefusal(.invalid, "task '\(request.token)': \(text)")
+            ControlRefusal(.invalid, message: "task '\(request.token)': \(text)")
         }
         if request.kind == .staging {
             host = Scheduler.workerHost

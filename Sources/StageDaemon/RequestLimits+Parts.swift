@@ -12,27 +12,29 @@ extension RequestLimits {
         of request: TransferRequest
     ) throws(ControlRefusal) {
         guard request.kind == .upload, [nil, "POST"].contains(request.method) else {
-            throw ControlRefusal(.invalid, "only an upload by POST has 'parts'")
+            throw ControlRefusal(.invalid, message: "only an upload by POST has 'parts'")
         }
         guard (1...Self.parts.count).contains(parts.parts.count),
             parts.urls.reduce(0, { $0 + $1.utf8.count }) <= Self.parts.bytes
         else {
             throw ControlRefusal(
                 .invalid,
-                "expected 1 to \(Self.parts.count) parts whose URLs have at most \(Self.parts.bytes) bytes"
+                message:
+                    "expected 1 to \(Self.parts.count) parts whose URLs have at most \(Self.parts.bytes) bytes"
             )
         }
         guard let size = parts.size, size.rawValue <= Self.size else {
             throw ControlRefusal(
                 .invalid,
-                "expected parts of at least 1 byte, and of at most \(Self.size) bytes together"
+                message:
+                    "expected parts of at least 1 byte, and of at most \(Self.size) bytes together"
             )
         }
         let allowed = request.allowedDomains.map(AllowedDomains.init)
         for url in parts.urls {
             let host = try origin(of: url).host
             guard allowed?.contains(host) ?? true else {
-                throw ControlRefusal(.invalid, "a URL is on none of the 'allowedDomains'")
+                throw ControlRefusal(.invalid, message: "a URL is on none of the 'allowedDomains'")
             }
         }
         // These requests carry the task's header fields and so must go to the origin of `url`.
@@ -40,7 +42,7 @@ extension RequestLimits {
             guard try origin(of: url) == origin(of: request.url) else {
                 throw ControlRefusal(
                     .invalid,
-                    "expected 'completionURL' and 'abortURL' of the origin of 'url'"
+                    message: "expected 'completionURL' and 'abortURL' of the origin of 'url'"
                 )
             }
         }

@@ -14,7 +14,10 @@ extension RequestLimits {
     /// Checks a staging request.
     static func checkStaging(_ request: TransferRequest) throws(ControlRefusal) {
         guard let order = request.staging else {
-            throw ControlRefusal(.invalid, "a staging has a 'staging' that says what is staged")
+            throw ControlRefusal(
+                .invalid,
+                message: "a staging has a 'staging' that says what is staged"
+            )
         }
         try check(request.url, bytes: 0...url, as: "'url'")
         try checkShown(request.url, as: "the 'url' of a staging")
@@ -22,7 +25,7 @@ extension RequestLimits {
         guard request.resumeToken == nil, request.headers == nil, request.mirrors == nil,
             request.allowedDomains == nil, request.sha256 == nil
         else {
-            throw ControlRefusal(.invalid, "a staging has no members of a transfer")
+            throw ControlRefusal(.invalid, message: "a staging has no members of a transfer")
         }
         let members = [
             order.application, order.container, order.applicationVersion, order.event,
@@ -32,26 +35,30 @@ extension RequestLimits {
         guard bytes <= Self.order else {
             throw ControlRefusal(
                 .invalid,
-                "expected a 'staging' of at most \(Self.order) bytes as JSON: ask for an event"
+                message:
+                    "expected a 'staging' of at most \(Self.order) bytes as JSON: ask for an event"
             )
         }
         for text in texts { try check(text, bytes: 1...url, as: "each text of a staging") }
         guard (order.application == nil) != (order.manifests == nil) else {
-            throw ControlRefusal(.invalid, "a staging names an application or manifests")
+            throw ControlRefusal(.invalid, message: "a staging names an application or manifests")
         }
         guard (order.packs == nil) != (order.event == nil && order.isEssentialOnly == nil) else {
-            throw ControlRefusal(.invalid, "a staging names packs or an event")
+            throw ControlRefusal(.invalid, message: "a staging names packs or an event")
         }
         if let container = order.container, !container.hasPrefix("/") {
-            throw ControlRefusal(.invalid, "expected the absolute path of a container")
+            throw ControlRefusal(.invalid, message: "expected the absolute path of a container")
         }
         for (name, value) in order.environment ?? [:] {
             guard StagingOrder.variables.contains(name) else {
-                throw ControlRefusal(.invalid, "a staging has no variable '\(name.prefix(64))'")
+                throw ControlRefusal(
+                    .invalid,
+                    message: "a staging has no variable '\(name.prefix(64))'"
+                )
             }
             try check(value, bytes: 1...path, as: "'\(name)'")
             guard value.hasPrefix("/") else {
-                throw ControlRefusal(.invalid, "expected an absolute path as '\(name)'")
+                throw ControlRefusal(.invalid, message: "expected an absolute path as '\(name)'")
             }
         }
     }
@@ -63,7 +70,7 @@ extension RequestLimits {
         else {
             throw ControlRefusal(
                 .invalid,
-                "expected 'stagingBytes' of at most \(size.quantity(of: "byte"))"
+                message: "expected 'stagingBytes' of at most \(size.quantity(of: "byte"))"
             )
         }
     }
@@ -72,13 +79,16 @@ extension RequestLimits {
     static func check(_ end: StagingEnd) throws(ControlRefusal) {
         guard let failure = end.failure else {
             guard end.hold == nil else {
-                throw ControlRefusal(.invalid, "a staging that is complete waits for nothing")
+                throw ControlRefusal(
+                    .invalid,
+                    message: "a staging that is complete waits for nothing"
+                )
             }
             return
         }
         try check(failure.reason, bytes: 0...Self.failure, as: "the reason of a failure")
         guard failure.resumeToken == nil else {
-            throw ControlRefusal(.invalid, "a staging leaves no 'resumeToken'")
+            throw ControlRefusal(.invalid, message: "a staging leaves no 'resumeToken'")
         }
     }
 }

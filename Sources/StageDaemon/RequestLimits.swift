@@ -49,25 +49,28 @@ enum RequestLimits {
         try check(headers: wanted.headers)
         if let group = wanted.group { try check(group, bytes: 1...name, as: "'group'") }
         guard [nil, "1.2", "1.3"].contains(wanted.minimumTLSVersion) else {
-            throw ControlRefusal(.invalid, "expected '1.2' or '1.3' as 'minimumTLSVersion'")
+            throw ControlRefusal(
+                .invalid,
+                message: "expected '1.2' or '1.3' as 'minimumTLSVersion'"
+            )
         }
         guard [nil, "plain", "resumable", "tus"].contains(wanted.uploadProtocol) else {
             throw ControlRefusal(
                 .invalid,
-                "expected 'plain', 'resumable' or 'tus' as 'uploadProtocol'"
+                message: "expected 'plain', 'resumable' or 'tus' as 'uploadProtocol'"
             )
         }
         let timeouts = [wanted.requestTimeout, wanted.resourceTimeout]
         guard timeouts.allSatisfy({ $0 > 0 && $0 <= timeout }) else {
             throw ControlRefusal(
                 .invalid,
-                "expected timeouts of more than 0 seconds, and of a century at most"
+                message: "expected timeouts of more than 0 seconds, and of a century at most"
             )
         }
         guard (1...connections).contains(wanted.maximumConnectionsPerHost) else {
             throw ControlRefusal(
                 .invalid,
-                "expected 1 to \(connections.quantity(of: "connection")) per host"
+                message: "expected 1 to \(connections.quantity(of: "connection")) per host"
             )
         }
         if let handler = wanted.handler { try check(handler) }
@@ -75,7 +78,10 @@ enum RequestLimits {
 
     private static func check(_ handler: LaunchHandler) throws(ControlRefusal) {
         guard handler.command.first?.hasPrefix("/") ?? false else {
-            throw ControlRefusal(.invalid, "expected the absolute path of a handler's program")
+            throw ControlRefusal(
+                .invalid,
+                message: "expected the absolute path of a handler's program"
+            )
         }
         try check(handler.command, as: "a handler's command")
         if let directory = handler.directory {
@@ -83,7 +89,7 @@ enum RequestLimits {
             guard directory.hasPrefix("/") else {
                 throw ControlRefusal(
                     .invalid,
-                    "expected the absolute path of a handler's directory"
+                    message: "expected the absolute path of a handler's directory"
                 )
             }
         }
@@ -93,7 +99,7 @@ enum RequestLimits {
         guard let environment = handler.environment else { return }
         try check(environment.map { "\($0.key)=\($0.value)" }, as: "a handler's environment")
         guard environment.keys.allSatisfy({ !$0.isEmpty && !$0.contains("=") }) else {
-            throw ControlRefusal(.invalid, "expected names of variables without '='")
+            throw ControlRefusal(.invalid, message: "expected names of variables without '='")
         }
     }
 
@@ -105,7 +111,8 @@ enum RequestLimits {
         else {
             throw ControlRefusal(
                 .invalid,
-                "\(what) has at most \(strings.count.quantity(of: "string")) with \(strings.bytes.quantity(of: "byte")), none of them 0"
+                message:
+                    "\(what) has at most \(strings.count.quantity(of: "string")) with \(strings.bytes.quantity(of: "byte")), none of them 0"
             )
         }
     }
@@ -115,7 +122,8 @@ enum RequestLimits {
         guard message.tasks.count <= ControlFormat.taskLimit else {
             throw ControlRefusal(
                 .tooLarge,
-                "expected at most \(ControlFormat.taskLimit) tasks in a request: send them in several"
+                message:
+                    "expected at most \(ControlFormat.taskLimit) tasks in a request: send them in several"
             )
         }
         try check(launch: message.launch)
@@ -126,11 +134,12 @@ enum RequestLimits {
         guard message.changes.count <= ControlFormat.taskLimit else {
             throw ControlRefusal(
                 .tooLarge,
-                "expected at most \(ControlFormat.taskLimit) tasks in a request: send them in several"
+                message:
+                    "expected at most \(ControlFormat.taskLimit) tasks in a request: send them in several"
             )
         }
         guard Set(message.changes.map(\.task)).count == message.changes.count else {
-            throw ControlRefusal(.invalid, "expected one change of each task")
+            throw ControlRefusal(.invalid, message: "expected one change of each task")
         }
     }
 
@@ -155,33 +164,33 @@ enum RequestLimits {
                 guard let file = request.file, file.hasPrefix("/") else {
                     throw ControlRefusal(
                         .invalid,
-                        "expected the absolute path of a file to upload"
+                        message: "expected the absolute path of a file to upload"
                     )
                 }
                 try check(file, bytes: 1...path, as: "'file'")
             case .download, .staging:
                 guard request.file == nil else {
-                    throw ControlRefusal(.invalid, "only an upload has a file to upload")
+                    throw ControlRefusal(.invalid, message: "only an upload has a file to upload")
                 }
             }
             if let parts = request.parts { try check(parts, of: request) }
             guard request.kind == .staging || request.staging == nil else {
-                throw ControlRefusal(.invalid, "only a staging has a 'staging'")
+                throw ControlRefusal(.invalid, message: "only a staging has a 'staging'")
             }
         } catch {
-            throw ControlRefusal(error.code, "task '\(request.token)': \(error.message)")
+            throw ControlRefusal(error.code, message: "task '\(request.token)': \(error.message)")
         }
     }
 
     private static func checkAddresses(_ request: TransferRequest) throws(ControlRefusal) {
         let mirrors = request.mirrors ?? []
         guard mirrors.count <= Self.mirrors else {
-            throw ControlRefusal(.invalid, "expected at most \(Self.mirrors) mirrors")
+            throw ControlRefusal(.invalid, message: "expected at most \(Self.mirrors) mirrors")
         }
         guard mirrors.isEmpty || request.sha256 != nil else {
             throw ControlRefusal(
                 .invalid,
-                "mirrors need a 'sha256', by which their content is known to be the same"
+                message: "mirrors need a 'sha256', by which their content is known to be the same"
             )
         }
         for url in [request.url] + mirrors { _ = try origin(of: url) }
@@ -193,13 +202,14 @@ enum RequestLimits {
         else {
             throw ControlRefusal(
                 .invalid,
-                "expected an absolute http or https URL, found '\(url.withoutUser.forDisplay(atMost: 256))'"
+                message:
+                    "expected an absolute http or https URL, found '\(url.withoutUser.forDisplay(atMost: 256))'"
             )
         }
         do throws(ValueError) {
             return try URLReference(url).checkOrigin()
         } catch {
-            throw ControlRefusal(.invalid, "\(error)")
+            throw ControlRefusal(.invalid, message: "\(error)")
         }
     }
 
@@ -213,13 +223,13 @@ enum RequestLimits {
         else {
             throw ControlRefusal(
                 .invalid,
-                "expected at most \(limit) 'allowedDomains' of 1 to 255 bytes"
+                message: "expected at most \(limit) 'allowedDomains' of 1 to 255 bytes"
             )
         }
         let allowed = AllowedDomains(domains)
         for url in [request.url] + (request.mirrors ?? []) {
             guard allowed.contains(try origin(of: url).host) else {
-                throw ControlRefusal(.invalid, "a URL is on none of the 'allowedDomains'")
+                throw ControlRefusal(.invalid, message: "a URL is on none of the 'allowedDomains'")
             }
         }
     }
@@ -227,7 +237,10 @@ enum RequestLimits {
     private static func checkTexts(_ request: TransferRequest) throws(ControlRefusal) {
         if let digest = request.sha256 {
             guard digest.utf8.count == 64, digest.allSatisfy(\.isHexDigit) else {
-                throw ControlRefusal(.invalid, "expected 64 hexadecimal digits as 'sha256'")
+                throw ControlRefusal(
+                    .invalid,
+                    message: "expected 64 hexadecimal digits as 'sha256'"
+                )
             }
         }
         if let text = request.description {
@@ -241,7 +254,7 @@ enum RequestLimits {
             guard isToken, (1...32).contains(method.utf8.count) else {
                 throw ControlRefusal(
                     .invalid,
-                    "expected a method of HTTP, found '\(method.prefix(64))'"
+                    message: "expected a method of HTTP, found '\(method.prefix(64))'"
                 )
             }
         }
@@ -252,28 +265,34 @@ enum RequestLimits {
             guard bytes?.rawValue ?? 0 <= size else {
                 throw ControlRefusal(
                     .invalid,
-                    "expected sizes of at most \(size.quantity(of: "byte"))"
+                    message: "expected sizes of at most \(size.quantity(of: "byte"))"
                 )
             }
         }
         if let priority = request.priority { try check(priority: priority) }
         // Dates are compared and stored as seconds.
         if let date = request.earliestBegin, abs(date.timeIntervalSince1970) > 100 * timeout {
-            throw ControlRefusal(.invalid, "expected a date of this age as 'earliestBegin'")
+            throw ControlRefusal(
+                .invalid,
+                message: "expected a date of this age as 'earliestBegin'"
+            )
         }
     }
 
     /// Checks a priority.
     static func check(priority: Double) throws(ControlRefusal) {
         guard (0...1).contains(priority) else {
-            throw ControlRefusal(.invalid, "expected a priority from 0 to 1, found \(priority)")
+            throw ControlRefusal(
+                .invalid,
+                message: "expected a priority from 0 to 1, found \(priority)"
+            )
         }
     }
 
     /// Checks an acknowledgement, but not whether its events exist.
     static func check(_ message: Acknowledgement) throws(ControlRefusal) {
         guard message.sequence >= 0 else {
-            throw ControlRefusal(.invalid, "expected no negative 'sequence'")
+            throw ControlRefusal(.invalid, message: "expected no negative 'sequence'")
         }
         try check(launch: message.launch)
     }
@@ -287,7 +306,7 @@ enum RequestLimits {
     static func sequence(_ text: String?) throws(ControlRefusal) -> Int64? {
         guard let text else { return nil }
         guard let number = Int64(text), number >= 0 else {
-            throw ControlRefusal(.malformed, "expected the number of an event as 'after'")
+            throw ControlRefusal(.malformed, message: "expected the number of an event as 'after'")
         }
         return number
     }
@@ -297,7 +316,8 @@ enum RequestLimits {
         guard headers.count <= fields.count, bytes <= fields.bytes else {
             throw ControlRefusal(
                 .invalid,
-                "expected at most \(fields.count) header fields with \(fields.bytes.quantity(of: "byte"))"
+                message:
+                    "expected at most \(fields.count) header fields with \(fields.bytes.quantity(of: "byte"))"
             )
         }
         for (name, value) in headers { try check(header: name, value: value) }
@@ -309,13 +329,19 @@ enum RequestLimits {
             !name.isEmpty && name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != 0x3A }
         let isValue = value.utf8.allSatisfy { $0 == 0x09 || $0 >= 0x20 && $0 != 0x7F }
         guard isName, isValue, name.utf8.count + value.utf8.count <= field else {
-            throw ControlRefusal(.invalid, "the header field '\(name.prefix(64))' cannot be sent")
+            throw ControlRefusal(
+                .invalid,
+                message: "the header field '\(name.prefix(64))' cannot be sent"
+            )
         }
         let reserved = [
             "range", "if-range", "accept-encoding", "content-length", "transfer-encoding", "host",
         ]
         guard !reserved.contains(name.lowercased()) else {
-            throw ControlRefusal(.invalid, "the header field '\(name)' is the daemon's to set")
+            throw ControlRefusal(
+                .invalid,
+                message: "the header field '\(name)' is the daemon's to set"
+            )
         }
     }
 
@@ -328,11 +354,12 @@ enum RequestLimits {
         guard bytes.contains(text.utf8.count) else {
             throw ControlRefusal(
                 .invalid,
-                "\(what) has \(bytes.lowerBound) to \(bytes.upperBound.quantity(of: "byte")), not \(text.utf8.count)"
+                message:
+                    "\(what) has \(bytes.lowerBound) to \(bytes.upperBound.quantity(of: "byte")), not \(text.utf8.count)"
             )
         }
         guard !text.utf8.contains(0) else {
-            throw ControlRefusal(.invalid, "\(what) has no byte that is 0")
+            throw ControlRefusal(.invalid, message: "\(what) has no byte that is 0")
         }
     }
 
@@ -341,7 +368,8 @@ enum RequestLimits {
         guard !text.unicodeScalars.contains(where: \.isUnsafeForDisplay) else {
             throw ControlRefusal(
                 .invalid,
-                "\(what) has no control or bidirectional characters, found '\(text.forDisplay(atMost: 60))'"
+                message:
+                    "\(what) has no control or bidirectional characters, found '\(text.forDisplay(atMost: 60))'"
             )
         }
     }

@@ -31,7 +31,7 @@ struct TaskPreparation: Sendable {
         guard let refusal else { return }
         throw ControlRefusal(
             .forbidden,
-            "the client \(refusal), and the daemon does not: it transfers nothing for it"
+            message: "the client \(refusal), and the daemon does not: it transfers nothing for it"
         )
     }
 
@@ -47,7 +47,7 @@ struct TaskPreparation: Sendable {
         do throws(DaemonError) {
             return try await journal.knownTokens(tokens, in: session)
         } catch {
-            throw ControlRefusal(.storage, "\(error)")
+            throw ControlRefusal(.storage, message: "\(error)")
         }
     }
 
@@ -64,13 +64,16 @@ struct TaskPreparation: Sendable {
             do throws(DaemonError) {
                 resumeData = try await journal.resumeData(token, of: user)
             } catch {
-                throw ControlRefusal(.storage, "\(error)")
+                throw ControlRefusal(.storage, message: "\(error)")
             }
             guard let resumeData else {
-                throw ControlRefusal(.invalid, "the resume token was used already, or has expired")
+                throw ControlRefusal(
+                    .invalid,
+                    message: "the resume token was used already, or has expired"
+                )
             }
             guard resumeData.url == task.request.url else {
-                throw ControlRefusal(.invalid, "the resume token belongs to another URL")
+                throw ControlRefusal(.invalid, message: "the resume token belongs to another URL")
             }
             task.part = resumeData.part
             task.usedResumeToken = token
@@ -94,12 +97,16 @@ struct TaskPreparation: Sendable {
                 try File.open(readingRegular: path, as: client.identity).status().size
             }
         } catch {
-            throw ControlRefusal(error.isRefusedByLimit ? .unavailable : .invalid, "\(error)")
+            throw ControlRefusal(
+                error.isRefusedByLimit ? .unavailable : .invalid,
+                message: "\(error)"
+            )
         }
         if let parts = task.request.parts, parts.size != ByteCount(size) {
             throw ControlRefusal(
                 .invalid,
-                "the parts have \((parts.size?.rawValue ?? 0).quantity(of: "byte")), and the file has \(size)"
+                message:
+                    "the parts have \((parts.size?.rawValue ?? 0).quantity(of: "byte")), and the file has \(size)"
             )
         }
         try await reserve(.part(text), size: size, of: user)
@@ -117,7 +124,10 @@ struct TaskPreparation: Sendable {
         } catch {
             await release([.part(text)])
             let passes: ControlRefusal.Code? = error.isRefusedByLimit ? .unavailable : nil
-            throw ControlRefusal(error.isOutOfSpace ? .storage : passes ?? .invalid, "\(error)")
+            throw ControlRefusal(
+                error.isOutOfSpace ? .storage : passes ?? .invalid,
+                message: "\(error)"
+            )
         }
     }
 
@@ -138,14 +148,17 @@ struct TaskPreparation: Sendable {
         case .later:
             throw ControlRefusal(
                 .quota,
-                "your files in the daemon reach your quota: move finished downloads away"
+                message: "your files in the daemon reach your quota: move finished downloads away"
             )
         case .never(let limit):
-            throw ControlRefusal(.quota, "one user may have \(ByteCount(limit)) in the daemon")
+            throw ControlRefusal(
+                .quota,
+                message: "one user may have \(ByteCount(limit)) in the daemon"
+            )
         case .full:
             throw ControlRefusal(
                 .storage,
-                "the disk is full: free some space and repeat the request"
+                message: "the disk is full: free some space and repeat the request"
             )
         }
     }

@@ -58,7 +58,7 @@ extension TransferCoordinator {
         try RequestLimits.check(wanted, identifier: identifier)
         guard let name = wanted.group else { return }
         guard let group = UInt32.group(named: name), client.identity.groups.contains(group) else {
-            throw ControlRefusal(.forbidden, "you are not a member of the group '\(name)'")
+            throw ControlRefusal(.forbidden, message: "you are not a member of the group '\(name)'")
         }
     }
 
@@ -67,7 +67,7 @@ extension TransferCoordinator {
         let policy = HandlerPolicy(exceptions: state.configuration.handlerUsers)
         // The user database may be on another machine.
         let refusal = await withBlockingThread { policy.refusal(for: client) }
-        if let refusal { throw ControlRefusal(.forbidden, refusal) }
+        if let refusal { throw ControlRefusal(.forbidden, message: refusal) }
     }
 
     /// Cancels a session's tasks and removes the session.
@@ -102,7 +102,7 @@ extension TransferCoordinator {
             state.abandonRemoval(of: id)
             for task in tasks { await reschedule(task) }
             await launchIfNeeded(id)
-            throw ControlRefusal(.storage, "\(error)")
+            throw ControlRefusal(.storage, message: "\(error)")
         }
         for deletion in deletions { begin(deletion) }
         distribute(SessionEvent(.invalidated, time: .now), to: id)
@@ -232,14 +232,14 @@ extension TransferCoordinator {
                 await discard(removed, of: session.user)
             } while sequence < message.sequence
         } catch {
-            throw ControlRefusal(.storage, "\(error)")
+            throw ControlRefusal(.storage, message: "\(error)")
         }
     }
 
     /// Extends the time limit of a launched handler.
     func extend(_ identifier: String, for client: ClientCredentials) throws(ControlRefusal) {
         guard let launch = launches[try state.session(identifier, for: client).record.id] else {
-            throw ControlRefusal(.conflict, "no handler of this session is running")
+            throw ControlRefusal(.conflict, message: "no handler of this session is running")
         }
         launch.extend(by: state.configuration.launchLease)
     }

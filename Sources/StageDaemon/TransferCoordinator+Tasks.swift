@@ -98,11 +98,11 @@ extension TransferCoordinator {
         do throws(DaemonError) {
             task = try await journal.task(id)
         } catch {
-            throw ControlRefusal(.storage, "\(error)")
+            throw ControlRefusal(.storage, message: "\(error)")
         }
         guard let task, let session = state.sessions[task.record.session],
             client.mayUse(session.record)
-        else { throw ControlRefusal(.notFound, "there is no task \(id)") }
+        else { throw ControlRefusal(.notFound, message: "there is no task \(id)") }
         return task
     }
 
@@ -194,7 +194,7 @@ extension TransferCoordinator {
     ) async -> ChangedTasks.Refusal? {
         do throws(ControlRefusal) {
             guard try await find(item.task, for: client).record.session == session else {
-                throw ControlRefusal(.notFound, "the session has no task \(item.task)")
+                throw ControlRefusal(.notFound, message: "the session has no task \(item.task)")
             }
             _ = try await change(item.task, by: item.change, for: client)
             return nil
@@ -212,7 +212,10 @@ extension TransferCoordinator {
         var rest = change
         rest.stagingBytes = nil
         guard let bytes = change.stagingBytes, rest == TransferChange() else {
-            throw ControlRefusal(.invalid, "'stagingBytes' cannot be combined with other changes")
+            throw ControlRefusal(
+                .invalid,
+                message: "'stagingBytes' cannot be combined with other changes"
+            )
         }
         try RequestLimits.check(bytes)
         let id = task.record.id
@@ -220,7 +223,7 @@ extension TransferCoordinator {
         else {
             throw ControlRefusal(
                 .conflict,
-                "task \(id) is not a staging that its client carries out"
+                message: "task \(id) is not a staging that its client carries out"
             )
         }
         var message = WorkerMessage()
@@ -285,7 +288,7 @@ extension TransferCoordinator {
             do throws(DaemonError) {
                 (tasks, isLast) = try await journal.tasks(of: session, after: listing.last)
             } catch {
-                throw ControlRefusal(.storage, "\(error)")
+                throw ControlRefusal(.storage, message: "\(error)")
             }
             listing.last = tasks.last?.record.id ?? 0
             if isLast {

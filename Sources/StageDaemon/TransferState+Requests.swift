@@ -22,7 +22,8 @@ extension TransferState {
         guard count + tasks.count <= configuration.tasksPerUser else {
             throw ControlRefusal(
                 .quota,
-                "a user may have \(configuration.tasksPerUser.quantity(of: "task")), and has \(count)"
+                message:
+                    "a user may have \(configuration.tasksPerUser.quantity(of: "task")), and has \(count)"
             )
         }
         let unfinished = session.unfinished + session.reserved
@@ -31,14 +32,14 @@ extension TransferState {
         {
             throw ControlRefusal(
                 .quota,
-                "a transient session may have \(RequestLimits.stagings) tasks"
+                message: "a transient session may have \(RequestLimits.stagings) tasks"
             )
         }
         // A single task above the quota could never run; others wait until there is quota.
         guard let limit = byteLimit,
             tasks.contains(where: { $0.size.map { $0 > limit } ?? false })
         else { return }
-        throw ControlRefusal(.quota, "one user may have \(limit) in the daemon")
+        throw ControlRefusal(.quota, message: "one user may have \(limit) in the daemon")
     }
 
     /// Creates the tasks of a request.
@@ -143,19 +144,22 @@ extension TransferState {
         let id = task.record.id
         guard let item = scheduler.items[id], task.record.state == .active else {
             if change.state == .cancelled { return .none }
-            throw ControlRefusal(.conflict, "task \(id) has ended")
+            throw ControlRefusal(.conflict, message: "task \(id) has ended")
         }
         if let end = change.stagingEnd {
             var rest = change
             rest.stagingEnd = nil
             guard rest == TransferChange() else {
-                throw ControlRefusal(.invalid, "'stagingEnd' cannot be combined with other changes")
+                throw ControlRefusal(
+                    .invalid,
+                    message: "'stagingEnd' cannot be combined with other changes"
+                )
             }
             try RequestLimits.check(end)
             guard task.request.kind == .staging, isAssignedToClient(id) else {
                 throw ControlRefusal(
                     .conflict,
-                    "task \(id) is not a staging that its client carries out"
+                    message: "task \(id) is not a staging that its client carries out"
                 )
             }
             return .endStaging(end)
@@ -166,7 +170,7 @@ extension TransferState {
         }
         let waits = item.blocks.contains(.authentication)
         guard waits || change.rejectsChallenge != true && change.authorization == nil else {
-            throw ControlRefusal(.conflict, "task \(id) has no pending challenge")
+            throw ControlRefusal(.conflict, message: "task \(id) has no pending challenge")
         }
         task.record.blocks = storedBlocks(of: id)
         try task.apply(change, at: now)

@@ -26,7 +26,7 @@ extension TransferState {
         guard let found, client.mayUse(found.record) else {
             throw ControlRefusal(
                 .notFound,
-                "user \(owner) has no session '\(identifier.prefix(256))' that you may use"
+                message: "user \(owner) has no session '\(identifier.prefix(256))' that you may use"
             )
         }
         return found
@@ -51,18 +51,22 @@ extension TransferState {
         let same = reserved.first { $0.identifier == identifier }
         let isTransient = known?.record.configuration.isTransient ?? same?.isTransient
         guard isTransient ?? wanted.isTransient == wanted.isTransient else {
-            throw ControlRefusal(.invalid, "'isTransient' of a session cannot be changed")
+            throw ControlRefusal(.invalid, message: "'isTransient' of a session cannot be changed")
         }
         if let known, known.isEnding { throw ControlRefusal.sessionEnds }
         if isTransient == nil {
             guard own.count + reserved.count < RequestLimits.sessionsPerUser else {
                 throw ControlRefusal(
                     .quota,
-                    "one user may have \(RequestLimits.sessionsPerUser) sessions: remove some"
+                    message:
+                        "one user may have \(RequestLimits.sessionsPerUser) sessions: remove some"
                 )
             }
             guard sessions.count + reservations.count < RequestLimits.sessions else {
-                throw ControlRefusal(.unavailable, "all users together have too many sessions")
+                throw ControlRefusal(
+                    .unavailable,
+                    message: "all users together have too many sessions"
+                )
             }
         }
         let reservation = SessionReservation(
@@ -127,7 +131,7 @@ extension TransferState {
         let id = session.record.id
         guard !session.isEnding else { throw ControlRefusal.sessionEnds }
         guard !session.isAttached else {
-            throw ControlRefusal(.conflict, "another process is attached to this session")
+            throw ControlRefusal(.conflict, message: "another process is attached to this session")
         }
         sessions[id]?.isAttached = true
         if session.record.configuration.isTransient {
@@ -161,7 +165,8 @@ extension TransferState {
         guard message.sequence <= session.last else {
             throw ControlRefusal(
                 .invalid,
-                "the session has \(session.last.quantity(of: "event")), but 'sequence' is \(message.sequence)"
+                message:
+                    "the session has \(session.last.quantity(of: "event")), but 'sequence' is \(message.sequence)"
             )
         }
         guard let token = message.launch, token == session.launchLimiter.activeToken else {
@@ -210,5 +215,5 @@ extension TransferState.Session {
 
 extension ControlRefusal {
     /// Refusal of a request to a session that is being removed.
-    static let sessionEnds = ControlRefusal(.conflict, "the session is being removed")
+    static let sessionEnds = ControlRefusal(.conflict, message: "the session is being removed")
 }

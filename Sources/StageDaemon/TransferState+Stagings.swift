@@ -18,24 +18,25 @@ extension TransferState {
         guard hasWorkers else {
             throw ControlRefusal(
                 .unavailable,
-                "no program that stages packs is installed beside the daemon"
+                message: "no program that stages packs is installed beside the daemon"
             )
         }
         guard session.record.user == client.user else {
             throw ControlRefusal(
                 .forbidden,
-                "only the user who owns a session may have packs staged in it"
+                message: "only the user who owns a session may have packs staged in it"
             )
         }
         guard session.record.configuration.isTransient else {
-            throw ControlRefusal(.invalid, "a staging requires a transient session")
+            throw ControlRefusal(.invalid, message: "a staging requires a transient session")
         }
         let rights = session.record.rights
         guard client.groups.isSuperset(of: rights.groups), client.groups.contains(rights.group)
         else {
             throw ControlRefusal(
                 .forbidden,
-                "the session was created by a process with more groups than this one, which a worker would have"
+                message:
+                    "the session was created by a process with more groups than this one, which a worker would have"
             )
         }
         // A confined service of root may have registered applications staged, since their registration belongs to the

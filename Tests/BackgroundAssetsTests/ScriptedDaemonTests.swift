@@ -79,7 +79,7 @@ import Testing
         code: BAErrorCode
     ) throws {
         let world = try ScriptedWorld()
-        world.daemon.refuse("POST", with: ControlRefusal(refusal, "no"))
+        world.daemon.refuse("POST", with: ControlRefusal(refusal, message: "no"))
         expect(code) { try world.manager.schedule(try world.download("a")) }
         world.daemon.stop()
     }

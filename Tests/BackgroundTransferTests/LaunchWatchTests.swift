@@ -50,7 +50,7 @@ import Testing
         LaunchWatch.daemonAnswered(identifier)
         fail(after: 10)
         fail(after: 19)
-        fail(after: 20, .refused(ControlRefusal(.conflict, "another client is attached")))
+        fail(after: 20, .refused(ControlRefusal(.conflict, message: "another client is attached")))
         fail(after: 21)
         fail(after: 30)
         #expect(errors.withLock { $0.isEmpty })

@@ -225,7 +225,7 @@ struct TaskRequestTests {
         let session = world.session()
         try await world.attach()
         let line = "POST /v1/sessions/\(world.identifier)/tasks"
-        world.daemon.refuse(line, with: ControlRefusal(.invalid, "no"))
+        world.daemon.refuse(line, with: ControlRefusal(.invalid, message: "no"))
         world.daemon.hold(line)
         let task = session.downloadTask(with: try URL(text: "http://host/file"))
         try await poll { world.daemon.requests.contains { $0.line == line } }
@@ -246,7 +246,10 @@ struct TaskRequestTests {
         let file = FilePath(world.daemon.path).removingLastComponent().appending("content")
         try Data("content".utf8).write(to: URL(fileURLWithPath: file.string))
         let line = "POST /v1/sessions/\(world.identifier)/tasks"
-        world.daemon.refuse(line, with: ControlRefusal(.unavailable, "no more descriptors"))
+        world.daemon.refuse(
+            line,
+            with: ControlRefusal(.unavailable, message: "no more descriptors")
+        )
         let upload = session.uploadTask(
             with: URLRequest(url: url),
             fromFile: URL(fileURLWithPath: file.string)

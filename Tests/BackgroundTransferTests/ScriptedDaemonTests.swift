@@ -118,7 +118,10 @@ struct ScriptedDaemonTests {
         let task = session.downloadTask(with: try URL(text: "http://host/1"))
         task.resume()
         try await world.attach()
-        world.daemon.refuse(line, with: ControlRefusal(.unavailable, "the daemon is ending"))
+        world.daemon.refuse(
+            line,
+            with: ControlRefusal(.unavailable, message: "the daemon is ending")
+        )
         world.emit(.completed, task)
         try await poll { world.daemon.requests.filter { $0.line == line }.count >= 2 }
         #expect(world.daemon.session(world.identifier)?.acknowledgedEvent == 0)

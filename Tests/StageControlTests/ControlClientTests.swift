@@ -35,7 +35,7 @@ struct ControlClientTests {
         let daemon = try daemon()
         try daemon.start()
         defer { daemon.stop() }
-        let refusal = ControlRefusal(.quota, "too many tasks")
+        let refusal = ControlRefusal(.quota, message: "too many tasks")
         daemon.refuse("GET /v1/sessions", with: refusal)
         await #expect(throws: ControlError.refused(refusal)) {
             _ = try await ControlClient(path: daemon.path).sessions()

@@ -42,7 +42,7 @@ import Testing
 
     @Test(arguments: [
         (ControlError.notRunning(["/socket"]), true), (.lost("/socket"), true),
-        (.refused(ControlRefusal(.conflict, "another process")), false),
+        (.refused(ControlRefusal(.conflict, message: "another process")), false),
     ])
     func aDaemonThatARequestFindsIsAttachedToAtOnce(problem: ControlError, cutsShort: Bool) {
         var attachment = SessionAttachment()

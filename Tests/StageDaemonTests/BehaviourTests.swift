@@ -131,7 +131,10 @@ struct BehaviourTests {
         let (start, tag) = try #require(resumption("/a"))
         #expect(start > 0)
         #expect(tag == answer.entityTag)
-        let refusal = ControlRefusal(.invalid, "the resume token was used already, or has expired")
+        let refusal = ControlRefusal(
+            .invalid,
+            message: "the resume token was used already, or has expired"
+        )
         await #expect(throws: ControlError.refused(refusal)) {
             try await daemon.download(server.url("/a"), token: "three") { $0.resumeToken = token }
         }
@@ -176,7 +179,7 @@ struct BehaviourTests {
         change.producesResumeToken = true
         try await daemon.client.change(id, by: change)
         let token = try #require(try await daemon.outcomes()[0].resumeToken)
-        let refusal = ControlRefusal(.invalid, "the resume token belongs to another URL")
+        let refusal = ControlRefusal(.invalid, message: "the resume token belongs to another URL")
         await #expect(throws: ControlError.refused(refusal)) {
             try await daemon.download(server.url("/b"), token: "two") { $0.resumeToken = token }
         }

@@ -119,7 +119,12 @@ struct TransferStateTests {
         _ = try state.reserveSession("more", configuration: SessionConfiguration(), of: 1)
         var transient = SessionConfiguration()
         transient.isTransient = true
-        #expect(throws: ControlRefusal(.invalid, "'isTransient' of a session cannot be changed")) {
+        #expect(
+            throws: ControlRefusal(
+                .invalid,
+                message: "'isTransient' of a session cannot be changed"
+            )
+        ) {
             try state.reserveSession("0", configuration: transient, of: 1)
         }
     }

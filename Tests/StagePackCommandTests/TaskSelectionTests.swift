@@ -32,8 +32,14 @@ struct TaskSelectionTests {
     func transfersThatEndMeanwhileAreLeftOut(selection: [String]) async throws {
         try await withTasks(4) { installed, daemon, _ in
             let ids = daemon.tasks.map(\.id)
-            daemon.refuse("PATCH /v1/tasks/\(ids[0])", with: ControlRefusal(.conflict, "ended"))
-            daemon.refuse("PATCH /v1/tasks/\(ids[2])", with: ControlRefusal(.notFound, "gone"))
+            daemon.refuse(
+                "PATCH /v1/tasks/\(ids[0])",
+                with: ControlRefusal(.conflict, message: "ended")
+            )
+            daemon.refuse(
+                "PATCH /v1/tasks/\(ids[2])",
+                with: ControlRefusal(.notFound, message: "gone")
+            )
             let ending = try await installed.world.program.run(["pause"] + selection)
             #expect(ending.status == 0, "\(ending)")
             #expect(ending.error == "")
@@ -46,7 +52,7 @@ struct TaskSelectionTests {
     @Test func whatCannotBeChangedKeepsNoOtherFromBeingChanged() async throws {
         try await withTasks(3) { installed, daemon, _ in
             let ids = daemon.tasks.map(\.id)
-            let refusal = ControlRefusal(.storage, "the disk is full")
+            let refusal = ControlRefusal(.storage, message: "the disk is full")
             daemon.refuse("PATCH /v1/tasks/\(ids[1])", with: refusal)
             let ending = try await installed.world.program.run(["pause", "--all"])
             #expect(ending.status == 51, "\(ending)")

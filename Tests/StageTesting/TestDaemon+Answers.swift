@@ -30,14 +30,14 @@ extension TestDaemon {
                     )
                 case (ControlFormat.version, "tasks", 3):
                     guard let id = Int64(path[2]) else {
-                        return Self.answer(ControlRefusal(.malformed, "expected a number"))
+                        return Self.answer(ControlRefusal(.malformed, message: "expected a number"))
                     }
                     return try state.answer(head.method, task: id, body)
                 default: return Self.missing
                 }
             }
         } catch {
-            return Self.answer(ControlRefusal(.malformed, "\(error)"))
+            return Self.answer(ControlRefusal(.malformed, message: "\(error)"))
         }
     }
 
@@ -53,7 +53,7 @@ extension TestDaemon {
         )
     }
 
-    static let isMissing = ControlRefusal(.notFound, "there is no such thing")
+    static let isMissing = ControlRefusal(.notFound, message: "there is no such thing")
     static let missing = answer(isMissing)
 }
 
@@ -87,7 +87,7 @@ extension TestDaemon.State {
             let value = try ControlFormat.decode(Acknowledgement.self, from: body)
             return acknowledge(value, in: identifier)
         case ("POST", "extend"):
-            return TestDaemon.answer(ControlRefusal(.conflict, "no handler was started"))
+            return TestDaemon.answer(ControlRefusal(.conflict, message: "no handler was started"))
         default: return TestDaemon.missing
         }
     }
@@ -168,7 +168,7 @@ extension TestDaemon.State {
         in identifier: String
     ) -> [UInt8] {
         guard let session = sessions[identifier], value.sequence <= session.status.lastEvent else {
-            return TestDaemon.answer(ControlRefusal(.invalid, "there are fewer events"))
+            return TestDaemon.answer(ControlRefusal(.invalid, message: "there are fewer events"))
         }
         let acknowledged = max(value.sequence, session.status.acknowledgedEvent)
         let over = session.events.filter { $0.sequence ?? 0 <= acknowledged }
@@ -208,19 +208,19 @@ extension TestDaemon.State {
         guard var task = tasks[id] else { throw TestDaemon.isMissing }
         if Self.hasEnded(task) {
             guard change.state == .cancelled else {
-                throw ControlRefusal(.conflict, "the task has ended")
+                throw ControlRefusal(.conflict, message: "the task has ended")
             }
             return task
         }
         if let end = change.stagingEnd {
             guard task.request.kind == .staging else {
-                throw ControlRefusal(.conflict, "the task is no staging")
+                throw ControlRefusal(.conflict, message: "the task is no staging")
             }
             return self.end(task, end)
         }
         let isAnswer = change.authorization != nil || change.rejectsChallenge == true
         guard !isAnswer || isChallenged(task) else {
-            throw ControlRefusal(.conflict, "nothing was asked")
+            throw ControlRefusal(.conflict, message: "nothing was asked")
         }
         switch change.state {
         case .running: (task.state, task.holds) = (.waiting, [])

@@ -208,7 +208,7 @@ package final class TestDaemon: Sendable {
             }
             guard session.listener == nil else {
                 _ = socket.send(
-                    Self.answer(ControlRefusal(.conflict, "another client is attached"))
+                    Self.answer(ControlRefusal(.conflict, message: "another client is attached"))
                 )
                 return false
             }

@@ -103,7 +103,10 @@ private struct TaskChanges {
                 }
                 // The daemon answers without an error, and has changed nothing.
                 if skipsEnded { continue }
-                let refusal = ControlRefusal(.conflict, "task \(number) has \(task.state.rawValue)")
+                let refusal = ControlRefusal(
+                    .conflict,
+                    message: "task \(number) has \(task.state.rawValue)"
+                )
                 failure = failure ?? .refused(refusal)
             } catch {
                 if skipsEnded, error.isOfEndedTask { continue }
