@@ -146,7 +146,7 @@ public final class Directory: Sendable {
         permissions: FilePermissions = .file
     ) throws(FileError) -> File {
         let file = try openFile(name, flags: O_RDWR | O_CREAT | O_EXCL, mode: permissions.rawValue)
-        return File(adopting: file, path: path.pushing(name))
+        return File(adopting: file, name, in: self)
     }
 
     /// Opens the regular file at `name` for reading and writing, and creates it if it does not exist.
@@ -313,17 +313,16 @@ public final class Directory: Sendable {
         flags: CInt,
         mode: CInterop.Mode = 0
     ) throws(FileError) -> File {
-        let place = path.pushing(name)
         let descriptor: FileDescriptor
         do {
             descriptor = try openFile(name, flags: flags | O_NONBLOCK | O_NOCTTY, mode: mode)
         } catch
             where error.errno == .tooManySymbolicLinkLevels || error.errno == .noSuchAddressOrDevice
         {
-            throw FileError(notRegular: place)
+            throw FileError(notRegular: path.pushing(name))
         }
-        let file = File(adopting: descriptor, path: place)
-        guard try file.status().kind == .file else { throw FileError(notRegular: place) }
+        let file = File(adopting: descriptor, name, in: self)
+        guard try file.status().kind == .file else { throw FileError(notRegular: file.path) }
         return file
     }
 

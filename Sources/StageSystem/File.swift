@@ -4,16 +4,31 @@ public import SystemPackage
 
 /// An open file with one owner, closed when the owner releases it.
 @safe public struct File: ~Copyable, Sendable {
-    /// The path that the file was opened with, for messages.
-    public let path: FilePath
     /// The descriptor of the file, owned by this value.
     public let descriptor: FileDescriptor
+    /// The path that the file was opened with, or that of the directory in which it was opened.
+    private let start: FilePath
+    /// The file's path below `start`.
+    private let name: FilePath?
 
     /// Takes ownership of an open file.
     public init(adopting descriptor: FileDescriptor, path: FilePath) {
         self.descriptor = descriptor
-        self.path = path
+        start = path
+        name = nil
     }
+
+    /// Takes ownership of a file that was opened below a directory.
+    init(adopting descriptor: FileDescriptor, _ name: FilePath, in directory: Directory) {
+        self.descriptor = descriptor
+        start = directory.path
+        self.name = name
+    }
+
+    /// The path that the file was opened with, for messages.
+    ///
+    /// Composed by each call: swift-system can take longer for that than the kernel for opening the file.
+    public var path: FilePath { name.map { start.pushing($0) } ?? start }
 
     deinit {
         // An error of close(2) is ignored: data that must be durable was synced before.
