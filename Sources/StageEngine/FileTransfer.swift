@@ -88,16 +88,22 @@ extension Stager {
 
     /// Downloads into a partial file of a container, from the allowed domains only.
     ///
-    /// The caller holds the download lock.
+    /// The caller holds the download lock, and passes `digestedSize` if the request compares the content with a
+    /// known digest.
     func download(
         _ request: DownloadRequest,
         as name: FilePath.Component,
-        in container: Container
+        in container: Container,
+        digestedSize: ByteCount? = nil
     ) async throws(StageError) -> (part: PartialFile, receipt: DownloadReceipt) {
         var request = request
         request.allowedDomains = options.allowedDomains.map(AllowedDomains.init)
         do throws(TransferError) {
-            let part = try PartialFile.open(name, in: container.downloads)
+            let part = try PartialFile.open(
+                name,
+                in: container.downloads,
+                digestedSize: digestedSize
+            )
             return (part, try await engine.download(request, to: part))
         } catch {
             throw error.stageError

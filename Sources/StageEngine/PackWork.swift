@@ -180,6 +180,6 @@ extension PackWork {
         // The content of a URL that contains its digest never changes.
         request.isContentAddressed = mirrors.allSatisfy { $0.contains(digest.description) }
         let name = ContainerLayout.downloadName(of: digest)
-        return try await stager.download(request, as: name, in: container)
+        return try await stager.download(request, as: name, in: container, digestedSize: size)
     }
 }

@@ -10,7 +10,7 @@ public import SystemPackage
 /// for the first generation of content that no other process resumes, and the previous generation's file is removed
 /// first: so the name alone suffices to find and remove everything that a crash leaves. Bytes are synced to disk
 /// before the record counts them. Within one boot of the kernel all written bytes count; after a reboot only those
-/// that the record calls durable.
+/// that the record calls durable. Bytes without a record count only for content that a digest identifies.
 ///
 /// One process uses a partial file at a time: the caller holds a lock for that. Both files have mode `0600`: other users
 /// must not read unverified content, and a record may have a URL with a secret in it.
@@ -54,13 +54,18 @@ public final class PartialFile: Sendable {
     ///
     /// Creates no file before a download receives its first bytes. An unreadable record is ignored. `boot` is the
     /// current boot of the kernel, which decides how many bytes count.
+    ///
+    /// Pass `digestedSize`, the size of the content, if the caller compares the content with a known digest: the bytes
+    /// of small content, which has no record, then count, too.
     public static func open(
         _ name: FilePath.Component,
         in directory: Directory,
-        boot: BootID = .current
+        boot: BootID = .current,
+        digestedSize: ByteCount? = nil
     ) throws(TransferError) -> PartialFile {
         do throws(FileError) {
-            let state = try recover(name, in: directory, boot: boot)
+            let total = digestedSize?.rawValue
+            let state = try recover(name, in: directory, boot: boot, digestedSize: total)
             return PartialFile(name, in: directory, boot: boot, state: state)
         } catch {
             throw TransferError(error)
@@ -70,14 +75,16 @@ public final class PartialFile: Sendable {
     private static func recover(
         _ name: FilePath.Component,
         in directory: Directory,
-        boot: BootID
+        boot: BootID,
+        digestedSize: Int64?
     ) throws(FileError) -> State {
         var state = State(isRecorded: true)
         let bytes: [UInt8]
         do throws(FileError) {
             guard let found = try directory.bytes(of: path(name, suffix: "state"), limit: 1 << 16)
             else {
-                return State()
+                guard let digestedSize else { return State() }
+                return try recoverUnrecorded(name, in: directory, boot: boot, total: digestedSize)
             }
             bytes = found
         } catch {
@@ -100,6 +107,35 @@ public final class PartialFile: Sendable {
         state.length = usable
         state.content = Content(part)
         return state
+    }
+
+    /// Returns the state of content that a digest identifies and that has no record: wrong bytes, as a power cut may
+    /// leave them, fail verification.
+    private static func recoverUnrecorded(
+        _ name: FilePath.Component,
+        in directory: Directory,
+        boot: BootID,
+        total: Int64
+    ) throws(FileError) -> State {
+        let partName = path(name, suffix: "part.1")
+        guard try directory.status(partName)?.kind == .file else { return State() }
+        let part = try directory.file(updating: partName, permissions: .privateFile)
+        let length = try part.status().size
+        guard length > 0, length <= total else { return State() }
+        let record = PartialFileRecord(
+            generation: 1,
+            total: total,
+            durable: 0,
+            validator: nil,
+            url: "",
+            boot: boot.text
+        )
+        return State(
+            record: record,
+            content: Content(part),
+            length: length,
+            lastGeneration: 1
+        )
     }
 
     private static func path(_ name: FilePath.Component, suffix: String) -> FilePath {
