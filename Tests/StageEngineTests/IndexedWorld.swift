@@ -41,36 +41,21 @@ final class IndexedWorld {
         archive: Bool = false
     ) async throws -> IndexedPack {
         revision += 1
-        let source = root.path.appending("source-\(revision)")
-        for (path, bytes) in files {
-            let place = FilePath("\(source)/\(path)")
-            let parent = try Directory.make(place.removingLastComponent())
-            let name = try #require(place.lastComponent)
-            try parent.write(bytes, to: name, durably: false)
-            if path.hasSuffix(".sh") { try parent.changeMode(of: name, to: .executable) }
-        }
-        for path in directories { _ = try Directory.make(FilePath("\(source)/\(path)")) }
-        for (path, target) in links {
-            try Directory.open(source).createLink(FilePath(path), to: target)
-        }
-        let recipe = try Recipe(
-            json: Array(
-                #"""
-                {"assetPackID": "levels", "downloadPolicy": {"onDemand": {}},
-                 "fileSelectors": [{"directory": "."}], "sourceRoot": "\#(source)"}
-                """#.utf8
-            )
+        let packaged = try await Publications.shared.publish(
+            PublicationRequest(
+                files: files,
+                links: links,
+                directories: directories,
+                makesDeltas: deltas,
+                makesPatches: patches,
+                partSize: partSize,
+                makesArchive: archive,
+                previous: previous,
+                older: fromAllVersions ? older : []
+            ),
+            from: root.path.appending("source-\(revision)").string,
+            to: store
         )
-        var writer = IndexedPackWriter(width: 2)
-        writer.level = 3
-        writer.previous = previous
-        writer.older = fromAllVersions ? older : []
-        writer.makesDeltas = deltas
-        writer.makesPatches = patches
-        if let partSize { writer.patchPartSize = partSize }
-        writer.makesArchive = archive
-        let packaged = try await writer.write(RecipeEvaluation(recipe), to: store)
-        try FileManager.default.removeItem(atPath: source.string)
         if !previous.entries.isEmpty { older.insert(previous, at: 0) }
         previous = packaged.index
         pack = packaged.pack(version: revision)
