@@ -146,10 +146,8 @@ sample-deb: ## Make the package of a sample application.
 test-deploy: deb ## Check what deploy/ has, and install the packages where everything goes wrong (root).
 	deploy/test/all $(PACKAGES)
 
-test-release: deb ## Run the tests that start programs against the optimised ones of the package.
-	Scripts/dependencies dbus-daemon libarchive-tools python3-dbusmock strace
-	swift build --build-tests $(TEST_FLAGS)
-	STAGEPACK_TEST_PROGRAMS=$(RELEASE) Scripts/test StagePackCommandTests StageDaemonTests BackgroundAssetsTests
+test-release: deb ## Run the tests against the optimised programs of the package, as CI does.
+	STAGEPACK_TEST_PROGRAMS=$(RELEASE) $(MAKE) test
 
 SECONDS_OF_LOAD ?= 600
 
