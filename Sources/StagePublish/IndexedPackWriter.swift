@@ -19,8 +19,14 @@ package struct IndexedPack: Equatable, Sendable {
     package var reference: PackIndex
     /// The archive of the same files, with a URL relative to the store; `nil` without one.
     package var archive: PackArchive?
-    /// The stored bytes that no earlier version has: the upload size, without the index.
+    /// The stored bytes that no earlier version has.
+    ///
+    /// With ``repackedBytes``, the upload size of bundles.
     package var newBytes: ByteCount
+    /// The stored bytes that were copied from bundles of earlier versions, which the index does not name any more.
+    ///
+    /// Clients that have them do not download them again.
+    package var repackedBytes: ByteCount
     /// The older versions with smaller updates, in the order of the writer's versions.
     package var updates: [BaseUpdate]
 
@@ -45,7 +51,7 @@ package struct IndexedPack: Equatable, Sendable {
 /// directory that any web server can serve.
 ///
 /// Writes objects under temporary names, syncs them, and then renames them; never modifies or replaces
-/// existing objects unless they are damaged. Equal files and equal previous indexes give equal bytes, and
+/// existing objects unless they are damaged. Equal files, equal previous indexes and their bundles give equal bytes, and
 /// unchanged files keep the previous index.
 package struct IndexedPackWriter: Sendable {
     /// The compression level, 1 to 22.
@@ -135,6 +141,7 @@ package struct IndexedPackWriter: Sendable {
         version.keep(previous)
         let deltas = try await makeDeltas(to: version.frames)
         if let deltas { try version.putLast(deltas.positions) }
+        if version.index != previous { try version.repackBundles() }
         let objects = IndexObjects(of: version.index)
         let archive =
             makesArchive
@@ -157,6 +164,7 @@ package struct IndexedPackWriter: Sendable {
             reference: stored.reference,
             archive: archive,
             newBytes: ByteCount(version.newBytes),
+            repackedBytes: ByteCount(version.repackedBytes),
             updates: updates
         )
     }

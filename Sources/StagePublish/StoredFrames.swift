@@ -21,6 +21,20 @@ struct StoredFrames: Sendable {
         return try file.read(into: &bytes, at: frame.offset) == bytes.count ? bytes : nil
     }
 
+    /// Returns whether the store has a bundle, which is the case if its size is right.
+    func hasBundle(_ bundle: Int) -> Bool {
+        // A bundle that cannot be examined counts as missing.
+        let status = try? bundles.status(name(of: bundle))
+        return status?.size == index.bundles[bundle].size
+    }
+
+    /// Returns whether the stored bytes of a frame can be read and have the right digest.
+    func isIntact(_ position: Int) -> Bool {
+        // Bytes that cannot be read count as damaged.
+        guard let bytes = try? stored(position) else { return false }
+        return Digest(of: bytes) == index.frames[position].storedDigest
+    }
+
     private func name(of bundle: Int) -> FilePath {
         let temporary = bundle - (index.bundles.count - temporaryNames.count)
         return temporary < 0

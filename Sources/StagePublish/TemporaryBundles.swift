@@ -36,6 +36,15 @@ struct TemporaryBundles: ~Copyable {
         precondition(bundles.count == names.count, "each bundle has a file")
     }
 
+    /// Moves complete bundles of the same directory to the end of these.
+    mutating func append(_ others: inout TemporaryBundles) {
+        precondition(others.bundles.count == others.names.count, "each bundle is whole")
+        bundles += others.bundles
+        names += others.names
+        others.bundles = []
+        others.names = []
+    }
+
     /// Renames the bundles to their digests, except those that exist already, and syncs the directory.
     mutating func publish() throws(FileError) {
         precondition(bundles.count == names.count, "each bundle is whole")

@@ -8,10 +8,12 @@ import SystemPackage
 struct UnpublishedVersion: ~Copyable {
     /// The index; its last bundles are the temporary ones.
     private(set) var index: ContentIndex
-    /// The bundles of the frames that no earlier version has.
+    /// The bundles of the frames that no earlier version has, followed by those of copied frames.
     var newBundles: TemporaryBundles
-    /// The stored bytes of these frames.
+    /// The stored bytes of the frames that no earlier version has.
     private(set) var newBytes: Int64
+    /// The stored bytes of frames that were copied from bundles of earlier versions.
+    private(set) var repackedBytes: Int64 = 0
 
     init(index: ContentIndex, newBundles: consuming TemporaryBundles, newBytes: Int64) {
         self.index = index
@@ -57,14 +59,64 @@ struct UnpublishedVersion: ~Copyable {
             arranged.frames[position].bundle = first + place.bundle
             arranged.frames[position].offset = place.offset
         }
+        // Assigning the new bundles removes the previous ones.
+        newBundles = try Self.finish(writer)
+        arranged.bundles.replaceSubrange(first..., with: newBundles.bundles)
+        index = arranged
+    }
+
+    /// Copies the frames of sparsely used bundles of earlier versions to new bundles, and no longer names the old
+    /// ones.
+    ///
+    /// Frames are copied as they are stored. A bundle that is missing in the store, or in which a frame is damaged, is
+    /// still named. An unchanged version has the bundles of the previous index, and must not be passed here. The copies
+    /// are in bundles of their own, so that an update from the previous version does not find them between new frames.
+    mutating func repackBundles() throws(PackagingError) {
+        let first = index.bundles.count - newBundles.bundles.count
+        let frames = frames
+        let present = (0..<first).filter { frames.hasBundle($0) }
+        let planned = Set(RepackingPlan(for: index, available: present).bundles)
+        var copied: [Int: [Int]] = [:]
+        for position in index.frames.indices {
+            let bundle = index.frames[position].bundle
+            if planned.contains(bundle) { copied[bundle, default: []].append(position) }
+        }
+        var repacked = index
+        var writer = BundleWriter(directory: newBundles.directory)
+        var bytes: Int64 = 0
+        for bundle in planned.sorted() {
+            if Task.isCancelled { throw .cancelled }
+            let positions = copied[bundle, default: []]
+                .sorted { index.frames[$0].offset < index.frames[$1].offset }
+            guard positions.allSatisfy({ frames.isIntact($0) }) else { continue }
+            do throws(FileError) {
+                for position in positions {
+                    let place = try writer.append(try Self.bytes(of: position, in: frames))
+                    repacked.frames[position].bundle = index.bundles.count + place.bundle
+                    repacked.frames[position].offset = place.offset
+                    bytes += Int64(index.frames[position].storedLength)
+                }
+            } catch {
+                throw .file(error)
+            }
+        }
+        guard bytes > 0 else { return }
+        var copies = try Self.finish(writer)
+        repacked.bundles += copies.bundles
+        repacked.dropUnusedBundles()
+        newBundles.append(&copies)
+        index = repacked
+        repackedBytes = bytes
+    }
+
+    private static func finish(
+        _ writer: consuming BundleWriter
+    ) throws(PackagingError) -> TemporaryBundles {
         do throws(FileError) {
-            // Assigning the new bundles removes the previous ones.
-            newBundles = try writer.finish()
+            return try writer.finish()
         } catch {
             throw .file(error)
         }
-        arranged.bundles.replaceSubrange(first..., with: newBundles.bundles)
-        index = arranged
     }
 
     /// Reads a frame's stored bytes, and verifies them.

@@ -316,7 +316,16 @@ struct ArchiveBesideIndexTests {
         other["new"] = noise(20_000, seed: 5)
         try await world.publish(other, deltas: false, archive: true)
         tree["new"] = other["new"]
+        // A publisher whose store lacks the bundle does not pack it anew.
+        let bundles = try world.store.makeDirectory("b")
+        let names = world.previous.bundles.map { FilePath.Component(stringLiteral: "\($0.digest)") }
+        for name in names {
+            try bundles.rename(name, to: .init(stringLiteral: "away-\(name)"), in: bundles)
+        }
         try await world.publish(tree, deltas: false, archive: true)
+        for name in names {
+            try bundles.rename(.init(stringLiteral: "away-\(name)"), to: name, in: bundles)
+        }
         try world.serve { $0.ignoringRanges() }
         let archives = world.archiveRequests
         let events = Mutex<[TransferChoice]>([])

@@ -121,6 +121,27 @@ struct IndexedStagingTests {
         #expect(try await world.publish(tree).newBytes == .zero)
     }
 
+    @Test(arguments: [false, true])
+    func anUpdateFetchesNoCopiedFrames(ranges: Bool) async throws {
+        var tree = ["kept": noise(300_000, seed: 1), "gone": noise(500_000, seed: 2)]
+        let first = try await world.publish(tree)
+        _ = try figures(await world.stage())
+        tree["gone"] = nil
+        tree["new"] = noise(70_000, seed: 3)
+        let second = try await world.publish(tree)
+        #expect(second.repackedBytes == ByteCount(300_000))
+        #expect(!second.index.bundles.contains(first.index.bundles[0]))
+        if !ranges { try world.serve { $0.ignoringRanges() } }
+        let before = world.bundleBytes
+        _ = try figures(await world.stage())
+        #expect(try world.staged() == tree)
+        #expect(world.bundleBytes - before == 70_000)
+        // A first installation needs the new bundles alone.
+        _ = try figures(await world.stage("first"))
+        #expect(try world.staged("first") == tree)
+        #expect(world.bundleBytes - before == 70_000 + 370_000)
+    }
+
     @Test func eachOfFiveVersionsIsUpdatedToTheNewest() async throws {
         var changing = tree
         for version in 1...5 {

@@ -41,6 +41,24 @@ struct IndexedTests {
         try await world.succeed("verify", "levels")
     }
 
+    @Test func packagingTellsWhatItCopied() async throws {
+        let world = try World()
+        let publisher = try IndexedPublisher(world)
+        try publisher.write(["a": content(100_000, 1), "b": content(300_000, 2)])
+        let first = try await publisher.package(version: 1)
+        try publisher.write(["b": [1]])
+        let recipe = world.directory.path.appending("recipe.json").string
+        let arguments = ["package", recipe, "--indexed", "-o", publisher.store.string]
+        let based = arguments + ["--base", first, "--no-archive"]
+        let text = try await world.program.run(based)
+        #expect(text.output.contains("of which new: 1 B, copied from older bundles: 100.0 kB\n"))
+        let json = try await world.program.run(based + ["--json"])
+        #expect(json.output.contains("\"newBytes\" : 1,"))
+        #expect(json.output.contains("\"repackedBytes\" : 100000,"))
+        let plain = try await world.program.run(arguments + ["--no-archive"])
+        #expect(!plain.output.contains("copied"))
+    }
+
     @Test func oneFileIsFetchedWithoutTheOthers() async throws {
         let world = try World()
         let publisher = try IndexedPublisher(world)

@@ -19,7 +19,8 @@ struct BundleOrderTests {
 
     /// Two trees: every other file of the second is new, and the others have changed a little.
     private static let trees = {
-        var old: [String: [UInt8]] = ["same": noise(100_000), "gone": noise(90_000, seed: 2)]
+        // Most of the old bundle stays in use, so that it is not packed anew.
+        var old: [String: [UInt8]] = ["same": noise(1_200_000), "gone": noise(90_000, seed: 2)]
         for number in 0..<5 {
             old["\(number)/changed"] = noise(150_000, seed: UInt64(number + 10))
         }
@@ -128,7 +129,7 @@ struct BundleOrderTests {
     @Test(arguments: [true, false])
     func anOrderThatIsRightIsKept(isRight: Bool) async throws {
         let (changed, fresh) = isRight ? ("z", "a") : ("a", "z")
-        let old = [changed: noise(100_000)]
+        let old = [changed: noise(100_000), "same": noise(150_000, seed: 9)]
         var new = old
         new[changed]?[500] ^= 1
         new[fresh] = noise(100_000, seed: 2)
@@ -150,11 +151,13 @@ struct BundleOrderTests {
     }
 
     @Test func framesOfSeveralBundlesAreArranged() async throws {
-        let old = ["a": noise(100_000), "y": noise(100_000, seed: 2)]
+        let old = [
+            "a": noise(100_000), "same": noise(300_000, seed: 9), "y": noise(100_000, seed: 2),
+        ]
         var new = manyFiles(70 << 20)
         for (name, bytes) in old {
             new[name] = bytes
-            new[name]?[60_000] ^= 1
+            if name != "same" { new[name]?[60_000] ^= 1 }
         }
         let first = try await store.package(old, "old")
         // The archive would be smaller than the new frames, even with the set.
@@ -281,9 +284,9 @@ struct UnfinishedVersionTests {
     private func versions(
         large: Bool = false
     ) -> (old: [String: [UInt8]], new: [String: [UInt8]]) {
-        let old = ["a": noise(100_000)]
+        let old = ["a": noise(100_000), "same": noise(150_000, seed: 9)]
         var new = large ? manyFiles(20 << 20) : ["b": noise(200_000, seed: 2)]
-        new["a"] = old["a"]
+        new.merge(old) { $1 }
         new["a"]?[500] ^= 1
         return (old, new)
     }

@@ -43,6 +43,8 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
     var sha256: Digest
     var bundleSize: ByteCount
     var newBytes: ByteCount
+    /// The bytes copied from bundles of older versions.
+    var repackedBytes: ByteCount
     /// The bytes of all delta sets; `nil` without one.
     var deltaBytes: ByteCount?
     /// The updates from the named older versions.
@@ -61,6 +63,7 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
         sha256 = packaged.reference.digest
         bundleSize = packaged.reference.bundleSize
         newBytes = packaged.newBytes
+        repackedBytes = packaged.repackedBytes
         let sets = packaged.reference.deltas.compactMap(\.frames)
         deltaBytes = sets.isEmpty ? nil : sets.reduce(.zero) { $0 + $1.size }
         let names = bases.names
@@ -76,12 +79,16 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
         \(pack): \(file.forDisplay())
           size           \(size.rawValue) (\(size))
           sha256         \(sha256)
-          bundleSize     \(bundleSize.rawValue) (\(bundleSize)), of which new: \(newBytes)\(deltas)\(archive)
+          bundleSize     \(bundleSize.rawValue) (\(bundleSize)), of which new: \(newBytes)\(repacked)\(deltas)\(archive)
           installedSize  \(installedSize.rawValue) (\(installedSize))
           fileCount      \(fileCount)
         """
             + updates.map { "\n  from \($0)" }.joined()
             + leftOut.map { "\n  from \($0.forDisplay()): \(DeltaReport.tooMany)" }.joined()
+    }
+
+    private var repacked: String {
+        repackedBytes > .zero ? ", copied from older bundles: \(repackedBytes)" : ""
     }
 
     private var archive: String {

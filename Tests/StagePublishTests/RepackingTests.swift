@@ -1,0 +1,236 @@
+import StageDigest
+import StageIndex
+import StageModel
+import StagePublish
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Bundles of earlier versions of which a new version uses little, and many small ones.
+@Suite(.directory)
+struct RepackingTests {
+    private let store: IndexedStore
+
+    init() throws { store = try IndexedStore() }
+
+    /// A version with two large files, and one without the second that has another one.
+    private let old = ["a": noise(100_000, seed: 1), "gone": noise(150_000, seed: 2)]
+    private let new = ["a": noise(100_000, seed: 1), "b": noise(70_000, seed: 3)]
+
+    /// Packages both versions, after a change of the first one's bundle.
+    private func versions(
+        in store: IndexedStore,
+        width: Int = 2,
+        after change: (Directory, FilePath.Component) throws -> Void = { _, _ in }
+    ) async throws -> (first: IndexedPack, second: IndexedPack) {
+        let first = try await store.package(old, "old") { $0.width = width }
+        try change(store.directory("b"), name(of: first.index.bundles[0]))
+        let second = try await store.package(new, "new", after: first.index) { $0.width = width }
+        return (first, second)
+    }
+
+    private func name(of bundle: ContentIndex.Bundle) -> FilePath.Component {
+        FilePath.Component(stringLiteral: bundle.digest.description)
+    }
+
+    /// Returns the stored forms of the frames that two versions share, without their places.
+    private func common(_ first: IndexedPack, _ second: IndexedPack) -> [ContentIndex.Frame] {
+        let known = Set(first.index.frames.map(\.digest))
+        return second.index.frames.filter { known.contains($0.digest) }
+            .map { frame in
+                var frame = frame
+                (frame.bundle, frame.offset) = (0, 0)
+                return frame
+            }
+    }
+
+    private func collect(keeping packs: IndexedPack...) async throws {
+        for pack in packs {
+            let manifest = Manifest(
+                application: try ApplicationID("net.example.app"),
+                revision: 1,
+                packs: [pack.pack(version: 1)]
+            )
+            _ = try await StoreGarbageCollection.collect(
+                store.directory(),
+                keeping: [manifest],
+                for: 0,
+                now: 1_800_000_000
+            )
+        }
+    }
+
+    @Test func aBundleOfWhichLittleIsUsedIsNotNamed() async throws {
+        let (first, second) = try await versions(in: store)
+        #expect(try store.files(of: second.index) == new)
+        // The new frames, and then the copied ones in a bundle of their own.
+        #expect(second.index.bundles.map(\.size) == [70_000, 100_000])
+        #expect(second.newBytes == ByteCount(70_000))
+        #expect(second.repackedBytes == ByteCount(100_000))
+        #expect(common(second, first) == common(first, second))
+        // A client with the first version downloads the new file only.
+        let estimate = UpdateEstimate(from: first.index, to: second.index)
+        #expect(estimate.bundleBytes == ByteCount(70_000) && estimate.requests == 1)
+        // Neither of them has remains of the run.
+        #expect(try store.names(in: "b").count == 3)
+        try await collect(keeping: second)
+        #expect(try store.names(in: "b") == second.index.bundles.map { "\($0.digest)" }.sorted())
+        #expect(try store.files(of: second.index) == new)
+    }
+
+    @Test(arguments: [(100_000, true), (100_001, false)])
+    func aBundleOfWhichHalfIsUsedStays(gone: Int, stays: Bool) async throws {
+        let kept = ["a": noise(100_000, seed: 1)]
+        let first = try await store.package(
+            kept.merging(["gone": noise(gone, seed: 2)]) { $1 },
+            "old"
+        )
+        let second = try await store.package(kept, "new", after: first.index)
+        #expect((second.index.bundles == first.index.bundles) == stays)
+        #expect(second.repackedBytes == (stays ? .zero : ByteCount(100_000)))
+        #expect(second.newBytes == .zero)
+        #expect(try store.files(of: second.index) == kept)
+    }
+
+    /// The ways in which a bundle of the first version differs from the published one.
+    enum Damage: CaseIterable {
+        case isMissing, isShort, isLong, hasWrongBytes, hasWrongBytesInUnusedFrames
+
+        func apply(to name: FilePath.Component, in folder: Directory) throws {
+            let path = FilePath(name)
+            switch self {
+            case .isMissing: try folder.remove(name)
+            case .isShort, .isLong:
+                try folder.file(updatingExisting: path)?.truncate(
+                    to: self == .isLong ? 250_001 : 99_999
+                )
+            case .hasWrongBytes, .hasWrongBytesInUnusedFrames:
+                let bytes: [UInt8] = [1, 2, 3]
+                try folder.file(updatingExisting: path)?.write(
+                    bytes.span,
+                    at: self == .hasWrongBytes ? 50_000 : 200_000
+                )
+            }
+        }
+    }
+
+    @Test(arguments: Damage.allCases)
+    func aBundleWithoutItsUsedFramesStays(damage: Damage) async throws {
+        let (first, second) = try await versions(in: store) { try damage.apply(to: $1, in: $0) }
+        let isCopied = damage == .hasWrongBytesInUnusedFrames
+        #expect(second.index.bundles.contains(first.index.bundles[0]) != isCopied)
+        #expect(second.repackedBytes == (isCopied ? ByteCount(100_000) : .zero))
+        #expect(second.index.bundles.count == 2)
+        let hidden = try store.names(in: "b").filter { $0.hasPrefix(".") }
+        #expect(hidden == [])
+        if isCopied { #expect(try store.files(of: second.index) == new) }
+    }
+
+    /// Of two bundles, one is damaged.
+    @Test func otherBundlesAreStillPackedAnew() async throws {
+        let first = try await store.package(old, "old")
+        var files = old
+        for (name, seed) in [("c", 4), ("gone too", 5)] as [(String, UInt64)] {
+            files[name] = noise(80_000 + 1000 * Int(seed), seed: seed)
+        }
+        let second = try await store.package(files, "more", after: first.index)
+        #expect(
+            second.index.bundles.count == 2 && second.index.bundles[0] == first.index.bundles[0]
+        )
+        try Damage.hasWrongBytes.apply(
+            to: name(of: first.index.bundles[0]),
+            in: store.directory("b")
+        )
+        let kept = files.filter { ["a", "c"].contains($0.key) }
+        let third = try await store.package(kept, "new", after: second.index)
+        #expect(third.index.bundles.map(\.size) == [250_000, 84_000])
+        #expect(third.index.bundles[0] == first.index.bundles[0])
+        #expect(third.repackedBytes == ByteCount(84_000))
+    }
+
+    @Test func unchangedFilesKeepASparseBundle() async throws {
+        let first = try await store.package(old, "old")
+        let bundle = name(of: first.index.bundles[0])
+        let folder = try store.directory("b")
+        try folder.rename(bundle, to: "away", in: folder)
+        let second = try await store.package(new, "new", after: first.index)
+        try folder.rename("away", to: bundle, in: folder)
+        let before = try store.names(in: "b") + store.names(in: "i")
+        let again = try await store.package([:], "new", after: second.index)
+        #expect(again.index == second.index && again.repackedBytes == .zero)
+        #expect(try store.names(in: "b") + store.names(in: "i") == before)
+        // Another name is a change.
+        var renamed = new
+        renamed["c"] = renamed.removeValue(forKey: "a")
+        let third = try await store.package(renamed, "renamed", after: second.index)
+        #expect(!third.index.bundles.contains(first.index.bundles[0]))
+        #expect(third.newBytes == .zero && third.repackedBytes == ByteCount(100_000))
+        #expect(try store.files(of: third.index) == renamed)
+    }
+
+    @Test func theSameFilesAndBaseGiveTheSameObjects() async throws {
+        let (first, second) = try await versions(in: store)
+        let before = try store.names(in: "b") + store.names(in: "i")
+        #expect(try await store.package([:], "new", after: first.index) == second)
+        #expect(try store.names(in: "b") + store.names(in: "i") == before)
+        for width in [1, 3] {
+            let other = try IndexedStore("store \(width)")
+            let again = try await versions(in: other, width: width)
+            #expect(again == (first, second))
+            #expect(try other.names(in: "b") == store.names(in: "b"))
+        }
+    }
+
+    /// The delta set of an update refers to frames by their positions in the index.
+    @Test func deltaSetsFitARepackedVersion() async throws {
+        let first = try await store.package(old, "old")
+        var files = new
+        files["changed"] = old["gone"]
+        files["changed"]?[20_000] ^= 1
+        files["changed"]?[120_000] ^= 1
+        files["a"] = Array(noise(100_000, seed: 1).prefix(70_000))
+        let second = try await store.package(files, "new", after: first.index)
+        #expect(second.repackedBytes > .zero)
+        #expect(try store.files(of: second.index) == files)
+        let set = try store.deltaSet(of: second)
+        let known = Set(first.index.frames.map(\.digest))
+        #expect(set.frames.allSatisfy { !known.contains(second.index.frames[$0.position].digest) })
+        // Of new frames, those with delta frames come last, and then the copied ones.
+        let order = second.index.frames.indices.sorted { left, right in
+            let (left, right) = (second.index.frames[left], second.index.frames[right])
+            return (left.bundle, left.offset) < (right.bundle, right.offset)
+        }
+        let made = Set(set.frames.map(\.position))
+        let kinds = order.map { position in
+            if known.contains(second.index.frames[position].digest) { return 2 }
+            return made.contains(position) ? 1 : 0
+        }
+        #expect(kinds == kinds.sorted() && Set(kinds) == [0, 1, 2])
+    }
+
+    @Test func manySmallBundlesBecomeOne() async throws {
+        var files: [String: [UInt8]] = [:]
+        var packs: [IndexedPack] = []
+        for number in 0..<36 {
+            files["\(number)"] = noise(66_000, seed: UInt64(number))
+            let pack = try await store.package(
+                files,
+                "version \(number)",
+                after: packs.last?.index ?? ContentIndex()
+            ) { $0.makesDeltas = false }
+            packs.append(pack)
+            #expect(pack.newBytes == ByteCount(66_000))
+        }
+        #expect(packs.allSatisfy { $0.index.bundles.count <= 17 })
+        let last = try #require(packs.last)
+        #expect(try store.files(of: last.index) == files)
+        // Half of the bundles are left alone, so that only some versions copy.
+        let copied = packs.filter { $0.repackedBytes > .zero }
+        #expect(copied.count == 3)
+        let bytes = copied.reduce(ByteCount.zero) { $0 + $1.repackedBytes }
+        #expect(bytes < ByteCount(66_000 * 36))
+        let estimate = UpdateEstimate(from: packs[34].index, to: last.index)
+        #expect(estimate.bundleBytes == ByteCount(66_000))
+    }
+}
