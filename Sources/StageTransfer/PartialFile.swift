@@ -56,7 +56,7 @@ public final class PartialFile: Sendable {
     /// current boot of the kernel, which decides how many bytes count.
     ///
     /// Pass `digestedSize`, the size of the content, if the caller compares the content with a known digest: the bytes
-    /// of small content, which has no record, then count, too.
+    /// of content of up to 256 KiB, which has no record, then count, too.
     public static func open(
         _ name: FilePath.Component,
         in directory: Directory,
@@ -83,7 +83,8 @@ public final class PartialFile: Sendable {
         do throws(FileError) {
             guard let found = try directory.bytes(of: path(name, suffix: "state"), limit: 1 << 16)
             else {
-                guard let digestedSize else { return State() }
+                // Of larger content, the record was lost: nothing tells which bytes are on disk.
+                guard let digestedSize, digestedSize <= largestUnrecorded else { return State() }
                 return try recoverUnrecorded(name, in: directory, boot: boot, total: digestedSize)
             }
             bytes = found
@@ -108,6 +109,9 @@ public final class PartialFile: Sendable {
         state.content = Content(part)
         return state
     }
+
+    /// The largest content that a download by default does not record, in bytes.
+    private static let largestUnrecorded = Int64(256 << 10)
 
     /// Returns the state of content that a digest identifies and that has no record: wrong bytes, as a power cut may
     /// leave them, fail verification.

@@ -79,9 +79,10 @@ extension TransferEngine {
         // A cancelled task's verification does not count.
         guard !Task.isCancelled else { return .fail(.cancelled) }
         try download.part.remove()
+        let wasContinued = download.reused > 0
         download.reused = 0
         download.request.report(.restarted(.wrongDigest))
-        return step(.verified(false), of: &download)
+        return step(wasContinued ? .continuedWrongly : .verified(false), of: &download)
     }
 
     /// Sends a request to one mirror, follows redirects, and returns the next action.

@@ -12,6 +12,8 @@ struct TransferStateMachine {
         case waited
         /// The complete content was verified, with this result.
         case verified(Bool)
+        /// The complete content failed verification, and an earlier run had received part of it.
+        case continuedWrongly
     }
 
     /// The outcome of an attempt.
@@ -121,6 +123,11 @@ struct TransferStateMachine {
             return .succeed
         case .verified(false):
             return startOver(&history, at: moment)
+        case .continuedWrongly:
+            // Bytes from an earlier run are no evidence against a mirror.
+            startsOver = true
+            for index in mirrors.indices { mirrors[index].wasTried = false }
+            return next(history, at: moment)
         case .ended(let outcome, let progress):
             if progress.wasAccepted { startsOver = false }
             return finish(outcome, progress: progress, history: &history, at: moment)
@@ -194,7 +201,6 @@ struct TransferStateMachine {
         at moment: Moment
     ) -> Action {
         startsOver = true
-        // Bytes from an earlier run are no evidence against a mirror.
         guard attempts > 0 else { return next(history, at: moment) }
         wrongDigests += 1
         let error = TransferError.wrongDigest(url: mirrors[current].url)

@@ -10,14 +10,15 @@ import Testing
 struct SmallDownloadTests {
     /// What the killed run left of the archive.
     enum Remains: CaseIterable, Sendable {
-        case everything, half, nothing, wrongBytes, tooMuch
+        case everything, half, nothing, wrongBytes, wrongHalf, tooMuch, link
 
         func bytes(of archive: [UInt8]) -> [UInt8] {
             switch self {
             case .everything: archive
             case .half: Array(archive[..<(archive.count / 2)])
             case .nothing: []
-            case .wrongBytes: archive.map { ~$0 }
+            case .wrongBytes, .link: archive.map { ~$0 }
+            case .wrongHalf: archive[..<(archive.count / 2)].map { ~$0 }
             case .tooMuch: archive + [0]
             }
         }
@@ -27,8 +28,14 @@ struct SmallDownloadTests {
             switch self {
             case .everything: size
             case .half: size / 2
-            case .nothing, .wrongBytes, .tooMuch: 0
+            case .nothing, .wrongBytes, .wrongHalf, .tooMuch, .link: 0
             }
+        }
+
+        /// The number of bytes that are sent, of an archive of `size` bytes.
+        func sent(of size: Int) -> Int {
+            // The rest is sent first, and everything once the digest is wrong.
+            self == .wrongHalf ? size - size / 2 + size : size - reused(of: size)
         }
     }
 
@@ -58,7 +65,12 @@ struct SmallDownloadTests {
         try world.publish(pack, other)
         let downloads = try #require(try Directory.open(world.container).directory("downloads"))
         let name = try #require(FilePath.Component("\(digest).part.1"))
-        try downloads.write(remains.bytes(of: pack.archive), to: name, durably: false)
+        if remains == .link {
+            try world.directory.write(pack.archive, to: "elsewhere", durably: false)
+            try downloads.createLink(FilePath(name), to: "../../elsewhere")
+        } else {
+            try downloads.write(remains.bytes(of: pack.archive), to: name, durably: false)
+        }
 
         let output = try await world.succeed("prefetch", "--json")
 
@@ -66,7 +78,7 @@ struct SmallDownloadTests {
         let runs = try JSONDecoder().decode(Runs.self, from: Data(output.utf8)).runs
         let staged = try #require(runs.first?.packs.first { $0.id == "aurora" })
         #expect(staged.reused == reused)
-        #expect(staged.transferred == size - reused)
+        #expect(staged.transferred == remains.sent(of: size))
         #expect(try world.staged(.aurora) == StagedFiles(pack))
         #expect(try world.names(in: "downloads") == [])
     }

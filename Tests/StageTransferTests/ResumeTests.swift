@@ -284,6 +284,17 @@ import Testing
         #expect(server.counts(for: "/pack").requests == 1)
     }
 
+    /// Without a record nothing tells which bytes of large content are on disk.
+    @Test func largeContentWithoutARecordIsNotContinued() async throws {
+        try await interrupt()
+        try place.directory.remove("pack.state")
+        let size = ByteCount(Self.size)
+        let part = try PartialFile.open("pack", in: place.directory, digestedSize: size)
+        #expect(part.length == .zero)
+        let receipt = try await resume(with: .content(Self.old), expecting: Self.old)
+        #expect(receipt.bytesReceived == size)
+    }
+
     @Test func removingLeavesNothing() async throws {
         try await interrupt()
         try open().remove()

@@ -67,6 +67,20 @@ import Testing
         #expect(story.history == MirrorHistory())
     }
 
+    @Test func contentThatWasContinuedAndIsWrongBlamesNoMirror() {
+        var story = Story(2)
+        _ = story.begin()
+        let accepted = Machine.Progress(wasAccepted: true, newBytes: 1)
+        _ = story.handle(.ended(.complete, accepted))
+        let again = story.handle(.continuedWrongly)
+        #expect(again == .attempt(mirror: 0, isRanged: false))
+        #expect(story.history == MirrorHistory())
+        // Only what this run has received counts.
+        _ = story.handle(.ended(.complete, accepted))
+        let other = story.handle(.verified(false))
+        #expect(other == .attempt(mirror: 1, isRanged: false))
+    }
+
     @Test func withoutMirrorsThereIsNothingToTry() {
         var story = Story(0)
         let action = story.begin()
