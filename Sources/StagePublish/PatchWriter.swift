@@ -35,7 +35,7 @@ struct PatchWriter: Sendable {
     /// be compressed by the slow one.
     private static let leastGain = Int64(20)
     /// The most bytes of a part that is compressed by the slow level without a look at the middle one.
-    private static let smallPart = 8 << 20
+    private static let smallPart = 1 << 20
 
     /// Creates a writer for one older version; parts have at most `partSize` bytes on either side.
     init(
@@ -117,15 +117,19 @@ struct PatchWriter: Sendable {
         var draft = try PatchDraft.make(in: reader.new.bundles)
         // Parts differ: those that are left count as much as the fast compression promises.
         var promise = quick / Self.bestGain
-        var compressor = PartCompressor()
         for (part, size) in zip(plan.parts, trial) {
             guard let both = try reader.read(part, unless: cancellation) else {
                 return (.empty, nil)
             }
-            let frame = compressor.compress(both, fastSize: size, unless: cancellation)
+            promise -= size / Self.bestGain
+            let frame = Self.compress(
+                both,
+                fastSize: size,
+                room: limit - draft.size - promise,
+                unless: cancellation
+            )
             if cancellation.isRequested { return (.empty, nil) }
             try draft.append(frame, of: part)
-            promise -= size / Self.bestGain
             guard draft.size + promise < limit else {
                 return (.useless(ByteCount(draft.size + promise)), nil)
             }
@@ -158,28 +162,35 @@ struct PatchWriter: Sendable {
 }
 
 extension PatchWriter {
-    /// Compresses parts as slowly as it pays.
-    private struct PartCompressor: ~Copyable {
-        private var middle = FrameCompressor(level: middleLevel, findsDistantRepeats: true)
-        private var slow = FrameCompressor(level: slowLevel, findsDistantRepeats: true)
+    /// Compresses a part as slowly as it pays.
+    ///
+    /// - Parameters:
+    ///   - part: Both sides of the part.
+    ///   - fastSize: The bytes that the fast compression leaves.
+    ///   - room: The number of bytes below which the patch can still be kept.
+    ///   - cancellation: Ends the compression after the current step.
+    /// - Returns: The frame.
+    private static func compress(
+        _ part: (prefix: [UInt8], content: [UInt8]),
+        fastSize: Int64,
+        room: Int64,
+        unless cancellation: Cancellation
+    ) -> [UInt8] {
+        guard part.content.count > smallPart else { return compress(part, level: slowLevel) }
+        let frame = compress(part, level: middleLevel)
+        let size = Int64(frame.count)
+        let isEnough = fastSize - size <= fastSize / leastGain && size < room
+        if isEnough || cancellation.isRequested { return frame }
+        let smaller = compress(part, level: slowLevel)
+        return smaller.count < frame.count ? smaller : frame
+    }
 
-        /// Returns the smallest frame of a part that the fast compression leaves `fastSize` bytes of.
-        mutating func compress(
-            _ part: (prefix: [UInt8], content: [UInt8]),
-            fastSize: Int64,
-            unless cancellation: Cancellation
-        ) -> [UInt8] {
-            guard part.content.count > smallPart else { return slowly(part) }
-            let frame = middle.compress(part.content.span, after: part.prefix.span)
-            let gain = fastSize - Int64(frame.count)
-            guard gain > fastSize / leastGain, !cancellation.isRequested else { return frame }
-            let smaller = slowly(part)
-            return smaller.count < frame.count ? smaller : frame
-        }
-
-        private mutating func slowly(_ part: (prefix: [UInt8], content: [UInt8])) -> [UInt8] {
-            slow.compress(part.content.span, after: part.prefix.span)
-        }
+    private static func compress(
+        _ part: (prefix: [UInt8], content: [UInt8]),
+        level: Int
+    ) -> [UInt8] {
+        var compressor = FrameCompressor(level: level, findsDistantRepeats: true)
+        return compressor.compress(part.content.span, after: part.prefix.span)
     }
 }
 
