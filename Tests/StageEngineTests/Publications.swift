@@ -102,7 +102,7 @@ extension SHA256Hasher {
 final class Publications: Sendable {
     static let shared = Publications()
 
-    /// What a publication has added to a store.
+    /// What a publication has added to a store or repaired there, without marks.
     private struct Publication: Sendable {
         var pack: IndexedPack
         /// The objects by their paths in the store.
@@ -124,7 +124,7 @@ final class Publications: Sendable {
             if let task = tasks[key] { return (task, false) }
             let task = Task<Publication, any Error> {
                 let pack = try await request.publish(from: source, to: store)
-                let objects = try Self.objects(in: store).filter { before[$0.key] == nil }
+                let objects = try Self.objects(in: store).filter { before[$0.key] != $0.value }
                 return Publication(pack: pack, objects: objects)
             }
             tasks[key] = task
@@ -135,12 +135,16 @@ final class Publications: Sendable {
             publication = try await task.value
         } catch {
             tasks.withLock { $0[key] = nil }
+            // The store of the other test may have been removed.
+            guard isOwn else { return try await request.publish(from: source, to: store) }
             throw error
         }
         guard !isOwn else { return publication.pack }
         for (path, bytes) in publication.objects {
             _ = try store.makeDirectory(FilePath(String(path.prefix { $0 != "/" })))
-            try store.file(creating: FilePath(path)).write(bytes.span, at: 0)
+            let file = try store.file(updating: FilePath(path))
+            try file.truncate(to: 0)
+            try file.write(bytes.span, at: 0)
         }
         return publication.pack
     }

@@ -9,11 +9,6 @@ package enum BuiltProgram {
     /// with those of the optimiser.
     package static let variable = "STAGEPACK_TEST_PROGRAMS"
 
-    /// Whether ``variable`` names the directory of the programs.
-    package static var isNamed: Bool {
-        ProcessInfo.processInfo.environment[variable] != nil
-    }
-
     /// Returns the path of a program: in the directory that ``variable`` names, or else beside the bundle
     /// that holds the tests.
     ///
