@@ -3,7 +3,7 @@ import StageIndex
 /// Decides which bundles of earlier versions a new version packs anew: it copies the frames that it uses to new bundles
 /// and no longer names the old ones.
 ///
-/// A pure value, equal for equal indexes.
+/// A pure value, equal for equal indexes and available bundles.
 struct RepackingPlan: Equatable {
     /// The positions in the index of the bundles to pack anew, in ascending order.
     private(set) var bundles: [Int] = []

