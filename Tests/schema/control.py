@@ -348,13 +348,16 @@ def daemon(folder):
     """A daemon of its own, whose socket is the value."""
     (folder / "stagepackd.json").write_text(json.dumps({"busAddress": f"unix:path={folder}/none", "settlingTime": 1}))
     socket = folder / "control.sock"
-    command = [PROGRAMS / "stagepackd", "--state", folder / "state", "--socket", socket, "--config", folder / "stagepackd.json"]
-    with open(folder / "daemon.log", "wb") as log, subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log) as program:
+    # The daemon is 'stagepack' by its other name.
+    program = folder / "stagepackd"
+    program.symlink_to(PROGRAMS / "stagepack")
+    command = [program, "--state", folder / "state", "--socket", socket, "--config", folder / "stagepackd.json"]
+    with open(folder / "daemon.log", "wb") as log, subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log) as process:
         try:
-            until(lambda: socket.exists() or program.poll() is not None, "the daemon's socket")
+            until(lambda: socket.exists() or process.poll() is not None, "the daemon's socket")
             yield str(socket)
         finally:
-            program.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGTERM)
 
 
 def main():
