@@ -35,7 +35,7 @@ struct PatchWriter: Sendable {
     /// be compressed by the slow one.
     private static let leastGain = Int64(20)
     /// The most bytes of a part that is compressed by the slow level without a look at the middle one.
-    private static let smallPart = 1 << 20
+    private static let smallPart = 8 << 20
 
     /// Creates a writer for one older version; parts have at most `partSize` bytes on either side.
     init(
