@@ -149,11 +149,10 @@ struct PatchWriter: Sendable {
         from reader: PatchReader,
         unless cancellation: Cancellation
     ) throws(FileError) -> [Int64]? {
-        var compressor = FrameCompressor(level: Self.fastLevel, findsDistantRepeats: true)
         var sizes: [Int64] = []
         for part in plan.parts {
             guard let both = try reader.read(part, unless: cancellation) else { return nil }
-            let frame = compressor.compress(both.content.span, after: both.prefix.span)
+            let frame = Self.compress(both, level: Self.fastLevel)
             if cancellation.isRequested { return nil }
             sizes.append(Int64(frame.count))
         }

@@ -28,11 +28,12 @@ struct StoredFrames: Sendable {
         return status?.size == index.bundles[bundle].size
     }
 
-    /// Returns whether the stored bytes of a frame can be read and have the right digest.
-    func isIntact(_ position: Int) -> Bool {
-        // Bytes that cannot be read count as damaged.
-        guard let bytes = try? stored(position) else { return false }
-        return Digest(of: bytes) == index.frames[position].storedDigest
+    /// Returns a frame's stored bytes; `nil` if the store lacks its bundle or the bytes are damaged.
+    func intact(_ position: Int) throws(FileError) -> [UInt8]? {
+        guard let bytes = try stored(position),
+            Digest(of: bytes) == index.frames[position].storedDigest
+        else { return nil }
+        return bytes
     }
 
     private func name(of bundle: Int) -> FilePath {

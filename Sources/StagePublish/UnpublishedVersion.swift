@@ -88,7 +88,9 @@ struct UnpublishedVersion: ~Copyable {
             if Task.isCancelled { throw .cancelled }
             let positions = copied[bundle, default: []]
                 .sorted { index.frames[$0].offset < index.frames[$1].offset }
-            guard positions.allSatisfy({ frames.isIntact($0) }) else { continue }
+            // Bytes that cannot be read count as damaged.
+            let isIntact = positions.allSatisfy { (try? frames.intact($0)) != nil }
+            guard isIntact else { continue }
             do throws(FileError) {
                 for position in positions {
                     let place = try writer.append(try Self.bytes(of: position, in: frames))
@@ -126,9 +128,7 @@ struct UnpublishedVersion: ~Copyable {
         in frames: StoredFrames
     ) throws(FileError) -> [UInt8] {
         // The digest of the new bundle cannot detect corruption that happened before.
-        guard let bytes = try frames.stored(position),
-            Digest(of: bytes) == frames.index.frames[position].storedDigest
-        else {
+        guard let bytes = try frames.intact(position) else {
             throw FileError("read", path: frames.bundles.path, errno: .ioError)
         }
         return bytes

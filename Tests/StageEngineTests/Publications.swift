@@ -102,7 +102,7 @@ extension SHA256Hasher {
 final class Publications: Sendable {
     static let shared = Publications()
 
-    /// What a publication has added to a store or repaired there, without marks.
+    /// The result of a publication, and the objects that it added to a store or repaired there, without marks.
     private struct Publication: Sendable {
         var pack: IndexedPack
         /// The objects by their paths in the store.

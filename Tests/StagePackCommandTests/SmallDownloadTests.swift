@@ -8,7 +8,7 @@ import Testing
 /// Small archives, which have no record, of a run that was killed before it had published the pack.
 @Suite(.server, .directory)
 struct SmallDownloadTests {
-    /// What the killed run left of the archive.
+    /// The content of the partial file that the killed run left.
     enum Remains: CaseIterable, Sendable {
         case everything, half, nothing, wrongBytes, wrongHalf, tooMuch, link
 
