@@ -218,15 +218,10 @@ package struct DeltaSetWriter: Sendable {
         of index: ContentIndex,
         in store: Directory
     ) throws(PackagingError) {
-        let missing = try PackagingError.wrapping { () throws(FileError) -> Digest? in
-            let folder = try store.directory(FilePath(StoreObjectKind.bundle.folder))
-            for bundle in index.bundles
-            where try folder?.status(FilePath("\(bundle.digest)"))?.size != bundle.size {
-                return bundle.digest
-            }
-            return nil
+        let missing = try PackagingError.wrapping { () throws(FileError) in
+            try index.missingBundles(in: store)
         }
-        if let missing { throw .base(digest(of: index), .missingBundle(missing)) }
+        if let first = missing.first { throw .base(digest(of: index), .missingBundle(first)) }
     }
 }
 

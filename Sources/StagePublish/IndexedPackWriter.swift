@@ -27,6 +27,8 @@ package struct IndexedPack: Equatable, Sendable {
     ///
     /// Clients that have them do not download them again.
     package var repackedBytes: ByteCount
+    /// The bundles of earlier versions that this one uses and the store lacks.
+    package var missingBundles: [Digest]
     /// The older versions with smaller updates, in the order of the writer's versions.
     package var updates: [BaseUpdate]
 
@@ -156,6 +158,9 @@ package struct IndexedPackWriter: Sendable {
         }
         let updates = try await shortenUpdates(to: stored, with: deltas, in: store)
         stored.reference.deltas = updates.compactMap(\.delta)
+        let missing = try PackagingError.wrapping { () throws(FileError) in
+            try version.index.missingBundles(in: store)
+        }
         return IndexedPack(
             pack: evaluation.recipe.pack,
             policy: evaluation.recipe.policy,
@@ -165,6 +170,7 @@ package struct IndexedPackWriter: Sendable {
             archive: archive,
             newBytes: ByteCount(version.newBytes),
             repackedBytes: ByteCount(version.repackedBytes),
+            missingBundles: missing,
             updates: updates
         )
     }

@@ -59,6 +59,33 @@ struct IndexedTests {
         #expect(!plain.output.contains("copied"))
     }
 
+    @Test func packagingTellsWhichBundlesTheStoreLacks() async throws {
+        let world = try World()
+        let publisher = try IndexedPublisher(world)
+        try publisher.write(["a": content(100_000, 1), "b": content(300_000, 2)])
+        let first = try await publisher.package(version: 1)
+        let recipe = world.directory.path.appending("recipe.json").string
+        let arguments = ["package", recipe, "--indexed", "-o", publisher.store.string]
+        let based = arguments + ["--base", first, "--no-archive"]
+        try publisher.write(["c": [1]])
+        let complete = try await world.program.run(based + ["--json"])
+        #expect(complete.output.contains("\"missingBundles\" : [\n\n  ],"))
+        let bundles = try Directory.open(publisher.store.appending("b"))
+        let lost = try StoredIndex(at: FilePath(first)).index.bundles.map(\.digest)
+        for digest in lost { try bundles.remove(try #require(FilePath("\(digest)").lastComponent)) }
+        try publisher.write(["d": [2]])
+        let text = try await world.program.run(based)
+        #expect(text.status == 0)
+        #expect(
+            text.output.contains("\n  not in this store: b/\(try #require(lost.first)). Clients")
+        )
+        let json = try await world.program.run(based + ["--json"])
+        #expect(json.output.contains("\"\(try #require(lost.first))\""))
+        // Without a base it has all that it uses.
+        let whole = try await world.program.run(arguments + ["--no-archive"])
+        #expect(!whole.output.contains("not in this store"))
+    }
+
     @Test func oneFileIsFetchedWithoutTheOthers() async throws {
         let world = try World()
         let publisher = try IndexedPublisher(world)

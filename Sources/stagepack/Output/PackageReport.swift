@@ -45,6 +45,8 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
     var newBytes: ByteCount
     /// The bytes copied from bundles of older versions.
     var repackedBytes: ByteCount
+    /// The bundles that the version uses and the store lacks.
+    var missingBundles: [Digest]
     /// The bytes of all delta sets; `nil` without one.
     var deltaBytes: ByteCount?
     /// The updates from the named older versions.
@@ -64,6 +66,7 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
         bundleSize = packaged.reference.bundleSize
         newBytes = packaged.newBytes
         repackedBytes = packaged.repackedBytes
+        missingBundles = packaged.missingBundles
         let sets = packaged.reference.deltas.compactMap(\.frames)
         deltaBytes = sets.isEmpty ? nil : sets.reduce(.zero) { $0 + $1.size }
         let names = bases.names
@@ -85,6 +88,15 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
         """
             + updates.map { "\n  from \($0)" }.joined()
             + leftOut.map { "\n  from \($0.forDisplay()): \(DeltaReport.tooMany)" }.joined()
+            + missing
+    }
+
+    private var missing: String {
+        guard let first = missingBundles.first else { return "" }
+        let others = missingBundles.count > 1 ? " and \(missingBundles.count - 1) more" : ""
+        return
+            "\n  not in this store: b/\(first)\(others). Clients need all of them: upload this version to a "
+            + "server that has them, or package it without '--base'"
     }
 
     private var repacked: String {
