@@ -21,6 +21,10 @@ package struct DeltaSetWriter: Sendable {
     package var makesPatches = true
     /// The most bytes of each version in one part of a patch: what clients keep in memory, twice; 1 to 128 MiB.
     package var patchPartSize = ManifestLimits.windowSize
+    /// The compression level of patches, 1 to 22; `nil` to compress each part as slowly as it pays, at level 12 or 19.
+    ///
+    /// Patches that are in the store already stay, whatever their level. Levels above 19 take up to 1 GB of memory.
+    package var patchLevel: Int?
 
     /// Creates a writer that uses `width` processors.
     package init(width: Int) {
@@ -142,7 +146,14 @@ package struct DeltaSetWriter: Sendable {
         base: Digest,
         to version: StoredIndex
     ) -> PatchWriter {
-        PatchWriter(from: old, base: base, to: version, width: width, partSize: patchPartSize)
+        PatchWriter(
+            from: old,
+            base: base,
+            to: version,
+            width: width,
+            partSize: patchPartSize,
+            level: patchLevel
+        )
     }
 
     /// Writes a patch if it makes the update smaller than the set that is there.

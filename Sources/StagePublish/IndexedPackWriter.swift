@@ -56,7 +56,7 @@ package struct IndexedPack: Equatable, Sendable {
 /// existing objects unless they are damaged. Equal files, equal previous indexes and their bundles give equal bytes, and
 /// unchanged files keep the previous index.
 package struct IndexedPackWriter: Sendable {
-    /// The compression level, 1 to 22.
+    /// The compression level of frames and of the archive, 1 to 22.
     package var level = 19
     /// The number of processors to use.
     package var width: Int
@@ -73,6 +73,10 @@ package struct IndexedPackWriter: Sendable {
     package var makesPatches = true
     /// The most bytes of each version in one part of a patch: what clients keep in memory, twice; 1 to 128 MiB.
     package var patchPartSize = ManifestLimits.windowSize
+    /// The compression level of patches, 1 to 22; `nil` to compress each part as slowly as it pays, at level 12 or 19.
+    ///
+    /// Patches that are in the store already stay, whatever their level. Levels above 19 take up to 1 GB of memory.
+    package var patchLevel: Int?
     /// Indicates whether an archive of the files is created if it is smaller than the frames.
     package var makesArchive = true
     /// Called with the bytes of files processed so far.
@@ -186,6 +190,7 @@ package struct IndexedPackWriter: Sendable {
         deltas.report = reportComparison
         deltas.makesPatches = makesDeltas && makesPatches
         deltas.patchPartSize = patchPartSize
+        deltas.patchLevel = patchLevel
         var bases: [(index: ContentIndex, unpublished: UnpublishedDeltaSet?)] = [
             (previous, unpublished ?? UnpublishedDeltaSet())
         ]

@@ -19,6 +19,8 @@ struct PatchWriter: Sendable {
     private let width: Int
     /// The most bytes on either side of a part.
     private let limit: Int64
+    /// The level of compression of all parts; `nil` to compress each as slowly as it pays.
+    private let level: Int?
 
     /// A patch with fewer bytes than any other way is kept only if it saves this share, as a divisor: a client can
     /// continue by objects what it began, and needs less memory for these.
@@ -37,18 +39,21 @@ struct PatchWriter: Sendable {
     /// The most bytes of a part that is compressed by the slow level without a look at the middle one.
     private static let smallPart = 8 << 20
 
-    /// Creates a writer for one older version; parts have at most `partSize` bytes on either side.
+    /// Creates a writer for one older version; parts have at most `partSize` bytes on either side, and are compressed
+    /// at `level`, 1 to 22, or as slowly as it pays if that is `nil`.
     init(
         from old: ContentIndex,
         base: Digest,
         to version: StoredIndex,
         width: Int,
-        partSize: ByteCount
+        partSize: ByteCount,
+        level: Int?
     ) {
         self.old = old
         self.base = base
         self.version = version
         self.width = width
+        self.level = level
         let most = ManifestLimits.windowSize.rawValue
         limit = min(max(partSize.rawValue, Int64(IndexLimits.frameLength)), most)
     }
@@ -122,7 +127,7 @@ struct PatchWriter: Sendable {
                 return (.empty, nil)
             }
             promise -= size / Self.bestGain
-            let frame = Self.compress(
+            let frame = compress(
                 both,
                 fastSize: size,
                 room: limit - draft.size - promise,
@@ -161,7 +166,7 @@ struct PatchWriter: Sendable {
 }
 
 extension PatchWriter {
-    /// Compresses a part as slowly as it pays.
+    /// Compresses a part at the level of the writer, or as slowly as it pays.
     ///
     /// - Parameters:
     ///   - part: Both sides of the part.
@@ -169,18 +174,21 @@ extension PatchWriter {
     ///   - room: The number of bytes below which the patch can still be kept.
     ///   - cancellation: Ends the compression after the current step.
     /// - Returns: The frame.
-    private static func compress(
+    private func compress(
         _ part: (prefix: [UInt8], content: [UInt8]),
         fastSize: Int64,
         room: Int64,
         unless cancellation: Cancellation
     ) -> [UInt8] {
-        guard part.content.count > smallPart else { return compress(part, level: slowLevel) }
-        let frame = compress(part, level: middleLevel)
+        if let level { return Self.compress(part, level: level) }
+        guard part.content.count > Self.smallPart else {
+            return Self.compress(part, level: Self.slowLevel)
+        }
+        let frame = Self.compress(part, level: Self.middleLevel)
         let size = Int64(frame.count)
-        let isEnough = fastSize - size <= fastSize / leastGain && size < room
+        let isEnough = fastSize - size <= fastSize / Self.leastGain && size < room
         if isEnough || cancellation.isRequested { return frame }
-        let smaller = compress(part, level: slowLevel)
+        let smaller = Self.compress(part, level: Self.slowLevel)
         return smaller.count < frame.count ? smaller : frame
     }
 

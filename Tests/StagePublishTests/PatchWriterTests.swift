@@ -158,6 +158,69 @@ struct PatchWriterTests {
         #expect(try #require(whole.first?.delta?.patch).windowSize == ByteCount(changed.count))
     }
 
+    /// Packages two versions of one file, the second with patches and no archive, and returns the patch's bytes after
+    /// its table, as one part.
+    private func onlyFrame(
+        _ files: [[UInt8]],
+        level: Int? = nil
+    ) async throws -> [UInt8] {
+        let first = try await store.package(["file": files[0]], "one")
+        let second = try await store.package(["file": files[1]], "two", after: first.index) {
+            $0.makesPatches = true
+            $0.makesArchive = false
+            $0.patchLevel = level
+        }
+        let patch = try #require(second.updates.first?.delta?.patch)
+        #expect(try decoded(patch, from: first, to: second) == bytes(of: second, notIn: first))
+        let bytes = try store.bytes(patch.url)
+        let (table, frames) = try #require(
+            PatchTable.read(ofPatchWith: Int64(bytes.count)) { Array(bytes.prefix($0)) }
+        )
+        #expect(table.parts.count == 1)
+        let frame = try #require(frames.first)
+        try store.directory("p").remove(try #require(FilePath(patch.url).lastComponent))
+        return Array(bytes[Int(frame.lowerBound)...])
+    }
+
+    private func frame(_ files: [[UInt8]], level: Int) -> [UInt8] {
+        let (old, new) = (files[0], files[1])
+        var compressor = FrameCompressor(level: level, findsDistantRepeats: true)
+        return compressor.compress(new.span, after: old.span)
+    }
+
+    /// Returns two versions of a file of more than 8 MiB, the second with so many other bytes in every frame.
+    private func largeFile(changing count: Int) -> [[UInt8]] {
+        let content = noise(8_400_000)
+        let other = noise(count * 600, seed: 2)
+        var changed = content
+        for number in 0..<600 {
+            let place = 12_000 + number * 14_000
+            changed.replaceSubrange(
+                place..<place + count,
+                with: other[number * count..<number * count + count]
+            )
+        }
+        return [content, changed]
+    }
+
+    /// Most of the patch is bytes that no compression makes smaller.
+    @Test func aLargePartIsCompressedFasterThanASmallOne() async throws {
+        let files = largeFile(changing: 64)
+        let usual = try await onlyFrame(files)
+        #expect(usual == frame(files, level: 12))
+        let chosen = try await onlyFrame(files, level: 19)
+        #expect(chosen == frame(files, level: 19) && chosen != usual)
+    }
+
+    /// Most of the patch is places of matches.
+    @Test func aLargePartIsCompressedSlowlyWhereItPays() async throws {
+        let files = largeFile(changing: 1)
+        let usual = try await onlyFrame(files)
+        #expect(usual == frame(files, level: 19))
+        let chosen = try await onlyFrame(files, level: 3)
+        #expect(chosen == frame(files, level: 3) && chosen.count > usual.count)
+    }
+
     @Test func eachBaseHasAPatchAndNothingIsMadeAgain() async throws {
         let (first, second) = (try await package(1), try await package(2))
         let third = try await package(3, after: [second, first])

@@ -54,7 +54,8 @@ struct PackageCommand: ReportingSubcommand {
 
     @Option(
         help: ArgumentHelp(
-            "How hard to compress: up to 19 for tar.zst, 9 for the others.",
+            "How hard to compress: up to 19 for tar.zst, 22 for an indexed pack and its patches, 9 for "
+                + "the others.",
             valueName: "number"
         )
     )
