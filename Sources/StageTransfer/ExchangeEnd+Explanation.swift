@@ -98,6 +98,10 @@ extension ExchangeEnd {
         case EADDRNOTAVAIL: "this machine has no free address for a connection to \(peer)"
         case EACCES, EPERM: "a rule of this machine forbids connections to \(peer)"
         case ETIMEDOUT: "no connection to \(peer) within the time that the system allows"
+        // connect(2) of an address in fe80::/10 without a scope.
+        case EINVAL where ["8", "9", "a", "b"].contains { peer.hasPrefix("[fe\($0)") }:
+            "no connection to \(peer): the network interface of a link-local address is not known, and a URL "
+                + "cannot name it"
         case 0: "no connection to \(peer): \(detail)"
         case let number: "no connection to \(peer): \(Errno(rawValue: number))"
         }
@@ -118,11 +122,11 @@ extension ExchangeEnd {
     private static let alerts: [(alert: String, words: String)] = [
         (
             "alert handshake failure",
-            "it accepts none of the offered ciphers, or requires a client certificate"
+            "the other side accepts none of the offered ciphers, or requires a client certificate"
         ),
-        ("alert protocol version", "it has no TLS version that this machine allows"),
-        ("unsupported protocol", "it has no TLS version that this machine allows"),
-        ("unrecognized name", "it has no certificate for this name"),
+        ("alert protocol version", "the other side has no TLS version that this machine allows"),
+        ("unsupported protocol", "the other side has no TLS version that this machine allows"),
+        ("unrecognized name", "the other side has no certificate for this name"),
     ]
 
     /// Reason that a SOCKS proxy gives (RFC 1928, sections 3 and 6), or libcurl's message.

@@ -27,7 +27,7 @@ struct MisbehaviourEncryptionTests {
         fileprivate var words: String? {
             switch self {
             case .selfSigned: "is not signed by an authority that this machine trusts"
-            case .tls1: "it has no TLS version that this machine allows"
+            case .tls1: "the other side has no TLS version that this machine allows"
             case .truncated: "bytes missing"
             // libcurl takes the end of the connection for the end of the body: the manifest tells.
             case .truncatedWithoutLength: "not JSON"

@@ -212,20 +212,22 @@ import Testing
         ),
         (
             CURLE_SSL_CONNECT_ERROR, 0, "error:1:SSL routines::sslv3 alert handshake failure",
-            "the TLS handshake with h:80 failed: it accepts none of the offered ciphers, or "
+            "the TLS handshake with h:80 failed: the other side accepts none of the offered ciphers, or "
                 + "requires a client certificate"
         ),
         (
             CURLE_SSL_CONNECT_ERROR, 0, "error:1:SSL routines::tlsv1 alert protocol version",
-            "the TLS handshake with h:80 failed: it has no TLS version that this machine allows"
+            "the TLS handshake with h:80 failed: the other side has no TLS version that this "
+                + "machine allows"
         ),
         (
             CURLE_SSL_CONNECT_ERROR, 0, "error:1:SSL routines::unsupported protocol",
-            "the TLS handshake with h:80 failed: it has no TLS version that this machine allows"
+            "the TLS handshake with h:80 failed: the other side has no TLS version that this "
+                + "machine allows"
         ),
         (
             CURLE_SSL_CONNECT_ERROR, 0, "error:1:SSL routines::tlsv1 unrecognized name",
-            "the TLS handshake with h:80 failed: it has no certificate for this name"
+            "the TLS handshake with h:80 failed: the other side has no certificate for this name"
         ),
         (
             CURLE_RECV_ERROR, 0,
@@ -246,6 +248,15 @@ import Testing
         end.connection = FailedConnection(server: "h:80", serverPort: 80)
         end.connection?.systemError = number
         #expect(end.explanation == words)
+    }
+
+    @Test(arguments: ["[fe80::1]", "[febf::1]", "[fec0::1]"])
+    func aLinkLocalAddressHasNoInterface(host: String) {
+        var end = ExchangeEnd(code: CURLE_COULDNT_CONNECT, detail: "m")
+        end.connection = FailedConnection(server: "\(host):80", serverPort: 80)
+        end.connection?.systemError = EINVAL
+        let isLinkLocal = host != "[fec0::1]"
+        #expect(end.explanation.contains("network interface of a link-local") == isLinkLocal)
     }
 
     @Test(arguments: [
