@@ -160,6 +160,9 @@ extension ExchangeEnd {
                 + connection.server
         }
         if isReset { return "connection reset by \(peer)" }
+        if detail.hasSuffix("in chunked-encoding") {
+            return "\(peer) sent a response in pieces (chunked) that has no valid length of a piece"
+        }
         if detail.contains("alert certificate required") {
             return "a client certificate is required by \(peer)"
         }

@@ -197,7 +197,11 @@ import Testing
         (CURLE_RECV_ERROR, ECONNRESET, "m", "connection reset by h:80"),
         (CURLE_SEND_ERROR, EPIPE, "m", "connection reset by h:80"),
         (CURLE_RECV_ERROR, ETIMEDOUT, "m", "h:80 no longer responds"),
-        (CURLE_RECV_ERROR, 0, "bad chunk", "bad chunk"),
+        (CURLE_RECV_ERROR, 0, "bad piece", "bad piece"),
+        (
+            CURLE_RECV_ERROR, 0, "Illegal or missing hexadecimal sequence in chunked-encoding",
+            "h:80 sent a response in pieces (chunked) that has no valid length of a piece"
+        ),
         (
             CURLE_SSL_CONNECT_ERROR, ECONNRESET, "m",
             "connection reset by h:80 during the TLS handshake"
