@@ -114,7 +114,7 @@ extension IndexSource {
         } catch {
             // A later run continues a part that has arrived.
             if error.isOfServer, try await holdsNothing(of: archive.digest) {
-                log(error)
+                log(error, of: .archive)
             } else {
                 try note(error)
             }
@@ -182,16 +182,23 @@ extension IndexSource {
         }
     }
 
-    /// Logs that an archive or a patch is of no use; throws errors that concern something else.
+    /// Logs that the archive is of no use; throws errors that concern something else.
     func note(_ error: StageError) throws(StageError) {
         guard error.isOfArchive else { throw error }
-        log(error)
+        log(error, of: .archive)
     }
 
-    /// Logs that an archive or a patch is of no use.
-    func log(_ error: StageError) {
+    /// An object of the pack that only makes staging cheaper.
+    enum OptionalObject: String {
+        case archive = "the archive"
+        case patch = "the patch"
+        case fileTableDelta = "the delta of the index from its file table"
+    }
+
+    /// Logs that an object is of no use, so that others replace it.
+    func log(_ error: StageError, of object: OptionalObject) {
         work.stager.logger.warning(
-            "an archive or a patch beside an index is of no use",
+            "\(object.rawValue) of an indexed pack is of no use",
             metadata: ["pack.id": "\(work.pack.id)", "error": "\(error)"]
         )
     }

@@ -1,3 +1,4 @@
+import Logging
 import StageContainer
 import StageIndex
 import StageModel
@@ -46,6 +47,12 @@ extension IndexSource {
             return result
         }
         result.index = try await indexFetch.index(from: delta, after: table, in: area.directory)
+        if result.index == nil {
+            work.stager.logger.warning(
+                "the index of a pack does not follow from its archive, and is downloaded",
+                metadata: ["pack.id": "\(work.pack.id)"]
+            )
+        }
         result.isVerified = result.index?.content.encodedFileTable() == table
         return result
     }
@@ -58,7 +65,7 @@ extension IndexSource {
             return try await indexFetch.fileTableDelta(countingIn: &figures)
         } catch {
             guard error.isOfServer else { throw error }
-            log(error)
+            log(error, of: .fileTableDelta)
             return nil
         }
     }
