@@ -98,13 +98,21 @@ extension ExchangeEnd {
         case EADDRNOTAVAIL: "this machine has no free address for a connection to \(peer)"
         case EACCES, EPERM: "a rule of this machine forbids connections to \(peer)"
         case ETIMEDOUT: "no connection to \(peer) within the time that the system allows"
-        // connect(2) of an address in fe80::/10 without a scope.
-        case EINVAL where ["8", "9", "a", "b"].contains { peer.hasPrefix("[fe\($0)") }:
-            "no connection to \(peer): the network interface of a link-local address is not known, and a URL "
-                + "cannot name it"
+        case EINVAL where isPeerLinkLocal:
+            "no connection to \(peer): a link-local address needs a network interface; use another address or a "
+                + "host name"
         case 0: "no connection to \(peer): \(detail)"
         case let number: "no connection to \(peer): \(Errno(rawValue: number))"
         }
+    }
+
+    /// `true` if the address of the other side is in fe80::/10 (RFC 4291, section 2.5.6).
+    private var isPeerLinkLocal: Bool {
+        let host = isAtProxy ? connection?.proxy?.host : connection?.server
+        let address = Array((host ?? "").lowercased().utf8)
+        return address.count > 5 && address.starts(with: Array("[fe".utf8))
+            && Array("89ab".utf8).contains(address[3]) && address[4] != UInt8(ascii: ":")
+            && address[5] == UInt8(ascii: ":")
     }
 
     private var handshakeFailure: String {
@@ -160,9 +168,7 @@ extension ExchangeEnd {
                 + connection.server
         }
         if isReset { return "connection reset by \(peer)" }
-        if detail.hasSuffix("in chunked-encoding") {
-            return "\(peer) sent a response in pieces (chunked) that has no valid length of a piece"
-        }
+        if isChunkingMalformed { return "\(peer) sent a malformed chunked response" }
         if detail.contains("alert certificate required") {
             return "a client certificate is required by \(peer)"
         }
@@ -173,6 +179,12 @@ extension ExchangeEnd {
 
     private var isReset: Bool {
         [ECONNRESET, EPIPE].contains(connection?.systemError) || detail.contains("reset by peer")
+    }
+
+    /// `true` if the framing of a chunked response is invalid (RFC 9112, section 7.1), by the messages of libcurl 7 and 8.
+    private var isChunkingMalformed: Bool {
+        detail.hasSuffix("in chunked-encoding") || detail.hasPrefix("chunk hex-length ")
+            || detail.hasPrefix("invalid chunk size")
     }
 
     /// `true` if the connection ended without the notice that TLS requires.

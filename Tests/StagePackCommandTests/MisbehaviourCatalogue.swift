@@ -266,22 +266,26 @@ extension Misbehaviour {
             return Array(StagePackCommandTests.head("200 OK", lines).utf8)
                 + served.chunks(of: 1000) + Array("0\r\n\r\n".utf8)
         },
-        .chunked("has a chunk of 2^63 bytes", .fails(.request, "failed")) { served in
+        .chunked("has a chunk of 2^63 bytes", .fails(.request, "malformed chunked response")) {
+            served in
             Array("8000000000000000\r\n".utf8) + served.content
         },
-        .chunked("has a size of 17 digits", .fails(.request, "failed")) { served in
+        .chunked("has a size of 17 digits", .fails(.request, "malformed chunked response")) {
+            served in
             Array("10000000000000000\r\n".utf8) + served.content
         },
-        .chunked("has a size that is none", .fails(.request, "failed")) { _ in
+        .chunked("has a size that is none", .fails(.request, "malformed chunked response")) { _ in
             Array("xyz\r\nabc\r\n".utf8)
         },
-        .chunked("has a negative size", .fails(.request, "failed")) { _ in
+        .chunked("has a negative size", .fails(.request, "malformed chunked response")) { _ in
             Array("-5\r\nabcde\r\n".utf8)
         },
-        .chunked("has an empty size", .fails(.request, "failed")) { _ in Array("\r\n\r\n".utf8) },
+        .chunked("has an empty size", .fails(.request, "malformed chunked response")) { _ in
+            Array("\r\n\r\n".utf8)
+        },
         .chunked("lacks the last chunk", .fails(.request, "closed")) { $0.chunks(of: 100) }
             .on([.manifest, .index, .bundle]),
-        .chunked("lacks line ends", .fails(.request, "failed")) { served in
+        .chunked("lacks line ends", .fails(.request, "malformed chunked response")) { served in
             Array("5\r\n".utf8) + served.content.prefix(5) + Array("5\r\nabcde0\r\n\r\n".utf8)
         },
         .chunked("has long extensions", .right) { served in
