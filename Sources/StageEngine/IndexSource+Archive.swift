@@ -114,7 +114,7 @@ extension IndexSource {
         } catch {
             // A later run continues a part that has arrived.
             if error.isOfServer, try await holdsNothing(of: archive.digest) {
-                log(error, of: .archive)
+                log(error, as: "the archive of an indexed pack cannot be used")
             } else {
                 try note(error)
             }
@@ -182,23 +182,16 @@ extension IndexSource {
         }
     }
 
-    /// Logs that the archive is of no use; throws errors that concern something else.
+    /// Logs that the archive cannot be used; throws errors that concern something else.
     func note(_ error: StageError) throws(StageError) {
         guard error.isOfArchive else { throw error }
-        log(error, of: .archive)
+        log(error, as: "the archive of an indexed pack cannot be used")
     }
 
-    /// An object of the pack that only makes staging cheaper.
-    enum OptionalObject: String {
-        case archive = "the archive"
-        case patch = "the patch"
-        case fileTableDelta = "the delta of the index from its file table"
-    }
-
-    /// Logs that an object is of no use, so that others replace it.
-    func log(_ error: StageError, of object: OptionalObject) {
+    /// Logs that an object cannot be used, and others replace it.
+    func log(_ error: StageError, as message: Logger.Message) {
         work.stager.logger.warning(
-            "\(object.rawValue) of an indexed pack is of no use",
+            message,
             metadata: ["pack.id": "\(work.pack.id)", "error": "\(error)"]
         )
     }
@@ -242,7 +235,7 @@ extension StageError {
         }
     }
 
-    /// `true` if the error concerns an archive or a patch, its server, its decoder or the space that it needs, so
+    /// `true` if the error concerns an archive, its server, its decoder or the space that it needs, so
     /// that another way may still succeed.
     fileprivate var isOfArchive: Bool {
         if isOutOfSpace { return true }

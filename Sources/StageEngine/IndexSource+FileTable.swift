@@ -43,17 +43,19 @@ extension IndexSource {
         guard let delta = try await fileTableDelta(countingIn: &figures) else { return nil }
         var result = UnpackedArchive()
         result.directory = try await unpack(archive, in: area, countingIn: &figures)
-        guard let unpacked = result.directory, let table = try await fileTable(of: unpacked) else {
-            return result
+        guard let unpacked = result.directory else { return result }
+        let table = try await fileTable(of: unpacked)
+        if let table {
+            result.index = try await indexFetch.index(from: delta, after: table, in: area.directory)
         }
-        result.index = try await indexFetch.index(from: delta, after: table, in: area.directory)
-        if result.index == nil {
+        if let index = result.index {
+            result.isVerified = index.content.encodedFileTable() == table
+        } else {
             work.stager.logger.warning(
-                "the index of a pack does not follow from its archive, and is downloaded",
+                "the index of a pack cannot be restored from its archive, and is downloaded",
                 metadata: ["pack.id": "\(work.pack.id)"]
             )
         }
-        result.isVerified = result.index?.content.encodedFileTable() == table
         return result
     }
 
@@ -65,7 +67,7 @@ extension IndexSource {
             return try await indexFetch.fileTableDelta(countingIn: &figures)
         } catch {
             guard error.isOfServer else { throw error }
-            log(error, of: .fileTableDelta)
+            log(error, as: "the delta that restores the index of a pack cannot be used")
             return nil
         }
     }
