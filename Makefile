@@ -63,7 +63,7 @@ bench-instructions: deb ## Count the instructions of common cases, and compare t
 bench-signatures: build ## Measure what signed metadata costs a run with nothing to do.
 	Benchmarks/signatures
 
-bench-scale: build ## Measure what staging costs with 10 to 10,000 packs, and with 1,000 to 100,000 files in one (4 GB of disk).
+bench-scale: build ## Measure what staging costs with 10 to 10,000 packs, and with 100 to 300,000 files in one (10 GB of disk).
 	Benchmarks/scale
 
 format: ## Format the sources in place.

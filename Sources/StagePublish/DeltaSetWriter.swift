@@ -21,9 +21,10 @@ package struct DeltaSetWriter: Sendable {
     package var makesPatches = true
     /// The most bytes of each version in one part of a patch: what clients keep in memory, twice; 1 to 128 MiB.
     package var patchPartSize = ManifestLimits.windowSize
-    /// The compression level of patches, 1 to 22; `nil` to compress each part as slowly as it pays, at level 12 or 19.
+    /// The compression level of new patches, 1 to 22; `nil` to choose level 12 or 19 for each part by its size and the
+    /// expected saving.
     ///
-    /// Patches that are in the store already stay, whatever their level. Levels above 19 take up to 1 GB of memory.
+    /// Patches that are in the store already stay, whatever their level. Levels above 19 take far more memory.
     package var patchLevel: Int?
 
     /// Creates a writer that uses `width` processors.

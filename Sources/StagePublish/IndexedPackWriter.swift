@@ -27,7 +27,7 @@ package struct IndexedPack: Equatable, Sendable {
     ///
     /// Clients that have them do not download them again.
     package var repackedBytes: ByteCount
-    /// The bundles of earlier versions that this one uses and the store lacks.
+    /// The bundles of earlier versions that this one needs and the store does not have, or has with another size.
     package var missingBundles: [Digest]
     /// The older versions with smaller updates, in the order of the writer's versions.
     package var updates: [BaseUpdate]
@@ -56,7 +56,7 @@ package struct IndexedPack: Equatable, Sendable {
 /// existing objects unless they are damaged. Equal files, equal previous indexes and their bundles give equal bytes, and
 /// unchanged files keep the previous index.
 package struct IndexedPackWriter: Sendable {
-    /// The compression level of frames and of the archive, 1 to 22.
+    /// The compression level of frames and of the archive, 1 to 22; delta sets and index deltas have fixed levels.
     package var level = 19
     /// The number of processors to use.
     package var width: Int
@@ -73,9 +73,10 @@ package struct IndexedPackWriter: Sendable {
     package var makesPatches = true
     /// The most bytes of each version in one part of a patch: what clients keep in memory, twice; 1 to 128 MiB.
     package var patchPartSize = ManifestLimits.windowSize
-    /// The compression level of patches, 1 to 22; `nil` to compress each part as slowly as it pays, at level 12 or 19.
+    /// The compression level of new patches, 1 to 22; `nil` to choose level 12 or 19 for each part by its size and the
+    /// expected saving.
     ///
-    /// Patches that are in the store already stay, whatever their level. Levels above 19 take up to 1 GB of memory.
+    /// Patches that are in the store already stay, whatever their level. Levels above 19 take far more memory.
     package var patchLevel: Int?
     /// Indicates whether an archive of the files is created if it is smaller than the frames.
     package var makesArchive = true

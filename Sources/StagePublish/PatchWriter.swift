@@ -19,7 +19,7 @@ struct PatchWriter: Sendable {
     private let width: Int
     /// The most bytes on either side of a part.
     private let limit: Int64
-    /// The level of compression of all parts; `nil` to compress each as slowly as it pays.
+    /// The level of compression of all parts; `nil` to choose it for each.
     private let level: Int?
 
     /// A patch with fewer bytes than any other way is kept only if it saves this share, as a divisor: a client can
@@ -40,7 +40,7 @@ struct PatchWriter: Sendable {
     private static let smallPart = 8 << 20
 
     /// Creates a writer for one older version; parts have at most `partSize` bytes on either side, and are compressed
-    /// at `level`, 1 to 22, or as slowly as it pays if that is `nil`.
+    /// at `level`, 1 to 22; `nil` chooses level 12 or 19 for each by its size and the expected saving.
     init(
         from old: ContentIndex,
         base: Digest,
@@ -166,7 +166,7 @@ struct PatchWriter: Sendable {
 }
 
 extension PatchWriter {
-    /// Compresses a part at the level of the writer, or as slowly as it pays.
+    /// Compresses a part at the level of the writer, or at level 12 or 19 if it has none.
     ///
     /// - Parameters:
     ///   - part: Both sides of the part.

@@ -6,15 +6,17 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Updates by differences to a version whose publisher copied frames out of bundles that the server has no more.
+/// Updates by differences to a version whose publisher copied frames out of bundles that the server no longer has.
 @Suite(.directory, .server)
 struct RepackedUpdateTests {
     private let world: IndexedWorld
 
     init() throws { world = try IndexedWorld() }
 
-    /// A tree whose first version alone has a file that is most of its bundle; half of each frame of another file, and
-    /// all near copies of a third, are other ones in each version.
+    /// Returns the files of a version, 0 to 2.
+    ///
+    /// Each version changes half of each frame of 'changing' and replaces all near copies in 'new'. Only version 0 has
+    /// 'gone', which is most of its bundle.
     private func tree(_ version: UInt64) -> [String: [UInt8]] {
         var changing = noise(500_000, seed: 2)
         for place in stride(from: 0, to: changing.count - 8192, by: 8192) {
@@ -66,7 +68,7 @@ struct RepackedUpdateTests {
         }
         #expect(collected.map { world.server.counts(for: $0).requests } == asked)
         #expect((world.bundleBytes == before) == patches)
-        // A version that nobody has differences from needs none of them either.
+        // A first installation requests none of the collected bundles either.
         guard case .staged = try await world.stage("none") else { throw Failure() }
         #expect(try world.staged("none") == tree(2))
         #expect(collected.map { world.server.counts(for: $0).requests } == asked)

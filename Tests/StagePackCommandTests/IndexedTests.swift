@@ -62,28 +62,93 @@ struct IndexedTests {
     @Test func packagingTellsWhichBundlesTheStoreLacks() async throws {
         let world = try World()
         let publisher = try IndexedPublisher(world)
-        try publisher.write(["a": content(100_000, 1), "b": content(300_000, 2)])
+        try publisher.write(["a": content(100_000, 1)])
         let first = try await publisher.package(version: 1)
+        try publisher.write(["b": content(300_000, 2)])
+        let second = try await publisher.package(version: 2, base: first)
         let recipe = world.directory.path.appending("recipe.json").string
-        let arguments = ["package", recipe, "--indexed", "-o", publisher.store.string]
-        let based = arguments + ["--base", first, "--no-archive"]
-        try publisher.write(["c": [1]])
-        let complete = try await world.program.run(based + ["--json"])
-        #expect(complete.output.contains("\"missingBundles\" : [\n\n  ],"))
+        let package = [
+            "package", recipe, "--indexed", "--no-archive", "-o", publisher.store.string,
+        ]
+        func missing() async throws -> [String] {
+            struct Report: Decodable { var missingBundles: [String] }
+            let ending = try await world.program.run(package + ["--base", second, "--json"])
+            #expect(ending.status == 0 && ending.error.isEmpty)
+            return try JSONDecoder().decode(Report.self, from: Data(ending.output.utf8))
+                .missingBundles
+        }
+        #expect(try await missing() == [])
+        let digests = try StoredIndex(at: FilePath(second)).index.bundles.map { "\($0.digest)" }
+        let names = try digests.map { try #require(FilePath($0).lastComponent) }
+        try #require(names.count == 2)
         let bundles = try Directory.open(publisher.store.appending("b"))
-        let lost = try StoredIndex(at: FilePath(first)).index.bundles.map(\.digest)
-        for digest in lost { try bundles.remove(try #require(FilePath("\(digest)").lastComponent)) }
-        try publisher.write(["d": [2]])
-        let text = try await world.program.run(based)
-        #expect(text.status == 0)
-        #expect(
-            text.output.contains("\n  not in this store: b/\(try #require(lost.first)). Clients")
-        )
-        let json = try await world.program.run(based + ["--json"])
-        #expect(json.output.contains("\"\(try #require(lost.first))\""))
-        // Without a base it has all that it uses.
-        let whole = try await world.program.run(arguments + ["--no-archive"])
-        #expect(!whole.output.contains("not in this store"))
+        try bundles.remove(names[0])
+        #expect(try await missing() == [digests[0]])
+        try bundles.write([1], to: names[1], durably: false)
+        #expect(try await missing() == digests)
+        for options in [[], ["-q"]] {
+            let text = try await world.program.run(package + ["--base", second] + options)
+            #expect(text.status == 0)
+            let warning =
+                "stagepack: warning: bundles that this version needs are missing in the store, or have another "
+                + "size: b/\(digests[0]) and 1 more: upload it to a server that has them, or package it without "
+                + "'--base'\n"
+            #expect(text.error == warning)
+        }
+        // Without a base, the version has all that it needs.
+        let whole = try await world.program.run(package)
+        #expect(whole.status == 0 && whole.error.isEmpty)
+    }
+
+    /// Patches of several levels differ in size, and one that is there stays.
+    @Test func patchesHaveTheLevelOfTheCommandLine() async throws {
+        struct Update: Decodable {
+            var patch: String
+            var patchBytes: Int?
+        }
+        struct Report: Decodable {
+            var file: String?
+            var updates: [Update]
+        }
+        let world = try World()
+        let publisher = try IndexedPublisher(world)
+        let old = content(1_000_000, 1)
+        var new = old
+        for place in stride(from: 3000, to: new.count, by: 7000) { new[place] ^= 1 }
+        try publisher.write(["large": old])
+        let first = try await publisher.package(version: 1)
+        try publisher.write(["large": new])
+        // A set has each of them whole.
+        for (name, copy) in nearCopies(of: content(200_000, 2), count: 4) {
+            try publisher.write(["copy \(name)": copy])
+        }
+        let recipe = world.directory.path.appending("recipe.json").string
+        func run(_ arguments: [String]) async throws -> Report {
+            let ending = try await world.program.run(arguments + ["--json"])
+            #expect(ending.status == 0, "\(ending)")
+            return try JSONDecoder().decode(Report.self, from: Data(ending.output.utf8))
+        }
+        let package = [
+            "package", recipe, "--indexed", "--no-archive", "-o", publisher.store.string, "--base",
+            first,
+        ]
+        let fast = try await run(package + ["--level", "1"])
+        let index = try #require(fast.file)
+        #expect(fast.updates.map(\.patch) == ["made"])
+        let stays = try await run(["delta", index, "--from", first, "--level", "19"])
+        #expect(stays.updates.map(\.patch) == ["present"])
+        let size = try #require(fast.updates[0].patchBytes)
+        #expect(stays.updates[0].patchBytes == size)
+        func again(_ options: [String]) async throws -> Int {
+            let patches = try Directory.open(publisher.store.appending("p"))
+            for name in try patches.entries().map(\.name) { try patches.remove(name) }
+            let report = try await run(["delta", index, "--from", first] + options)
+            return report.updates[0].patchBytes ?? .max
+        }
+        #expect(try await again(["--level", "1"]) == size)
+        let slow = try await again(["--level", "19"])
+        #expect(slow < size)
+        #expect(try await again([]) == slow)
     }
 
     @Test func oneFileIsFetchedWithoutTheOthers() async throws {
@@ -133,6 +198,18 @@ struct IndexedTests {
             (["package", recipe, "--base", first], "'--base' is for '--indexed'"),
             (["package", recipe, "--no-deltas"], "'--no-deltas' is for '--indexed'"),
             (["package", recipe, "--indexed", "--no-deltas"], "'--no-deltas' is for '--base'"),
+            (
+                ["delta", first, "--from", first, "--level", "0"],
+                "'--level' is a number from 1 to 22"
+            ),
+            (
+                ["delta", first, "--from", first, "--level", "23"],
+                "'--level' is a number from 1 to 22"
+            ),
+            (
+                ["delta", first, "--from", first, "--level", "3", "--no-patches"],
+                "'--level' is for patches: leave out '--no-patches'"
+            ),
             (["store", "gc", "."], "--manifest"),
             (["store", "gc", ".", "--manifest", recipe, "--keep", "30"], "30"),
             (["package", recipe, "--indexed", "--base", recipe], "is not the index of a pack"),

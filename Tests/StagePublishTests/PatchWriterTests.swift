@@ -188,7 +188,7 @@ struct PatchWriterTests {
         return compressor.compress(new.span, after: old.span)
     }
 
-    /// Returns two versions of a file of more than 8 MiB, the second with so many other bytes in every frame.
+    /// Returns two versions of a file of more than 8 MiB, the second with `count` bytes replaced every 14,000 bytes.
     private func largeFile(changing count: Int) -> [[UInt8]] {
         let content = noise(8_400_000)
         let other = noise(count * 600, seed: 2)
@@ -203,7 +203,7 @@ struct PatchWriterTests {
         return [content, changed]
     }
 
-    /// Most of the patch is bytes that no compression makes smaller.
+    /// The patch consists mainly of new bytes, which no level makes smaller.
     @Test func aLargePartIsCompressedFasterThanASmallOne() async throws {
         let files = largeFile(changing: 64)
         let usual = try await onlyFrame(files)
@@ -212,7 +212,7 @@ struct PatchWriterTests {
         #expect(chosen == frame(files, level: 19) && chosen != usual)
     }
 
-    /// Most of the patch is places of matches.
+    /// The patch consists mainly of match offsets.
     @Test func aLargePartIsCompressedSlowlyWhereItPays() async throws {
         let files = largeFile(changing: 1)
         let usual = try await onlyFrame(files)

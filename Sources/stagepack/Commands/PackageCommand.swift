@@ -54,8 +54,8 @@ struct PackageCommand: ReportingSubcommand {
 
     @Option(
         help: ArgumentHelp(
-            "How hard to compress: up to 19 for tar.zst, 22 for an indexed pack and its patches, 9 for "
-                + "the others.",
+            "How hard to compress: up to 19 for tar.zst, up to 22 for an indexed pack and its patches "
+                + "(without it 19), up to 9 for the others.",
             valueName: "number"
         )
     )
@@ -118,7 +118,7 @@ struct PackageCommand: ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let evaluation = try await RecipeFile(recipe).evaluation()
-        if !quiet, !json {
+        if !json {
             for warning in evaluation.warnings { Console.note("stagepack: warning: \(warning)") }
         }
         if evaluate {
@@ -129,6 +129,9 @@ struct PackageCommand: ReportingSubcommand {
             let report = try await packIndexed(evaluation)
             if json || !quiet {
                 Console.print(report, asJSON: json, schema: OutputSchema("package-indexed"))
+            }
+            if !json, let warning = report.warning {
+                Console.note("stagepack: warning: \(warning)")
             }
         } else {
             let report = try await packArchive(evaluation)

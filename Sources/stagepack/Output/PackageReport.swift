@@ -45,7 +45,7 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
     var newBytes: ByteCount
     /// The bytes copied from bundles of older versions.
     var repackedBytes: ByteCount
-    /// The bundles that the version uses and the store lacks.
+    /// The bundles that the version needs and the store does not have, or has with another size.
     var missingBundles: [Digest]
     /// The bytes of all delta sets; `nil` without one.
     var deltaBytes: ByteCount?
@@ -88,15 +88,14 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
         """
             + updates.map { "\n  from \($0)" }.joined()
             + leftOut.map { "\n  from \($0.forDisplay()): \(DeltaReport.tooMany)" }.joined()
-            + missing
     }
 
-    private var missing: String {
-        guard let first = missingBundles.first else { return "" }
+    /// A warning if the store lacks bundles of older versions; otherwise `nil`.
+    var warning: String? {
+        guard let first = missingBundles.first else { return nil }
         let others = missingBundles.count > 1 ? " and \(missingBundles.count - 1) more" : ""
-        return
-            "\n  not in this store: b/\(first)\(others). Clients need all of them: upload this version to a "
-            + "server that has them, or package it without '--base'"
+        return "bundles that this version needs are missing in the store, or have another size: "
+            + "b/\(first)\(others): upload it to a server that has them, or package it without '--base'"
     }
 
     private var repacked: String {
