@@ -91,7 +91,7 @@ struct IndexedTests {
             #expect(text.status == 0)
             let warning =
                 "stagepack: warning: bundles that this version needs are missing in the store, or have another "
-                + "size: b/\(digests[0]) and 1 more: upload it to a server that has them, or package it without "
+                + "size: b/\(digests[0]) and 1 more. Upload the version to a server that has them, or package it without "
                 + "'--base'\n"
             #expect(text.error == warning)
         }

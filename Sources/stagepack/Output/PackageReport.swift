@@ -95,7 +95,7 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
         guard let first = missingBundles.first else { return nil }
         let others = missingBundles.count > 1 ? " and \(missingBundles.count - 1) more" : ""
         return "bundles that this version needs are missing in the store, or have another size: "
-            + "b/\(first)\(others): upload it to a server that has them, or package it without '--base'"
+            + "b/\(first)\(others). Upload the version to a server that has them, or package it without '--base'"
     }
 
     private var repacked: String {
