@@ -182,7 +182,7 @@ extension IndexSource {
         }
     }
 
-    /// Logs that the archive cannot be used; throws errors that concern something else.
+    /// Logs that the archive cannot be used; throws an error that does not concern the archive.
     func note(_ error: StageError) throws(StageError) {
         guard error.isOfArchive else { throw error }
         log(error, as: "the archive of an indexed pack cannot be used")

@@ -22,10 +22,8 @@ struct StoredFrames: Sendable {
     }
 
     /// Returns whether the store has a bundle, which is the case if its size is right.
-    func hasBundle(_ bundle: Int) -> Bool {
-        // A bundle that cannot be examined counts as missing.
-        let status = try? bundles.status(name(of: bundle))
-        return status?.size == index.bundles[bundle].size
+    func hasBundle(_ bundle: Int) throws(FileError) -> Bool {
+        try bundles.status(name(of: bundle))?.size == index.bundles[bundle].size
     }
 
     /// Returns a frame's stored bytes; `nil` if the store lacks its bundle or the bytes are damaged.

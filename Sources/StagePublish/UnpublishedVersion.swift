@@ -74,7 +74,8 @@ struct UnpublishedVersion: ~Copyable {
     mutating func repackBundles() throws(PackagingError) {
         let first = index.bundles.count - newBundles.bundles.count
         let frames = frames
-        let present = (0..<first).filter { frames.hasBundle($0) }
+        // A bundle that cannot be examined counts as missing.
+        let present = (0..<first).filter { (try? frames.hasBundle($0)) == true }
         let planned = Set(RepackingPlan(for: index, available: present).bundles)
         var copied: [Int: [Int]] = [:]
         for position in index.frames.indices {
