@@ -53,7 +53,8 @@ package struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
     private func remove(_ name: FilePath.Component, from parent: Directory) async throws {
         // Many times as fast as the loop below in a debug build, which removes what this leaves.
         try? FileManager.default.removeItem(atPath: parent.path.appending(name).string)
-        for _ in 0..<100 where try !removes(name, from: parent) {
+        for _ in 0..<100 {
+            guard try !removes(name, from: parent) else { return }
             try await Task.sleep(for: .milliseconds(50))
         }
         try parent.removeTree(name)
