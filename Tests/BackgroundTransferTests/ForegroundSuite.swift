@@ -32,6 +32,6 @@ extension ForegroundSuite {
 
     /// Content of so many bytes.
     func data(_ count: Int) -> [UInt8] {
-        (0..<count).map { UInt8(truncatingIfNeeded: $0 / 7) }
+        noise(count)
     }
 }

@@ -16,11 +16,11 @@ package struct SeededGenerator: RandomNumberGenerator, Sendable {
     }
 }
 
-/// Bytes that are the same each time, and that no compression makes smaller.
-package func noise(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
+/// Bytes that are the same each time, and that no compression makes smaller, unless `mask` clears bits of each eight.
+package func noise(_ count: Int, seed: UInt64 = 1, mask: UInt64 = .max) -> [UInt8] {
     var numbers = SeededGenerator(seed: seed)
     var words = [UInt64](repeating: 0, count: (count + 7) / 8)
-    for index in words.indices { words[index] = numbers.next() }
+    for index in words.indices { words[index] = numbers.next() & mask }
     return unsafe words.withUnsafeBytes { unsafe Array($0.prefix(count)) }
 }
 
