@@ -5,7 +5,7 @@ import SystemPackage
 import Testing
 
 /// Other processes that hold on to what a publisher works with.
-@Suite(.alone, .server, .directory)
+@Suite(.waiting, .server, .directory)
 struct PublisherLockTests {
     private let world: World
 
@@ -54,8 +54,8 @@ struct PublisherLockTests {
         _ = try await IndexedPublisher(world).package(version: 1)
         #expect(ContinuousClock.now - began < .seconds(25))
         let left = try Directory.open(store.path.removingLastComponent()).entries()
-        #expect(left.allSatisfy { !$0.name.string.hasPrefix(".") })
-        #expect(try world.directory.entries().allSatisfy { !$0.name.string.hasSuffix(".lock") })
+        #expect(left.allSatisfy { !$0.path.string.hasPrefix(".") })
+        #expect(try world.directory.entries().allSatisfy { !$0.path.string.hasSuffix(".lock") })
     }
 
     @Test func whoWaitsForAnotherPublisherIsToldWhy() async throws {
