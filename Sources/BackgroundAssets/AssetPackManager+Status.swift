@@ -164,7 +164,7 @@ extension Directory {
     fileprivate func allocatedSize() throws(FileError) -> Int64 {
         var size: Int64 = 0
         for entry in try entries() {
-            let name = FilePath(entry.name)
+            let name = entry.path
             if entry.kind == .directory {
                 size += try directory(name)?.allocatedSize() ?? 0
             } else {

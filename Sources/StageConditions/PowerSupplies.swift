@@ -57,7 +57,7 @@ extension PowerSupplies {
         let place = sysfs.appending("class/power_supply")
         // A missing or hidden directory means that the machine reports nothing.
         let entries = (try? Directory.open(place).entries()) ?? []
-        supplies = entries.sorted { $0.name.string < $1.name.string }
+        supplies = entries.sorted { $0.path.string < $1.path.string }
             .compactMap { Supply(place.appending($0.name)) }
     }
 }

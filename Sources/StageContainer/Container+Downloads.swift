@@ -16,13 +16,13 @@ extension Directory {
     /// Returns the sizes of the partial files, by the digest of their content.
     fileprivate func sizesOfPartFiles() throws(FileError) -> [Digest: ByteCount] {
         var sizes: [Digest: ByteCount] = [:]
-        for entry in try entries() where entry.name.string.contains(".part.") {
+        for entry in try entries() where entry.path.string.contains(".part.") {
             // Ignores other names.
             guard
                 let digest = try? Digest(
-                    hexadecimal: String(entry.name.string.prefix { $0 != "." })
+                    hexadecimal: String(entry.path.string.prefix { $0 != "." })
                 ),
-                let status = try status(FilePath(entry.name))
+                let status = try status(entry.path)
             else { continue }
             sizes[digest] = ByteCount(status.size)
         }

@@ -179,8 +179,8 @@ extension ContainerReader {
         try ContainerError.wrapping { () throws(FileError) in
             guard let directory = try root.directory(FilePath(name)) else { return [] }
             // Ignores temporary files.
-            return try directory.entries().filter { $0.name.string.hasSuffix(".json") }
-                .compactMap { try? ApplicationID(String($0.name.string.dropLast(5))) }.sorted()
+            return try directory.entries().filter { $0.path.string.hasSuffix(".json") }
+                .compactMap { try? ApplicationID(String($0.path.string.dropLast(5))) }.sorted()
         }
     }
 }

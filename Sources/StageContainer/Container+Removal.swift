@@ -146,8 +146,8 @@ extension Container {
                 // An extension runs for minutes at most, so a folder that is a day old is abandoned, as is one
                 // whose removal was interrupted.
                 for entry in try extensions.entries() {
-                    guard let status = try extensions.status(FilePath(entry.name)),
-                        entry.name.string.hasPrefix(ContainerLayout.removedPrefix)
+                    guard let status = try extensions.status(entry.path),
+                        entry.path.string.hasPrefix(ContainerLayout.removedPrefix)
                             || status.modified < now - 86400
                     else { continue }
                     try extensions.removeTree(entry.name)
@@ -163,7 +163,7 @@ extension Container {
         guard let trust = try root.directory(FilePath(ContainerLayout.trust)) else { return [] }
         var found = [trust]
         for entry in try trust.entries() where entry.kind == .directory {
-            guard let directory = try trust.directory(FilePath(entry.name)) else { continue }
+            guard let directory = try trust.directory(entry.path) else { continue }
             found.append(directory)
             let roots = try directory.directory(FilePath(ContainerLayout.roots))
             found += [roots].compactMap(\.self)
@@ -234,10 +234,10 @@ extension Container {
     ) throws(FileError) {
         for entry in try downloads.entries() where !isWanted(entry.name) {
             let base = FilePath.Component(String(ContainerLayout.digestPart(of: entry.name)))
-            guard let base, let status = try downloads.status(FilePath(entry.name)) else {
+            guard let base, let status = try downloads.status(entry.path) else {
                 continue
             }
-            let isLock = entry.name.string.hasSuffix(".lock")
+            let isLock = entry.path.string.hasSuffix(".lock")
             // No manifest names the files of extensions; they are kept for a week in case they are requested
             // again.
             if !isLock, base.string.hasPrefix(ContainerLayout.fileDownloadPrefix),
@@ -284,7 +284,7 @@ extension Container {
     /// lease of a deleted generation must not keep the rest.
     private func isAbandoned(_ entry: DirectoryEntry) throws(FileError) -> Bool {
         guard entry.kind == .directory else { return true }
-        let path = FilePath(entry.name).appending(ContainerLayout.lease)
+        let path = entry.path.appending(ContainerLayout.lease)
         guard let lease = try staging.leaseFile(path) else { return true }
         return try !FileLock.isHeldExclusively(on: lease)
     }

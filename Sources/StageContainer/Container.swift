@@ -67,7 +67,7 @@ public final class Container: Sendable {
         let entries = try ContainerError.wrapping { () throws(FileError) in try root.entries() }
         // The directory of a mounted file system contains `lost+found`.
         let known = ContainerLayout.known.union(["lost+found"])
-        for entry in entries.sorted(by: { $0.name.string < $1.name.string })
+        for entry in entries.sorted(by: { $0.path.string < $1.path.string })
         where !known.contains(entry.name) && !Directory.isTemporary(entry.name) {
             throw .notAContainer(root.path, found: entry.name)
         }

@@ -128,7 +128,7 @@ public final class ContainerReader: Sendable {
         try ContainerError.wrapping { () throws(FileError) in
             // Ignores temporary links.
             try packs.entries().filter { $0.kind == .link }
-                .compactMap { try? PackID($0.name.string) }.sorted()
+                .compactMap { try? PackID($0.path.string) }.sorted()
         }
     }
 

@@ -66,7 +66,7 @@ extension ContainerReader {
             guard let directory = try root.directory(name) else { return [] }
             // Ignores names that are not IDs of packs.
             return try directory.entries().filter { $0.kind == .directory }
-                .compactMap { try? PackID($0.name.string) }.sorted()
+                .compactMap { try? PackID($0.path.string) }.sorted()
         }
     }
 

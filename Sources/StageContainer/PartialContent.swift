@@ -107,7 +107,7 @@ extension Container {
             for entry in try files.entries() {
                 // Other entries do not belong there.
                 if entry.kind == .directory,
-                    let digest = try? Digest(hexadecimal: entry.name.string)
+                    let digest = try? Digest(hexadecimal: entry.path.string)
                 {
                     guard !isWanted(digest) else { continue }
                     guard try removePartialContent(entry.name, in: files) else {

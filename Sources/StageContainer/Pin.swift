@@ -70,8 +70,8 @@ extension ContainerReader {
         let ids = try ContainerError.wrapping { () throws(FileError) -> [PackID] in
             guard let pins = try root.directory(FilePath(ContainerLayout.pins)) else { return [] }
             // Ignores temporary files.
-            return try pins.entries().filter { $0.name.string.hasSuffix(".json") }
-                .compactMap { try? PackID(String($0.name.string.dropLast(5))) }
+            return try pins.entries().filter { $0.path.string.hasSuffix(".json") }
+                .compactMap { try? PackID(String($0.path.string.dropLast(5))) }
         }
         var found: [PackID: Pin] = [:]
         for id in ids { found[id] = try pin(of: id) }

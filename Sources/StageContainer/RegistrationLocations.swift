@@ -27,7 +27,7 @@ package enum RegistrationLocations {
         for folder in folders {
             do throws(FileError) {
                 for entry in try Directory.open(folder).entries() {
-                    let name = entry.name.string
+                    let name = entry.path.string
                     // Ignores names that are not IDs of applications.
                     guard name.hasSuffix(".json"),
                         let id = try? ApplicationID(String(name.dropLast(5)))

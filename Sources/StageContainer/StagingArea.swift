@@ -50,7 +50,7 @@ public final class StagingArea: Sendable {
             if Directory.isTemporary(entry.name) {
                 try directory.removeTree(entry.name)
             } else if entry.kind == .file {
-                try directory.file(reading: FilePath(entry.name))?.setMode(.file)
+                try directory.file(reading: entry.path)?.setMode(.file)
             }
         }
         try content.setMode(.directory)
@@ -136,15 +136,15 @@ extension Container {
             // No run creates other kinds of entries there.
             if entry.kind != kind { try directory.removeTree(entry.name) }
         }
-        let temporary = try directory.temporaryName(for: name)
-        let file = try directory.file(updating: FilePath(temporary), exactly: .ownerReadWrite)
+        let temporary = directory.temporaryName(for: name)
+        let file = try directory.file(updating: temporary, exactly: .ownerReadWrite)
         // One byte for readers to read, with an access time of zero.
         try file.write([0x0A].span, at: 0)
         try file.setAccessTime(0)
         guard let lease = try FileLock.attempt(file, mode: .exclusive) else {
             throw FileError("lock", path: directory.path, errno: .resourceTemporarilyUnavailable)
         }
-        try directory.rename(temporary, to: name, in: directory)
+        try directory.rename(temporary, over: name)
         return lease
     }
 

@@ -10,8 +10,8 @@ extension TransferFiles {
         for directory in [parts, snapshots] {
             // A directory that cannot be listed is not counted. Sizes are limited, so that sums do not overflow.
             for entry in (try? directory.entries()) ?? [] {
-                let name = String(entry.name.string.prefix { $0 != "." })
-                let size = (try? directory.status(FilePath(entry.name)))?.size ?? 0
+                let name = String(entry.path.string.prefix { $0 != "." })
+                let size = (try? directory.status(entry.path))?.size ?? 0
                 sizes[name] = min((sizes[name] ?? 0) + min(size, 1 << 50), 1 << 50)
             }
         }

@@ -242,7 +242,7 @@ struct TransferFiles: Sendable {
                     }
                     try directory.forEachEntry { entry in
                         rest -= 1
-                        if let task = Int64(entry.name.string), task <= last, !tasks.contains(task)
+                        if let task = Int64(entry.path.string), task <= last, !tasks.contains(task)
                         {
                             do throws(FileError) {
                                 try directory.remove(entry.name)
@@ -264,11 +264,11 @@ struct TransferFiles: Sendable {
     /// Removes all part files and upload copies except those named in `names`; returns the errors.
     func sweep(keeping names: Set<String>) -> [FileError] {
         Self.collectingErrors { collect throws(FileError) in
-            for entry in try snapshots.entries() where !names.contains(entry.name.string) {
+            for entry in try snapshots.entries() where !names.contains(entry.path.string) {
                 collect { () throws(FileError) in try snapshots.remove(entry.name) }
             }
             for entry in try parts.entries() {
-                let name = entry.name.string.prefix { $0 != "." }
+                let name = entry.path.string.prefix { $0 != "." }
                 guard !names.contains(String(name)) else { continue }
                 collect { () throws(FileError) in try parts.remove(entry.name) }
             }

@@ -160,16 +160,16 @@ public enum ContentListing {
         try take("d\t\(String(try directory.status().mode, radix: 8))\t\(path)", nil)
         let prefix = path == "." ? "" : path + "/"
         for entry in try directory.entries() {
-            let path = prefix + entry.name.string
+            let path = prefix + entry.path.string
             switch entry.kind {
             case .directory:
-                if let below = try directory.directory(FilePath(entry.name)) {
+                if let below = try directory.directory(entry.path) {
                     try forEachLine(in: below, at: path, using: &buffer, take)
                 }
             case .link:
                 try take("l\t\(try directory.link(entry.name) ?? "")\t\(path)", .zero)
             case .file:
-                guard let file = try directory.file(reading: FilePath(entry.name)) else { continue }
+                guard let file = try directory.file(reading: entry.path) else { continue }
                 let status = try file.status()
                 grow(&buffer, for: status.size)
                 let digest = try Digest(of: file, using: &buffer)
@@ -197,9 +197,9 @@ extension ContentFigures {
         for entry in try directory.entries() {
             switch entry.kind {
             case .directory:
-                if let below = try directory.directory(FilePath(entry.name)) { try add(below) }
+                if let below = try directory.directory(entry.path) { try add(below) }
             case .file:
-                add(ByteCount(try directory.status(FilePath(entry.name))?.size ?? 0))
+                add(ByteCount(try directory.status(entry.path)?.size ?? 0))
             case .link, .other:
                 add(.zero)
             }

@@ -67,9 +67,9 @@ private struct UnpackedSurvey {
             var child = Child(
                 name: entry.name,
                 kind: entry.kind,
-                start: Array(entry.name.string.utf8)
+                start: Array(entry.path.string.utf8)
             )
-            if entry.kind == .directory, let below = try directory.directory(FilePath(entry.name)) {
+            if entry.kind == .directory, let below = try directory.directory(entry.path) {
                 try below.forEachEntry { _ in
                     child.hasEntries = true
                     return false

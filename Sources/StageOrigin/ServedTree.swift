@@ -24,12 +24,12 @@ struct ServedTree: Sendable {
     /// Lists the directory at `path`, without entries that are not served or that this process cannot open.
     func index(of directory: Directory, at path: ServedPath) throws(FileError) -> IndexPage {
         var lines: [IndexPage.Line] = []
-        for entry in try directory.entries() where ServedPath.isServed(entry.name.string) {
+        for entry in try directory.entries() where ServedPath.isServed(entry.path.string) {
             // Resolved from the root, as a request would be: a link may lead up, but not out.
             let place =
-                path.names.isEmpty ? FilePath(entry.name) : path.filePath.appending(entry.name)
+                path.names.isEmpty ? entry.path : path.filePath.appending(entry.name)
             do throws(FileError) {
-                if let line = try line(named: entry.name.string, at: place) { lines.append(line) }
+                if let line = try line(named: entry.path.string, at: place) { lines.append(line) }
             } catch {
                 guard !error.isRefusedByLimit else { throw error }
             }

@@ -41,8 +41,8 @@ struct FileTableDelta {
         lazy var encoded = index.encoded()
         lazy var table = index.encodedFileTable()
         for entry in try directory.entries()
-        where entry.kind == .file && entry.name.string.hasSuffix(".of.\(content)") {
-            guard let file = try directory.file(reading: FilePath(entry.name)),
+        where entry.kind == .file && entry.path.string.hasSuffix(".of.\(content)") {
+            guard let file = try directory.file(reading: entry.path),
                 try file.status().size <= IndexLimits.byteCount
             else { continue }
             let bytes = try file.readAll(limit: IndexLimits.byteCount)

@@ -96,7 +96,7 @@ struct SelectorWalk {
     ) throws(PackagingError) {
         for entry in try entries(of: directory) {
             // Names that are not UTF-8 are errors only if they are selected.
-            let name = entry.name.string
+            let name = entry.path.string
             let next = pattern.advance(state, over: name[...])
             let below = source.isEmpty ? name : Self.join(source, with: name)
             if next.isEmpty || isExcluded(below) { continue }
@@ -219,7 +219,7 @@ extension SelectorWalk {
 
     private func entries(of directory: Directory) throws(PackagingError) -> [DirectoryEntry] {
         try PackagingError.wrapping { () throws(FileError) in try directory.entries() }
-            .sorted { $0.name.string.utf8.lexicographicallyPrecedes($1.name.string.utf8) }
+            .sorted { $0.path.string.utf8.lexicographicallyPrecedes($1.path.string.utf8) }
     }
 
     private func text(

@@ -88,7 +88,7 @@ package struct StoreGarbageCollection: Equatable, Sendable {
             guard let directory = try store.directory(FilePath(folder)) else { continue }
             for entry in try directory.entries() where Self.isObject(entry) {
                 let path = "\(folder)/\(entry.name)"
-                let size = try directory.status(FilePath(entry.name))?.size ?? 0
+                let size = try directory.status(entry.path)?.size ?? 0
                 guard !live.contains(path) else {
                     used.add(size)
                     continue
@@ -135,7 +135,7 @@ package struct StoreGarbageCollection: Equatable, Sendable {
 
     /// Returns whether an entry has the name of an object.
     private static func isObject(_ entry: DirectoryEntry) -> Bool {
-        let parts = entry.name.string.split(separator: ".", omittingEmptySubsequences: false)
+        let parts = entry.path.string.split(separator: ".", omittingEmptySubsequences: false)
         func isDigest(_ text: Substring) -> Bool {
             (try? Digest(hexadecimal: String(text)))?.description == String(text)
         }

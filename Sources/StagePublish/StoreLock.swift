@@ -67,7 +67,7 @@ struct StoreLock: ~Copyable {
         for kind in StoreObjectKind.allCases {
             guard let directory = try store.directory(FilePath(kind.folder)) else { continue }
             for entry in try directory.entries()
-            where entry.kind == .file && entry.name.string.hasPrefix(kind.prefix) {
+            where entry.kind == .file && entry.path.string.hasPrefix(kind.prefix) {
                 try directory.remove(entry.name)
             }
         }

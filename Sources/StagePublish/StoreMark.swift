@@ -69,8 +69,8 @@ package enum StoreMark {
         var names: [FilePath.Component] = []
         var paths: Set<String> = []
         for entry in try store.entries()
-        where entry.kind == .file && entry.name.string.hasPrefix(prefix) {
-            guard let file = try store.file(reading: FilePath(entry.name)) else { continue }
+        where entry.kind == .file && entry.path.string.hasPrefix(prefix) {
+            guard let file = try store.file(reading: entry.path) else { continue }
             let text = String(decoding: try file.readAll(limit: limit), as: UTF8.self)
             paths.formUnion(text.split(separator: "\n").map(String.init))
             names.append(entry.name)

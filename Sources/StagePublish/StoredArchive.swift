@@ -36,11 +36,11 @@ enum StoredArchive {
         guard let directory = try store.directory(folder) else { return nil }
         var found: PackArchive?
         for entry in try directory.entries()
-        where entry.kind == .file && entry.name.string.hasSuffix(".of.\(content)") {
-            guard let file = try directory.file(reading: FilePath(entry.name)) else { continue }
+        where entry.kind == .file && entry.path.string.hasSuffix(".of.\(content)") {
+            guard let file = try directory.file(reading: entry.path) else { continue }
             let head = try file.head(ZstandardHeader.maximumLength)
             let digest = try Digest(of: file)
-            guard name(digest, of: content) == entry.name.string,
+            guard name(digest, of: content) == entry.path.string,
                 let header = ZstandardHeader(head),
                 header.windowSize <= UInt64(ManifestLimits.windowSize.rawValue)
             else { continue }

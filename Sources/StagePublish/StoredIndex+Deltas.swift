@@ -11,9 +11,9 @@ extension StoredIndex {
         let directory = try Directory.open(folder.isEmpty ? "." : folder)
         var found: [(name: FilePath.Component, base: Digest)] = []
         let prefix = "\(reference.contentDigest).from."
-        for entry in try directory.entries().sorted(by: { $0.name.string < $1.name.string })
-        where entry.name.string.hasPrefix(prefix) {
-            let text = String(entry.name.string.dropFirst(prefix.count))
+        for entry in try directory.entries().sorted(by: { $0.path.string < $1.path.string })
+        where entry.path.string.hasPrefix(prefix) {
+            let text = String(entry.path.string.dropFirst(prefix.count))
             // A file with another name does not belong to the store.
             guard let base = try? Digest(hexadecimal: text) else { continue }
             found.append((entry.name, base))
@@ -48,8 +48,8 @@ extension StoredIndex {
     ) throws(FileError) -> [Digest: Int64] {
         var times: [Digest: Int64] = [:]
         for entry in try directory.entries()
-        where (try? Digest(hexadecimal: entry.name.string)) != nil {
-            guard let file = try directory.file(reading: FilePath(entry.name)) else { continue }
+        where (try? Digest(hexadecimal: entry.path.string)) != nil {
+            guard let file = try directory.file(reading: entry.path) else { continue }
             let stored = try file.readAll(limit: IndexLimits.byteCount)
             // A damaged index belongs to no version.
             guard let content = try? content(of: stored) else { continue }
@@ -65,7 +65,7 @@ extension StoredIndex {
     /// Skips damaged sets: clients do not need them.
     mutating func findDeltaSets(in folder: FilePath) throws(FileError) {
         guard let directory = try Self.existing(folder) else { return }
-        for entry in try directory.entries().sorted(by: { $0.name.string < $1.name.string })
+        for entry in try directory.entries().sorted(by: { $0.path.string < $1.path.string })
         where entry.kind == .file {
             guard let (found, set) = try deltaSet(entry.name, in: directory),
                 let place = reference.deltas.firstIndex(where: { $0.base == set.old }),
@@ -122,13 +122,13 @@ extension StoredIndex {
     mutating func findPatches(in folder: FilePath) throws(FileError) {
         guard let directory = try Self.existing(folder) else { return }
         let content = reference.contentDigest
-        let entries = try directory.entries().sorted { $0.name.string < $1.name.string }
+        let entries = try directory.entries().sorted { $0.path.string < $1.path.string }
         for (place, delta) in reference.deltas.enumerated() {
             for entry in entries
             where entry.kind == .file
-                && entry.name.string.hasSuffix(".of.\(content).from.\(delta.base)")
+                && entry.path.string.hasSuffix(".of.\(content).from.\(delta.base)")
             {
-                guard let file = try directory.file(reading: FilePath(entry.name)),
+                guard let file = try directory.file(reading: entry.path),
                     let found = try StoredPatch.reference(of: file, to: content, from: delta.base),
                     entry.name == FilePath(found.url).lastComponent,
                     reference.deltas[place].patch.map({ $0.size > found.size }) ?? true

@@ -66,7 +66,7 @@ package final class RepositoryFiles {
     }
 
     private func hasRoot(_ version: Int) throws(SigningError) -> Bool {
-        let path = FilePath(Self.metadataName).appending(Self.name(of: .root, version: version))
+        let path = Self.path(of: .root, version: version, in: Self.metadataName)
         do throws(FileError) {
             return try directory.status(path) != nil
         } catch  where error.errno == .noSuchFileOrDirectory {
@@ -92,7 +92,7 @@ package final class RepositoryFiles {
         version: Int?,
         in folder: FilePath.Component
     ) throws(SigningError) -> SignedDocument? {
-        let path = FilePath(folder).appending(Self.name(of: role, version: version))
+        let path = Self.path(of: role, version: version, in: folder)
         let bytes = try SigningError.wrapping { () throws(FileError) in
             try directory.bytes(of: path, limit: Self.limit)
         }
@@ -110,7 +110,7 @@ package final class RepositoryFiles {
 
     /// Returns the bytes of a published file, to check them as a client does.
     func bytes(of role: SigningRole, version: Int?) throws(SigningError) -> [UInt8]? {
-        let path = FilePath(Self.metadataName).appending(Self.name(of: role, version: version))
+        let path = Self.path(of: role, version: version, in: Self.metadataName)
         return try SigningError.wrapping { () throws(FileError) in
             try directory.bytes(of: path, limit: Self.limit)
         }
@@ -140,13 +140,25 @@ package final class RepositoryFiles {
     private func names(in folder: FilePath.Component) throws(SigningError) -> [String] {
         try SigningError.wrapping { () throws(FileError) in
             try directory.directory(FilePath(folder))?.entries()
-                .filter { $0.kind == .file }.map(\.name.string) ?? []
+                .filter { $0.kind == .file }.map(\.path.string) ?? []
         }
     }
 
     private static func name(of role: SigningRole, version: Int?) -> FilePath.Component {
+        FilePath.Component(fileName(of: role, version: version)) ?? metadataName
+    }
+
+    private static func path(
+        of role: SigningRole,
+        version: Int?,
+        in folder: FilePath.Component
+    ) -> FilePath {
+        FilePath("\(folder.string)/\(fileName(of: role, version: version))")
+    }
+
+    private static func fileName(of role: SigningRole, version: Int?) -> String {
         let prefix = version.map { "\($0)." } ?? ""
-        return FilePath.Component("\(prefix)\(role.rawValue).json") ?? metadataName
+        return "\(prefix)\(role.rawValue).json"
     }
 
     // MARK: Writing
@@ -243,7 +255,7 @@ package final class RepositoryFiles {
         let suffix = ".\(manifestName.string)"
         try SigningError.wrapping { () throws(FileError) in
             for entry in try directory.entries() where entry.kind == .file {
-                let name = entry.name.string
+                let name = entry.path.string
                 let digest = String(name.dropLast(suffix.utf8.count))
                 guard name.hasSuffix(suffix), digest.utf8.count == 64,
                     [UInt8](hexadecimal: digest) != nil, !digests.contains(digest)

@@ -1,3 +1,4 @@
+import Glibc
 public import SystemPackage
 
 extension Directory {
@@ -14,18 +15,18 @@ extension Directory {
         exactly mode: FilePermissions? = nil,
         modifiedAfter time: Int64? = nil
     ) throws(FileError) {
-        let temporary = try temporaryName(for: name)
+        let temporary = temporaryName(for: name)
         do throws(FileError) {
-            let file = try file(creating: FilePath(temporary), permissions: mode ?? .file)
+            let file = try file(creating: temporary, permissions: mode ?? .file)
             if let mode { try file.ensureMode(mode) }
             try file.write(content.span, at: 0)
             if let time, try file.status().modified <= time { try file.setModified(time + 1) }
             if durably { try file.synchronize() }
-            try rename(temporary, to: name, in: self)
+            try rename(temporary, over: name)
             if durably { try synchronize() }
         } catch {
             // The first error is the one to report; for what stays, see removeLeftovers(of:before:).
-            _ = try? remove(temporary)
+            try? removeFile(temporary)
             throw error
         }
     }
@@ -35,13 +36,13 @@ extension Directory {
         _ name: FilePath.Component,
         to target: String
     ) throws(FileError) {
-        let temporary = try temporaryName(for: name)
-        try createLink(FilePath(temporary), to: target)
+        let temporary = temporaryName(for: name)
+        try createLink(temporary, to: target)
         do throws(FileError) {
-            try rename(temporary, to: name, in: self)
+            try rename(temporary, over: name)
         } catch {
             // The first error is the one to report; for what stays, see removeLeftovers(of:before:).
-            _ = try? remove(temporary)
+            try? removeFile(temporary)
             throw error
         }
     }
@@ -53,8 +54,8 @@ extension Directory {
     public func removeLeftovers(of name: FilePath.Component, before time: Int64) {
         // The next call tries it again.
         for entry in (try? entries()) ?? []
-        where entry.name.string.hasPrefix(".\(name.string).") && Self.isTemporary(entry.name) {
-            guard let status = try? status(FilePath(entry.name)), status.modified < time else {
+        where entry.path.string.hasPrefix(".\(name.string).") && Self.isTemporary(entry.name) {
+            guard let status = try? status(entry.path), status.modified < time else {
                 continue
             }
             _ = try? remove(entry.name)
@@ -62,14 +63,23 @@ extension Directory {
     }
 
     /// Returns a unique name for a temporary file beside `name`, which ``isTemporary(_:)`` recognises.
-    public func temporaryName(
-        for name: FilePath.Component
-    ) throws(FileError) -> FilePath.Component {
+    public func temporaryName(for name: FilePath.Component) -> FilePath {
         let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
-        guard let temporary = FilePath.Component(".\(name.string).\(mark).tmp") else {
-            throw FileError("create", path: path.appending(name), errno: .invalidArgument)
+        return FilePath(".\(name.string).\(mark).tmp")
+    }
+
+    /// Renames a temporary file of this directory to `name`, atomically, and replaces what has that name.
+    public func rename(
+        _ temporary: FilePath,
+        over name: FilePath.Component
+    ) throws(FileError) {
+        _ = try Self.attempt("rename", at: path.pushing(temporary)) {
+            unsafe temporary.withPlatformString { from in
+                unsafe name.withPlatformString { to in
+                    unsafe renameat(descriptor.rawValue, from, descriptor.rawValue, to)
+                }
+            }
         }
-        return temporary
     }
 
     /// Returns whether `name` is a name of ``temporaryName(for:)``.

@@ -4,10 +4,21 @@ public import SystemPackage
 
 /// An entry of a directory.
 public struct DirectoryEntry: Equatable, Sendable {
-    /// The name.
-    public var name: FilePath.Component
+    /// The name, as a relative path of one component.
+    public let path: FilePath
     /// The file type of the entry.
-    public var kind: FileStatus.Kind
+    public let kind: FileStatus.Kind
+
+    /// The name.
+    ///
+    /// Builds without optimisation take half a millisecond to make a component: ``path`` does where many entries are
+    /// looked at.
+    public var name: FilePath.Component {
+        guard let name = path.lastComponent else {
+            preconditionFailure("an entry of a directory has a name")
+        }
+        return name
+    }
 }
 
 extension Directory {
@@ -43,14 +54,15 @@ extension Directory {
                 if errno != 0 { throw FileError("read", path: path, errno: Errno(rawValue: errno)) }
                 return
             }
-            let component = unsafe withUnsafePointer(to: &entry.pointee.d_name) { name in
+            let found = unsafe withUnsafePointer(to: &entry.pointee.d_name) { name in
                 unsafe name.withMemoryRebound(to: CChar.self, capacity: Int(NAME_MAX) + 1) {
-                    unsafe FilePath.Component(platformString: $0)
+                    unsafe strcmp($0, ".") == 0 || strcmp($0, "..") == 0
+                        ? nil : FilePath(platformString: $0)
                 }
             }
-            guard let name = component, name.kind == .regular else { continue }
+            guard let name = found else { continue }
             let kind = try kind(unsafe entry.pointee.d_type, of: name)
-            guard try body(DirectoryEntry(name: name, kind: kind)) else { return }
+            guard try body(DirectoryEntry(path: name, kind: kind)) else { return }
         }
     }
 
@@ -82,8 +94,8 @@ extension Directory {
                 for entry in entries {
                     try top.checkNotInterrupted(unless: isOver)
                     if entry.kind != .directory {
-                        try top.remove(entry.name)
-                    } else if let below = try top.directory(FilePath(entry.name)) {
+                        try top.remove(entry)
+                    } else if let below = try top.directory(entry.path) {
                         try below.allowChanges()
                         try below.empty(into: top, moved: &moved, unless: isOver)
                         _ = try top.removeEmptied(entry.name, &refills)
@@ -116,11 +128,11 @@ extension Directory {
         for entry in try entries() {
             try checkNotInterrupted(unless: isOver)
             guard entry.kind == .directory else {
-                try remove(entry.name)
+                try remove(entry)
                 continue
             }
             // Moving a directory rewrites its `..`, which needs write permission for it.
-            try directory(FilePath(entry.name))?.allowChanges()
+            try directory(entry.path)?.allowChanges()
             while true {
                 moved += 1
                 guard let name = FilePath.Component(".removed-\(moved)") else { break }
@@ -154,13 +166,13 @@ extension Directory {
     /// Returns the file type from readdir(3), or from lstat(2) if the file system does not report it.
     private func kind(
         _ type: UInt8,
-        of name: FilePath.Component
+        of name: FilePath
     ) throws(FileError) -> FileStatus.Kind {
         switch Int(type) {
         case Int(DT_REG): .file
         case Int(DT_DIR): .directory
         case Int(DT_LNK): .link
-        case Int(DT_UNKNOWN): try status(FilePath(name))?.kind ?? .other
+        case Int(DT_UNKNOWN): try status(name)?.kind ?? .other
         default: .other
         }
     }

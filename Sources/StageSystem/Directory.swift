@@ -248,13 +248,18 @@ public final class Directory: Sendable {
     }
 
     private func remove(_ name: FilePath.Component, flags: CInt) throws(FileError) -> Bool {
-        do {
-            _ = try Self.attempt("remove", at: path.appending(name)) {
-                unsafe name.withPlatformString { unsafe unlinkat(descriptor.rawValue, $0, flags) }
+        let result = try Self.attemptIfPresent("remove", at: path.appending(name)) {
+            unsafe name.withPlatformString { unsafe unlinkat(descriptor.rawValue, $0, flags) }
+        }
+        return result != nil
+    }
+
+    /// Removes an entry of this directory that is no directory, if it still exists.
+    func remove(_ entry: DirectoryEntry) throws(FileError) {
+        _ = try Self.attemptIfPresent("remove", at: path.pushing(entry.path)) {
+            unsafe entry.path.withPlatformString {
+                unsafe unlinkat(descriptor.rawValue, $0, 0)
             }
-            return true
-        } catch  where error.errno == .noSuchFileOrDirectory {
-            return false
         }
     }
 
@@ -262,12 +267,17 @@ public final class Directory: Sendable {
     /// exist.
     public func status(_ name: FilePath) throws(FileError) -> FileStatus? {
         var status = stat()
+        var exists = true
         do {
             try unsafe onParent(of: name, operation: "inspect") { parent, last in
-                unsafe fstatat(parent, last, &status, AT_SYMLINK_NOFOLLOW)
+                let result = unsafe fstatat(parent, last, &status, AT_SYMLINK_NOFOLLOW)
+                guard result < 0, errno == ENOENT else { return result }
+                exists = false
+                return 0
             }
-            return FileStatus(status)
+            return exists ? FileStatus(status) : nil
         } catch  where error.errno == .noSuchFileOrDirectory {
+            // A directory above it does not exist.
             return nil
         }
     }
@@ -324,50 +334,6 @@ public final class Directory: Sendable {
         let file = File(adopting: descriptor, name, in: self)
         guard try file.status().kind == .file else { throw FileError(notRegular: file.path) }
         return file
-    }
-
-    /// Calls `body` with the descriptor of the parent directory of `name` and the last component of `name`.
-    private func onParent(
-        of name: FilePath,
-        operation: String,
-        call body: (CInt, UnsafePointer<CChar>) -> CInt
-    ) throws(FileError) {
-        // A single component, the most common case, needs no other directory. FilePath's component views are
-        // slow.
-        let isComponent = unsafe name.withPlatformString {
-            unsafe $0.pointee != 0 && strchr($0, CInt(UInt8(ascii: "/"))) == nil
-        }
-        if isComponent {
-            _ = try Self.attempt(operation, at: path.pushing(name)) {
-                unsafe name.withPlatformString { unsafe body(descriptor.rawValue, $0) }
-            }
-            return
-        }
-        guard let last = name.lastComponent else {
-            throw FileError(operation, path: path.pushing(name), errno: .invalidArgument)
-        }
-        let above = name.removingLastComponent()
-        let parent = try openFile(above, flags: O_RDONLY | O_DIRECTORY, mode: 0)
-        // Opened for this call only, and not for writing.
-        defer { try? parent.close() }
-        _ = try Self.attempt(operation, at: path.pushing(name)) {
-            unsafe last.withPlatformString { unsafe body(parent.rawValue, $0) }
-        }
-    }
-
-    /// Makes a system call, repeats it after `EINTR`, and throws on -1.
-    @discardableResult
-    static func attempt(
-        _ operation: String,
-        at path: @autoclosure () -> FilePath,
-        call: () -> CInt
-    ) throws(FileError) -> CInt {
-        while true {
-            let result = call()
-            if result >= 0 { return result }
-            let reason = Errno(rawValue: errno)
-            if reason != .interrupted { throw FileError(operation, path: path(), errno: reason) }
-        }
     }
 }
 

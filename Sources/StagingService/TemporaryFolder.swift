@@ -58,7 +58,7 @@ package struct TemporaryFolder {
             try parent.rename(name, to: gone, in: parent, replacing: false)
             try parent.removeTree(gone) { ContinuousClock.now >= end }
             for entry in try parent.entries()
-            where entry.name.string.hasPrefix(ContainerLayout.removedPrefix) {
+            where entry.path.string.hasPrefix(ContainerLayout.removedPrefix) {
                 try parent.removeTree(entry.name) { ContinuousClock.now >= end }
             }
         } catch  where error.errno == .interrupted {

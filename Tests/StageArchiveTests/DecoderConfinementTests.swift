@@ -100,7 +100,7 @@ import Testing
             #expect(line.hasSuffix(": \(Self.expected(line))"), "\(line)")
         }
         #expect(child.waitForEnd() == .exited(0))
-        #expect(try directory.entries().map(\.name.string) == ["own"])
+        #expect(try directory.entries().map(\.path.string) == ["own"])
     }
 
     /// Returns the expected error of an attempt.
@@ -272,7 +272,7 @@ private struct Observation {
         else { return [:] }
         var files: [String: String] = [:]
         for entry in entries {
-            if let target = try? directory.link(entry.name) { files[entry.name.string] = target }
+            if let target = try? directory.link(entry.name) { files[entry.path.string] = target }
         }
         return files
     }
@@ -280,7 +280,7 @@ private struct Observation {
     private static func processes(marked mark: String) -> [pid_t] {
         guard let processes = try? Directory.open("/proc").entries() else { return [] }
         return processes.compactMap { process in
-            guard let number = pid_t(process.name.string), number != getpid(),
+            guard let number = pid_t(process.path.string), number != getpid(),
                 let file = try? File.open(reading: FilePath("/proc/\(number)/cmdline"))
             else { return nil }
             var bytes = [UInt8](repeating: 0, count: 512)

@@ -127,7 +127,7 @@ import Testing
     private static func killProcess(_ mark: String) {
         guard let processes = try? Directory.open("/proc").entries() else { return }
         for process in processes {
-            guard let number = pid_t(process.name.string), number != getpid(),
+            guard let number = pid_t(process.path.string), number != getpid(),
                 let file = try? File.open(reading: FilePath("/proc/\(number)/cmdline"))
             else { continue }
             var bytes = [UInt8](repeating: 0, count: 512)

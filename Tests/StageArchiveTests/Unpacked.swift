@@ -43,9 +43,9 @@ struct Unpacked: Equatable {
 
     private mutating func read(_ directory: Directory, prefix: String) throws {
         for entry in try directory.entries() {
-            let path = prefix + entry.name.string
+            let path = prefix + entry.path.string
             let key = Array(path.utf8)
-            let name = FilePath(entry.name)
+            let name = entry.path
             switch entry.kind {
             case .file:
                 let status = try #require(try directory.status(name))

@@ -71,7 +71,7 @@ import Testing
         let now = Int64(Date().timeIntervalSince1970) + 60
         let removal = try container.sweep(now: now) { _ in false }
         #expect(removal == self.removal())
-        #expect(try container.downloads.entries().map(\.name.string) == ["\(name).part.1"])
+        #expect(try container.downloads.entries().map(\.path.string) == ["\(name).part.1"])
     }
 
     @Test func aDirectoryThatACrashLeftWithoutALeaseIsNoFault() throws {

@@ -116,7 +116,7 @@ import Testing
         try area.directory.leave(".pack.json.1a2b3c.tmp", "half")
         try container.publish([(area, .aurora(version: 1))])
         let generation = try #require(try container.reader.currentGeneration(of: .aurora))
-        let names = try directory("generations/aurora/\(generation)").entries().map(\.name.string)
+        let names = try directory("generations/aurora/\(generation)").entries().map(\.path.string)
         #expect(names.sorted() == ["content", "lease", "pack.json"])
     }
 }

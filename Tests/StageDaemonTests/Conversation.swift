@@ -95,7 +95,7 @@ extension DaemonProcess {
         guard let directory = try Directory.open(state).directory(FilePath(name)) else {
             return []
         }
-        return try directory.entries().map(\.name.string).sorted()
+        return try directory.entries().map(\.path.string).sorted()
     }
 }
 

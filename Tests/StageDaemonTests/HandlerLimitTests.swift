@@ -63,11 +63,11 @@ struct HandlerLimitTests {
         var found: [UInt32: [pid_t]] = [:]
         let processes = try Directory.open("/proc")
         for entry in try processes.entries() {
-            guard let process = pid_t(entry.name.string),
+            guard let process = pid_t(entry.path.string),
                 // A process that has gone meanwhile is none.
                 let line = try? text(of: FilePath("/proc/\(process)/cmdline")),
                 line == "/bin/sleep\0\(mark)\0",
-                let status = try? processes.status(FilePath(entry.name))
+                let status = try? processes.status(entry.path)
             else { continue }
             found[status.owner, default: []].append(process)
         }

@@ -46,7 +46,7 @@ struct StorageLimitTests {
     private func bytes(in name: String) throws -> Int64 {
         let directory = try Directory.open(daemon.state.appending(name))
         return try directory.entries().reduce(0) { sum, entry in
-            sum + (try directory.status(FilePath(entry.name))?.size ?? 0)
+            sum + (try directory.status(entry.path)?.size ?? 0)
         }
     }
 

@@ -70,7 +70,7 @@ struct ProgramTests {
         try state.write(content, to: "journal.sqlite", durably: false)
         try await daemon.start()
         #expect(try await daemon.client.sessions() == [])
-        let kept = try state.entries().map(\.name.string)
+        let kept = try state.entries().map(\.path.string)
             .filter { $0.hasPrefix("journal.sqlite.damaged-") && !$0.hasSuffix("-wal") }
         #expect(kept.count == 1)
         #expect(try bytes(of: daemon.state.appending(try #require(kept.first))) == content)

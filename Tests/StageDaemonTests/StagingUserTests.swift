@@ -105,7 +105,7 @@ struct StagingUserTests {
         let directory = try Directory.open(path)
         var owners: Set<UInt32> = []
         for entry in try directory.entries() {
-            let status = try directory.status(FilePath(entry.name))
+            let status = try directory.status(entry.path)
             if let status { owners.insert(status.owner) }
             if entry.kind == .directory {
                 owners.formUnion(try self.owners(below: path.appending(entry.name)))

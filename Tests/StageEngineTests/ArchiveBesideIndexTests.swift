@@ -53,7 +53,7 @@ struct ArchiveBesideIndexTests {
         #expect(try container.reader.faults() == [])
         #expect(try container.root.directory("staging")?.entries() == [])
         let left = try #require(try container.root.directory("downloads")).entries()
-        #expect(left.filter { !$0.name.string.hasSuffix(".lock") } == [])
+        #expect(left.filter { !$0.path.string.hasSuffix(".lock") } == [])
     }
 
     /// Has the server offer an archive of other content in the place of the publisher's.

@@ -103,7 +103,7 @@ struct ContentSourceTests {
         #expect(figures.transferred == .zero)
         #expect(try container.directory("staging")?.entries() == [])
         let left = try #require(try container.directory("downloads")).entries()
-        #expect(left.filter { !$0.name.string.hasSuffix(".lock") } == [])
+        #expect(left.filter { !$0.path.string.hasSuffix(".lock") } == [])
     }
 
     @Test(arguments: Source.allCases)

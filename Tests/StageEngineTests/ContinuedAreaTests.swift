@@ -43,11 +43,11 @@ struct ContinuedAreaTests {
         var count = 1
         for entry in try directory.entries() {
             if let below = entry.kind == .directory
-                ? try directory.directory(FilePath(entry.name)) : nil
+                ? try directory.directory(entry.path) : nil
             {
                 count += try narrow(below)
             } else if entry.kind == .file {
-                try directory.file(updating: FilePath(entry.name))
+                try directory.file(updating: entry.path)
                     .setMode([.ownerReadWrite, .groupExecute])
                 count += 1
             }

@@ -200,7 +200,7 @@ final class IndexedWorld {
         let entries = try directory.entries()
         if entries.isEmpty { files[prefix] = [] }
         for entry in entries {
-            let place = prefix + entry.name.string
+            let place = prefix + entry.path.string
             switch entry.kind {
             case .directory: try list(path.appending(entry.name), place + "/", into: &files)
             case .link: files["\(place) → \(try directory.link(entry.name) ?? "")"] = []

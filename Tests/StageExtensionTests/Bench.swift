@@ -104,15 +104,15 @@ struct Bench {
 
     /// Names in the test's directory after a program ran that left no files.
     func expectNothingLeft(_ location: SourceLocation = #_sourceLocation) throws {
-        let names = try root.entries().map(\.name.string).sorted()
+        let names = try root.entries().map(\.path.string).sorted()
         #expect(names == ["manifest.json", "shared"], sourceLocation: location)
-        let shared = try Directory.open(container).entries().map(\.name.string)
+        let shared = try Directory.open(container).entries().map(\.path.string)
         #expect(shared.isEmpty, sourceLocation: location)
     }
 
     /// Returns whether a process with `mark` among its arguments exists.
     static func hasProcess(_ mark: String) throws -> Bool {
-        for process in try Directory.open("/proc").entries() where Int(process.name.string) != nil {
+        for process in try Directory.open("/proc").entries() where Int(process.path.string) != nil {
             let path = FilePath("/proc").appending(process.name).appending("cmdline")
             // A process that has gone meanwhile has no arguments.
             guard let file = try? File.open(reading: path) else { continue }

@@ -38,8 +38,8 @@ struct ArchiveNameTests {
     private func entries(of directory: Directory, prefix: String = "") throws -> Set<[UInt8]> {
         var found: Set<[UInt8]> = []
         for entry in try directory.entries() {
-            let path = prefix + entry.name.string
-            let name = FilePath(entry.name)
+            let path = prefix + entry.path.string
+            let name = entry.path
             switch entry.kind {
             case .directory:
                 found.insert(Array("\(path)/".utf8))

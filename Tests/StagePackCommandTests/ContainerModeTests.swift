@@ -31,12 +31,12 @@ struct ContainerModeTests {
         _ modes: inout [String: String]
     ) throws {
         for entry in try directory.entries() {
-            let name = prefix + entry.name.string
-            let status = try #require(try directory.status(FilePath(entry.name)))
+            let name = prefix + entry.path.string
+            let status = try #require(try directory.status(entry.path))
             if status.kind == .link { continue }
             modes[name.replacing(#/[0-9a-f]{64}/#) { _ in "*" }] = String(status.mode, radix: 8)
             guard entry.kind == .directory else { continue }
-            let below = try #require(try directory.directory(FilePath(entry.name)))
+            let below = try #require(try directory.directory(entry.path))
             try walk(below, name + "/", &modes)
         }
     }
@@ -103,7 +103,7 @@ struct ContainerModeTests {
         #expect(ending.status != 0)
         let directory = try Directory.open(downloads)
         let modes = try directory.entries().map { entry in
-            try directory.status(FilePath(entry.name))?.mode
+            try directory.status(entry.path)?.mode
         }
         #expect(modes.count >= 2 && modes.allSatisfy { $0 == 0o600 }, "\(modes)")
     }

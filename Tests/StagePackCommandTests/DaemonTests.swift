@@ -240,7 +240,7 @@ extension Installed {
     /// The names in a directory of the container.
     fileprivate func names(in name: String) throws -> [String] {
         let directory = try Directory.open(container).directory(FilePath(name))
-        return try directory?.entries().map(\.name.string).sorted() ?? []
+        return try directory?.entries().map(\.path.string).sorted() ?? []
     }
 }
 

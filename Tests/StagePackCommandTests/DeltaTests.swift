@@ -215,7 +215,7 @@ struct DeltaTests {
         #expect(["made", "present"].contains(told.updates[0].set))
         #expect(try objects().count == before.count + 2)
         #expect(try StoredIndex(at: FilePath(indexes[2])).deltaSets.count == 2)
-        let left = try Directory.open(store.appending("d")).entries().map(\.name.string)
+        let left = try Directory.open(store.appending("d")).entries().map(\.path.string)
         #expect(left.allSatisfy { !$0.hasPrefix(".") })
     }
 

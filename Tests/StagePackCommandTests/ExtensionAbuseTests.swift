@@ -155,7 +155,7 @@ struct ExtensionAbuseTests {
         #expect(hook.status == 0)
         #expect(!hook.output.contains("killed"), "\(hook.output)")
         let folder = installed.container.appending("extension")
-        let left = try Directory.open(folder).entries().map(\.name.string)
+        let left = try Directory.open(folder).entries().map(\.path.string)
         #expect(!left.isEmpty && left.allSatisfy { $0.hasPrefix(ContainerLayout.removedPrefix) })
         // What is left goes with the next run.
         installed.world.program.wrapper = plain

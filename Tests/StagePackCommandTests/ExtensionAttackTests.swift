@@ -115,7 +115,7 @@ struct ExtensionAttackTests {
         #expect(try folder.status("victim") == before.0)
         #expect(try installed.world.directory.status("hidden") == before.1)
         #expect(try folder.file(reading: "victim")?.readAll(limit: 100) == content)
-        #expect(try Set(folder.entries().map(\.name.string)) == ["choose", "victim"])
+        #expect(try Set(folder.entries().map(\.path.string)) == ["choose", "victim"])
     }
 
     /// Ways to reach processes, from the program and from one that it starts.
@@ -261,7 +261,7 @@ struct ExtensionAttackTests {
     /// Whether a process of the extension is there.
     private static func isRunning(of installed: Installed) throws -> Bool {
         let program = installed.world.directory.path.appending("program/choose").string
-        for process in try Directory.open("/proc").entries() where Int(process.name.string) != nil {
+        for process in try Directory.open("/proc").entries() where Int(process.path.string) != nil {
             let path = FilePath("/proc").appending(process.name).appending("cmdline")
             // A process that has gone meanwhile has no arguments.
             guard let bytes = try? File.open(reading: path).readAll(limit: 1 << 16) else {

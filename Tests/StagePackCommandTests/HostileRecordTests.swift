@@ -33,8 +33,8 @@ struct HostileRecordTests {
         let path = world.container.appending(FilePath(name).components)
         let directory = try Directory.open(path)
         var count = 0
-        for entry in try directory.entries() where entry.name.string.hasSuffix(".json") {
-            let bytes = try #require(try directory.bytes(of: FilePath(entry.name), limit: 1 << 20))
+        for entry in try directory.entries() where entry.path.string.hasSuffix(".json") {
+            let bytes = try #require(try directory.bytes(of: entry.path, limit: 1 << 20))
             let old = String(decoding: bytes, as: UTF8.self)
             let new = old.replacing(pattern, with: text)
             if new != old { count += 1 }

@@ -49,8 +49,8 @@ struct Installed {
         }
         let etc = try directory.makeDirectory("etc")
         let outer = directory.path.appending("outer-etc")
-        for entry in try Directory.open("/etc").entries() where entry.name != "stagepack" {
-            try etc.createLink(FilePath(entry.name), to: outer.appending(entry.name).string)
+        for entry in try Directory.open("/etc").entries() where entry.path != "stagepack" {
+            try etc.createLink(entry.path, to: "\(outer)/\(entry.path)")
         }
         let script = """
             mount --bind /etc "$1/outer-etc" && mount --bind "$1/etc" /etc \

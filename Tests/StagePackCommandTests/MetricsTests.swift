@@ -85,7 +85,7 @@ struct MetricsTests {
             Self.samples(String(decoding: text, as: UTF8.self)).last
                 == #"stagepack_application_readable{application="net.example.wallpaper"} 0"#
         )
-        let names = try directory.entries().map(\.name.string)
+        let names = try directory.entries().map(\.path.string)
         #expect(!names.contains { $0.hasPrefix(".a.prom") })
         #expect(try await installed.run("metrics", "-o", "\(path).txt").status == 64)
     }

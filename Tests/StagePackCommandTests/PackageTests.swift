@@ -85,7 +85,7 @@ struct PackageTests {
                     error: ""
                 )
         )
-        let names = try directory.entries().map(\.name.string).sorted()
+        let names = try directory.entries().map(\.path.string).sorted()
         #expect(names == ["assets", "build", "recipe.json"])
     }
 
@@ -208,7 +208,7 @@ struct PackageTests {
         )
         let manifest = try Manifest(json: bytes(of: directory.path.appending("manifest.json")))
         #expect(manifest.packs.map(\.policy) == [.prefetch([.subsequentUpdate])])
-        #expect(try directory.entries().allSatisfy { !$0.name.string.hasSuffix(".tmp") })
+        #expect(try directory.entries().allSatisfy { !$0.path.string.hasSuffix(".tmp") })
     }
 
     @Test func whatIsAddedAtTheSameTimeIsAllThere() async throws {
@@ -280,13 +280,13 @@ struct PackageTests {
         let folder = directory
         let ending = try await program.run(["package", "recipe.json"]) { running in
             try await poll {
-                try folder.entries().contains { $0.name.string.hasSuffix(".tmp") }
+                try folder.entries().contains { $0.path.string.hasSuffix(".tmp") }
             }
             running.send(SIGINT)
         }
         #expect(ending.status == 130)
         #expect(ending.error == "stagepack: error: packaging was cancelled\n")
-        #expect(try directory.entries().map(\.name.string).sorted() == ["large", "recipe.json"])
+        #expect(try directory.entries().map(\.path.string).sorted() == ["large", "recipe.json"])
     }
 
     @Test func lintSaysWhatAServerDoes() async throws {

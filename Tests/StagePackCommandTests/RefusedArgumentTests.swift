@@ -64,7 +64,7 @@ struct RefusedArgumentTests {
             #expect(ending.error.contains("is no container and not empty: it has 'letter.txt'"))
             #expect(ending.error.contains("hint: name an empty directory with --container"))
         }
-        #expect(try directory.entries().map(\.name.string) == ["letter.txt"])
+        #expect(try directory.entries().map(\.path.string) == ["letter.txt"])
     }
 
     @Test func whatACrashOrAMountLeavesIsNoFileOfOthers() async throws {

@@ -229,7 +229,7 @@ struct RollbackTests {
     private func modes(below path: FilePath) throws -> [UInt32] {
         guard FileStatus.exists(path) else { return [] }
         let directory = try Directory.open(path)
-        return try directory.entries().compactMap { try directory.status(FilePath($0.name))?.mode }
+        return try directory.entries().compactMap { try directory.status($0.path)?.mode }
     }
 
     private enum PackState {

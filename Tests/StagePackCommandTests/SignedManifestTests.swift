@@ -22,7 +22,7 @@ struct SignedManifestTests {
                 "packs/aurora-1.tar.zst",
             ]
         )
-        let files = try Directory.open(world.metadata).entries().map(\.name.string).sorted()
+        let files = try Directory.open(world.metadata).entries().map(\.path.string).sorted()
         #expect(files == ["@refresh.json", "snapshot.json", "targets.json", "timestamp.json"])
     }
 

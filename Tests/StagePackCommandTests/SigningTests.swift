@@ -418,7 +418,7 @@ struct SigningTests {
         #expect(ending.status == 42, "\(ending)")
         _ = consume lock
         try await succeed("refresh manifest.json --key ../k.pem --force")
-        #expect(try directory.entries().allSatisfy { !$0.name.string.hasSuffix(".lock") })
+        #expect(try directory.entries().allSatisfy { !$0.path.string.hasSuffix(".lock") })
     }
 
     /// A signing program that uses OpenSSL's command.

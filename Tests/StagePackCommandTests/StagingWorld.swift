@@ -165,7 +165,7 @@ struct StagingWorld: Sendable {
         return try Directory.open("/proc").entries().compactMap { entry in
             let path = FilePath("/proc/\(entry.name)")
             // A process that has ended meanwhile is none.
-            guard let process = pid_t(entry.name.string),
+            guard let process = pid_t(entry.path.string),
                 let words = try? text(of: path.appending("cmdline")).split(separator: "\0"),
                 words.last == "staging-worker",
                 let status = try? text(of: path.appending("status")),
@@ -180,7 +180,7 @@ struct StagingWorld: Sendable {
     /// The names of the pack's generations.
     func generations() throws -> [String] {
         let path = installed.container.pushing("generations").appending(pack)
-        return try Directory.open(path).entries().map(\.name.string)
+        return try Directory.open(path).entries().map(\.path.string)
     }
 
     /// What lies in the container that is no pack: partial archives and areas.

@@ -53,7 +53,7 @@ struct SurroundingsTests {
         #expect(shown.output.contains(#""file" : "/etc/stagepack/apps.d/"#), "\(shown.output)")
         #expect(!shown.output.contains("home"))
         let home = try Directory.open(installed.world.directory.path.appending("home"))
-        #expect(try home.entries().map(\.name.string).sorted() == [".config", "stagepack"])
+        #expect(try home.entries().map(\.path.string).sorted() == [".config", "stagepack"])
     }
 
     @Test func aSocketThatTheEnvironmentNamesIsNotAsked() async throws {

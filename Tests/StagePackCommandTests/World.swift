@@ -100,7 +100,7 @@ struct World {
         guard let directory = try Directory.open(container).directory(FilePath(name)) else {
             return []
         }
-        return try directory.entries().map(\.name.string).sorted()
+        return try directory.entries().map(\.path.string).sorted()
     }
 }
 
@@ -114,11 +114,11 @@ struct StagedFiles: Equatable {
 
     private mutating func walk(_ directory: Directory, _ prefix: String) throws {
         for entry in try directory.entries() {
-            let path = prefix + entry.name.string
+            let path = prefix + entry.path.string
             if entry.kind == .directory {
-                let below = try #require(try directory.directory(FilePath(entry.name)))
+                let below = try #require(try directory.directory(entry.path))
                 try walk(below, path + "/")
-            } else if let file = try directory.file(reading: FilePath(entry.name)) {
+            } else if let file = try directory.file(reading: entry.path) {
                 digests[path] = try Digest(of: file)
             }
         }
@@ -141,7 +141,7 @@ func partSize(below path: FilePath) -> Int64 {
     guard let directory = try? Directory.open(path), let entries = try? directory.entries() else {
         return 0
     }
-    return entries.filter { $0.name.string.contains(".part.") }.reduce(0) { sum, entry in
-        sum + ((try? directory.status(FilePath(entry.name)))??.size ?? 0)
+    return entries.filter { $0.path.string.contains(".part.") }.reduce(0) { sum, entry in
+        sum + ((try? directory.status(entry.path))??.size ?? 0)
     }
 }

@@ -49,7 +49,7 @@ struct IndexedStore {
 
     /// Returns the names in a directory.
     func names(in folder: FilePath) throws -> [String] {
-        try directory(folder).entries().map(\.name.string).sorted()
+        try directory(folder).entries().map(\.path.string).sorted()
     }
 
     /// Returns the table of a pack's delta set.

@@ -28,7 +28,7 @@ struct RepeatedPackagingTests {
                 continue
             }
             for entry in try directory.entries() {
-                let name = FilePath(entry.name)
+                let name = entry.path
                 // A file that replaces it has another inode, even within the same second.
                 let status = try #require(try directory.status(name))
                 objects["\(folder)/\(name)"] = Object(

@@ -47,7 +47,7 @@ final class Publisher {
     /// Returns the names in `metadata`, sorted.
     func names(in folder: String = "metadata") throws -> [String] {
         let folder = try directory.directory(FilePath(folder))
-        return try folder?.entries().map(\.name.string).sorted() ?? []
+        return try folder?.entries().map(\.path.string).sorted() ?? []
     }
 
     func bytes(_ path: String) throws -> [UInt8]? {

@@ -302,7 +302,7 @@ import Testing
         let content = noise(1 << 18)
         server.answer("/pack", with: .content(content))
         try await download(DownloadRequest(server.url("/pack"), content: content), to: part)
-        #expect(try place.directory.entries().map(\.name.string) == ["pack.part.1"])
+        #expect(try place.directory.entries().map(\.path.string) == ["pack.part.1"])
     }
 
     /// The error of a download that is cancelled once `moment` ends.

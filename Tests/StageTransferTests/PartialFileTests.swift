@@ -18,7 +18,7 @@ struct PartialFileTests {
     }
 
     private var names: [String] {
-        get throws { try place.directory.entries().map(\.name.string).sorted() }
+        get throws { try place.directory.entries().map(\.path.string).sorted() }
     }
 
     @Test(arguments: [1, 2, 3], [false, true])

@@ -55,7 +55,7 @@ import Testing
         let part = try PartialFile.open("pack", in: place.directory)
         try await download(DownloadRequest(server.url("/pack"), content: Self.content), to: part)
         #expect(fileContent(part.path) == Self.content)
-        let names = try place.directory.entries().map(\.name.string)
+        let names = try place.directory.entries().map(\.path.string)
         #expect(names.count == 2, "\(names)")
     }
 

@@ -95,7 +95,7 @@ extension StoreCollectCommand {
         let above = place.removingLastComponent()
         let names: [String]
         do throws(FileError) {
-            names = try Directory.open(above.isEmpty ? "." : above).entries().map(\.name.string)
+            names = try Directory.open(above.isEmpty ? "." : above).entries().map(\.path.string)
         } catch {
             throw CommandFailure(output: error)
         }

@@ -103,6 +103,6 @@ extension RegistrationFolders {
             // A folder that does not exist contains no registration.
             let entries = try? Directory.open(folder).entries()
         else { return false }
-        return entries.contains { $0.name.string.hasSuffix(".json") }
+        return entries.contains { $0.path.string.hasSuffix(".json") }
     }
 }

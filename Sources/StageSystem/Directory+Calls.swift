@@ -1,0 +1,71 @@
+import Glibc
+import SystemPackage
+
+extension Directory {
+    /// Calls `body` with the descriptor of the parent directory of `name` and the last component of `name`.
+    func onParent(
+        of name: FilePath,
+        operation: String,
+        call body: (CInt, UnsafePointer<CChar>) -> CInt
+    ) throws(FileError) {
+        // A single component, the most common case, needs no other directory. FilePath's component views are
+        // slow.
+        let isComponent = unsafe name.withPlatformString {
+            unsafe $0.pointee != 0 && strchr($0, CInt(UInt8(ascii: "/"))) == nil
+        }
+        if isComponent {
+            _ = try Self.attempt(operation, at: path.pushing(name)) {
+                unsafe name.withPlatformString { unsafe body(descriptor.rawValue, $0) }
+            }
+            return
+        }
+        guard !name.isEmpty else {
+            throw FileError(operation, path: path.pushing(name), errno: .invalidArgument)
+        }
+        // A path has no slash at its end, and none twice.
+        let (above, last) = unsafe name.withPlatformString { text in
+            let slash = unsafe strrchr(text, CInt(UInt8(ascii: "/")))
+            let count = unsafe slash.map { unsafe UnsafePointer(text).distance(to: $0) + 1 } ?? 0
+            var parent = unsafe [CChar](UnsafeBufferPointer(start: text, count: count))
+            parent.append(0)
+            return unsafe (FilePath(platformString: parent), FilePath(platformString: text + count))
+        }
+        let parent = try openFile(above, flags: O_RDONLY | O_DIRECTORY, mode: 0)
+        // Opened for this call only, and not for writing.
+        defer { try? parent.close() }
+        _ = try Self.attempt(operation, at: path.pushing(name)) {
+            unsafe last.withPlatformString { unsafe body(parent.rawValue, $0) }
+        }
+    }
+
+    /// Makes a system call, repeats it after `EINTR`, and throws on -1.
+    @discardableResult
+    static func attempt(
+        _ operation: String,
+        at path: @autoclosure () -> FilePath,
+        call: () -> CInt
+    ) throws(FileError) -> CInt {
+        while true {
+            let result = call()
+            if result >= 0 { return result }
+            let reason = Errno(rawValue: errno)
+            if reason != .interrupted { throw FileError(operation, path: path(), errno: reason) }
+        }
+    }
+
+    /// Makes a system call as ``attempt(_:at:call:)`` does, but returns `nil` after `ENOENT`.
+    static func attemptIfPresent(
+        _ operation: String,
+        at path: @autoclosure () -> FilePath,
+        call: () -> CInt
+    ) throws(FileError) -> CInt? {
+        var isPresent = true
+        let result = try attempt(operation, at: path()) {
+            let result = call()
+            guard result < 0, errno == ENOENT else { return result }
+            isPresent = false
+            return 0
+        }
+        return isPresent ? result : nil
+    }
+}
