@@ -30,8 +30,12 @@ extension ForegroundSuite {
         return request
     }
 
-    /// Content of so many bytes.
+    /// Content of so many bytes, each of which is a seventh of its offset.
     func data(_ count: Int) -> [UInt8] {
-        noise(count)
+        // It repeats itself; a closure for each of millions of bytes is slow in a debug build.
+        let period = (0..<7 * 256).map { UInt8($0 / 7) }
+        var content: [UInt8] = []
+        while content.count < count { content += period }
+        return Array(content.prefix(count))
     }
 }
