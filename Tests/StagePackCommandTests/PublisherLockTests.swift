@@ -5,7 +5,7 @@ import SystemPackage
 import Testing
 
 /// Other processes that hold on to what a publisher works with.
-@Suite(.waiting, .server, .directory)
+@Suite(.server, .directory)
 struct PublisherLockTests {
     private let world: World
 
@@ -43,7 +43,7 @@ struct PublisherLockTests {
     }
 
     /// A manifest and a store are there to be read by everybody.
-    @Test func whoMayOnlyReadHoldsNoPublisherUp() async throws {
+    @Test(.alone) func whoMayOnlyReadHoldsNoPublisherUp() async throws {
         let (manifest, add) = try await makeManifest()
         let store = try Directory.make(world.directory.path.appending("store/b"))
         let files = try [manifest, world.directory.path, store.path].map(hold)
@@ -58,7 +58,7 @@ struct PublisherLockTests {
         #expect(try world.directory.entries().allSatisfy { !$0.path.string.hasSuffix(".lock") })
     }
 
-    @Test func whoWaitsForAnotherPublisherIsToldWhy() async throws {
+    @Test(.waiting) func whoWaitsForAnotherPublisherIsToldWhy() async throws {
         let (manifest, add) = try await makeManifest()
         let lock = try LockFile.attempt(".own.json.lock", in: world.directory, mode: .exclusive)
         let ending = try await world.program.run(add)
@@ -76,7 +76,7 @@ struct PublisherLockTests {
         #expect(try bytes(of: manifest).count > 0)
     }
 
-    @Test func whoWaitsForASweepOfAStoreIsToldWhy() async throws {
+    @Test(.waiting) func whoWaitsForASweepOfAStoreIsToldWhy() async throws {
         let publisher = try IndexedPublisher(world)
         try publisher.write(["a": [1]])
         let store = world.directory.path.appending("store")
