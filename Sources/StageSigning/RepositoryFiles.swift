@@ -67,12 +67,8 @@ package final class RepositoryFiles {
 
     private func hasRoot(_ version: Int) throws(SigningError) -> Bool {
         let path = Self.path(of: .root, version: version, in: Self.metadataName)
-        do throws(FileError) {
-            return try directory.status(path) != nil
-        } catch  where error.errno == .noSuchFileOrDirectory {
-            return false
-        } catch {
-            throw .file(error)
+        return try SigningError.wrapping { () throws(FileError) in
+            try directory.status(path) != nil
         }
     }
 

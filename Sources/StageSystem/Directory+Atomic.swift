@@ -68,16 +68,16 @@ extension Directory {
         return FilePath(".\(name.string).\(mark).tmp")
     }
 
-    /// Renames a temporary file of this directory to `name`, atomically, and replaces what has that name.
-    public func rename(
+    /// Renames a temporary file of this directory to `name`, atomically.
+    ///
+    /// Replaces an existing `name`.
+    package func rename(
         _ temporary: FilePath,
         over name: FilePath.Component
     ) throws(FileError) {
-        _ = try Self.attempt("rename", at: path.pushing(temporary)) {
-            unsafe temporary.withPlatformString { from in
-                unsafe name.withPlatformString { to in
-                    unsafe renameat(descriptor.rawValue, from, descriptor.rawValue, to)
-                }
+        try unsafe onParent(of: temporary, operation: "rename") { parent, last in
+            unsafe name.withPlatformString {
+                unsafe renameat(parent, last, descriptor.rawValue, $0)
             }
         }
     }

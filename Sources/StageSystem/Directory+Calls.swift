@@ -19,10 +19,10 @@ extension Directory {
             }
             return
         }
-        guard !name.isEmpty else {
+        guard !name.isEmpty, name != "/" else {
             throw FileError(operation, path: path.pushing(name), errno: .invalidArgument)
         }
-        // A path has no slash at its end, and none twice.
+        // FilePath removes doubled and trailing slashes, so the text after the last slash is a component.
         let (above, last) = unsafe name.withPlatformString { text in
             let slash = unsafe strrchr(text, CInt(UInt8(ascii: "/")))
             let count = unsafe slash.map { unsafe UnsafePointer(text).distance(to: $0) + 1 } ?? 0

@@ -254,7 +254,7 @@ public final class Directory: Sendable {
         return result != nil
     }
 
-    /// Removes an entry of this directory that is no directory, if it still exists.
+    /// Removes a file or link of this directory, if it still exists.
     func remove(_ entry: DirectoryEntry) throws(FileError) {
         _ = try Self.attemptIfPresent("remove", at: path.pushing(entry.path)) {
             unsafe entry.path.withPlatformString {

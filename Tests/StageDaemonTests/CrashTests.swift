@@ -14,7 +14,7 @@ import Testing
 /// The scenario passes everything that the daemon makes durable, and each is made of calls of these kinds:
 /// what is in the journal (tasks, verified content, ends, launches, acknowledgements) is a commit
 /// (`pwrite64` to its log, then `fdatasync`), after a copy where a file is uploaded (`fsync`); the record of
-/// a part file is replaced (`renameat2` or `rename`) after `fdatasync` of the part; complete content is
+/// a part file is replaced (`renameat`) after `fdatasync` of the part; complete content is
 /// renamed, with `fsync` of its directory; what is over is removed by `unlinkat`. strace counts the calls of each thread apart, so a number stands for several places.
 @Suite(
     .directory,

@@ -187,7 +187,7 @@ struct StagingWorld: Sendable {
     func litter() throws -> [String] {
         try ["downloads", "staging"].flatMap { name in
             try Directory.open(installed.container).directory(FilePath(name))?.entries()
-                .map(\.name.string) ?? []
+                .map(\.path.string) ?? []
         }
     }
 }

@@ -15,6 +15,43 @@ struct DirectoryTests {
         #expect(try directory.status("no-such-file") == nil)
     }
 
+    @Test(arguments: [
+        ("", Errno.invalidArgument), ("/", .invalidArgument), ("/file", .improperLink),
+        ("../file", .improperLink), ("below/../../file", .improperLink),
+        ("link/file", .notDirectory),
+    ])
+    func noPathLeavesTheDirectory(_ path: String, _ errno: Errno) throws {
+        let inner = try Directory.make(root.path.appending("inner"))
+        _ = try inner.makeDirectory("below")
+        try inner.createLink("link", to: "..")
+        try root.write([1], to: "file", durably: false)
+        let name = FilePath(path)
+        let errors = [
+            #expect(throws: FileError.self) { try inner.status(name) },
+            #expect(throws: FileError.self) { try inner.removeFile(name) },
+            #expect(throws: FileError.self) { try inner.rename(name, over: "stolen") },
+            #expect(throws: FileError.self) { try inner.createDirectory(name) },
+        ]
+        #expect(errors.map { $0?.errno } == Array(repeating: errno, count: 4))
+        #expect(try bytes(of: root.path.appending("file")) == [1])
+        #expect(try Set(inner.entries().map(\.path.string)) == ["below", "link"])
+    }
+
+    @Test
+    func namesThatAreNoTextAreListedAndRemoved() throws {
+        let name = unsafe ([0x61, -1, 0x62, 0] as [CChar]).withUnsafeBufferPointer { name in
+            unsafe name.baseAddress.map { unsafe FilePath(platformString: $0) } ?? "none"
+        }
+        let tree = try Directory.make(root.path.appending("tree/below"))
+        _ = try tree.file(creating: name)
+        let entry = try #require(try tree.entries().first)
+        #expect(entry.path == name && entry.name == name.lastComponent && entry.kind == .file)
+        let above = try Directory.open(root.path.appending("tree"))
+        #expect(try above.status(FilePath("below").pushing(name))?.kind == .file)
+        #expect(try root.removeTree("tree"))
+        #expect(try root.entries().isEmpty)
+    }
+
     @Test
     func directoriesAreMadeFromTheFirstThatIsMissing() throws {
         let path = root.path.appending("one").appending("two").appending("three")

@@ -16,7 +16,9 @@ package struct SeededGenerator: RandomNumberGenerator, Sendable {
     }
 }
 
-/// Bytes that are the same each time, and that no compression makes smaller, unless `mask` clears bits of each eight.
+/// Bytes that are the same each time, and that no compression makes smaller.
+///
+/// `mask` is applied to each word of eight bytes: cleared bits make the content compressible.
 package func noise(_ count: Int, seed: UInt64 = 1, mask: UInt64 = .max) -> [UInt8] {
     var numbers = SeededGenerator(seed: seed)
     var words = [UInt64](repeating: 0, count: (count + 7) / 8)

@@ -44,7 +44,7 @@ package enum StagedBait: String, CaseIterable, Sendable {
         let content = try File.open(reading: directory.path.appending("precious"))
             .readAll(limit: Self.content.count + 1)
         let names = try Directory.open(directory.path.appending("staged")).entries()
-            .map(\.name.string)
+            .map(\.path.string)
         let isInside = self != .elsewhere && self != .outByDots
         return content == Self.content && names == (isInside ? ["1"] : [])
     }
