@@ -8,33 +8,28 @@ extension Directory {
         operation: String,
         call body: (CInt, UnsafePointer<CChar>) -> CInt
     ) throws(FileError) {
-        // A single component, the most common case, needs no other directory. FilePath's component views are
-        // slow.
-        let isComponent = unsafe name.withPlatformString {
-            unsafe $0.pointee != 0 && strchr($0, CInt(UInt8(ascii: "/"))) == nil
-        }
-        if isComponent {
-            _ = try Self.attempt(operation, at: path.pushing(name)) {
-                unsafe name.withPlatformString { unsafe body(descriptor.rawValue, $0) }
+        // Not by FilePath's component views, which are slow. FilePath removes doubled and trailing slashes, so the text
+        // after the last slash is a component.
+        let (above, last) = unsafe name.withPlatformString { text -> (FilePath?, FilePath) in
+            guard let slash = unsafe strrchr(text, CInt(UInt8(ascii: "/"))) else {
+                return (nil, name)
             }
-            return
-        }
-        guard !name.isEmpty, name != "/" else {
-            throw FileError(operation, path: path.pushing(name), errno: .invalidArgument)
-        }
-        // FilePath removes doubled and trailing slashes, so the text after the last slash is a component.
-        let (above, last) = unsafe name.withPlatformString { text in
-            let slash = unsafe strrchr(text, CInt(UInt8(ascii: "/")))
-            let count = unsafe slash.map { unsafe UnsafePointer(text).distance(to: $0) + 1 } ?? 0
+            let last = unsafe UnsafePointer(slash + 1)
+            let count = unsafe text.distance(to: last)
             var parent = unsafe [CChar](UnsafeBufferPointer(start: text, count: count))
             parent.append(0)
-            return unsafe (FilePath(platformString: parent), FilePath(platformString: text + count))
+            return unsafe (FilePath(platformString: parent), FilePath(platformString: last))
         }
-        let parent = try openFile(above, flags: O_RDONLY | O_DIRECTORY, mode: 0)
+        guard !last.isEmpty else {
+            throw FileError(operation, path: path.pushing(name), errno: .invalidArgument)
+        }
+        var parent: FileDescriptor?
+        if let above { parent = try openFile(above, flags: O_RDONLY | O_DIRECTORY, mode: 0) }
         // Opened for this call only, and not for writing.
-        defer { try? parent.close() }
+        defer { try? parent?.close() }
+        let place = parent ?? descriptor
         _ = try Self.attempt(operation, at: path.pushing(name)) {
-            unsafe last.withPlatformString { unsafe body(parent.rawValue, $0) }
+            unsafe last.withPlatformString { unsafe body(place.rawValue, $0) }
         }
     }
 

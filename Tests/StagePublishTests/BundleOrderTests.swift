@@ -326,7 +326,7 @@ struct UnfinishedVersionTests {
 private func drafts(in bundles: Directory) -> [FilePath] {
     // A test without bundles finds none.
     let entries = (try? bundles.entries()) ?? []
-    return entries.filter { $0.path.string.hasPrefix(".") }.map { $0.path }
+    return entries.filter { $0.path.string.hasPrefix(".") }.map(\.path)
 }
 
 /// Returns small files of about this size without common content.
