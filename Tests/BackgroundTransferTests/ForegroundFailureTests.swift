@@ -34,7 +34,7 @@ struct ForegroundFailureTests: ForegroundSuite {
 
     // MARK: - Time limits
 
-    @Test(.alone, arguments: [Kind.data, .upload, .postedDownload])
+    @Test(.apart, arguments: [Kind.data, .upload, .postedDownload])
     func aSuspendedTaskDoesNotTimeOut(_ kind: Kind) async throws {
         let isOpen = Flag()
         server.answer(
@@ -75,7 +75,7 @@ struct ForegroundFailureTests: ForegroundSuite {
         #expect((task.error as? URLError)?.code == .timedOut)
     }
 
-    @Test(.alone) func aDownloadThatIsOutOfTimeLeavesWhatItHas() async throws {
+    @Test(.apart) func aDownloadThatIsOutOfTimeLeavesWhatItHas() async throws {
         let content = data(3_000_000)
         let answer = Answer.content(content)
         server.answer("/a", with: answer.stalled(after: 2_000_000), answer)

@@ -5,7 +5,7 @@ import SystemPackage
 import Testing
 
 /// Programs that are started with closed standard streams, as some package managers and daemons do.
-@Suite(.alone, .server, .directory)
+@Suite(.apart, .server, .directory)
 struct ClosedStreamTests {
     /// What the standard streams of a process are.
     private func streams(of process: pid_t) throws -> [String?] {

@@ -169,7 +169,7 @@ struct ExtensionTests {
         #expect(hook.output.split(separator: "\n").count == 2)
     }
 
-    @Test(.alone) func theDeadlineOfAHookEndsAnExtensionThatHangs() async throws {
+    @Test(.apart) func theDeadlineOfAHookEndsAnExtensionThatHangs() async throws {
         var installed = try await Installed()
         try installed.world.publish(try packs())
         try installed.extend(with: "time.sleep(1000)")

@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 /// The process between a hook and its run, when the run does what no run should.
-@Suite(.alone, .server, .directory)
+@Suite(.apart, .server, .directory)
 struct HookGuardTests {
     /// Runs a hook whose pack does not come, and `body` once the run has begun to fetch it.
     private func hook(

@@ -8,7 +8,7 @@ import Testing
 
 /// What `prefetch` does in the hook of a package manager, and what comes after it.
 @Suite(
-    .alone,
+    .apart,
     .server,
     .directory,
     .enabled("root needs a '/var/lib' of its own") {

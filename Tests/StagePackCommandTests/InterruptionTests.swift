@@ -5,7 +5,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-@Suite(.alone, .server, .directory)
+@Suite(.apart, .server, .directory)
 struct InterruptionTests {
     /// Serves 2 MiB of a pack of 8 and then nothing more, and runs the program; `body` runs when
     /// bytes are in a part file.

@@ -144,7 +144,7 @@ struct JSONTests {
         #expect(try decode(FailureAlone.self, unstaged.output).error.status == 2)
     }
 
-    @Test(.alone) func aDeadlineIsTheStatusOfThePackToo() async throws {
+    @Test(.apart) func aDeadlineIsTheStatusOfThePackToo() async throws {
         let (world, packs) = try world()
         world.server.answer(packs[0].path, with: Answer.content(packs[0].archive).stalled(after: 9))
         let ending = try await world.run("fetch", "aurora", "--json", "--deadline", "4")

@@ -7,7 +7,7 @@ import Testing
 
 /// The metrics for Prometheus, and the lines for the journal of systemd.
 @Suite(
-    .alone,
+    .apart,
     .server,
     .directory,
     .enabled("root needs a '/var/lib' of its own") {

@@ -79,7 +79,7 @@ struct OnDemandTests {
         #expect(world.server.counts(for: pack.path).requests == 1)
     }
 
-    @Test(.alone, arguments: Fetching.allCases)
+    @Test(.apart, arguments: Fetching.allCases)
     func aDeadlineIsToldAndTheNextCallGoesOn(by fetching: Fetching) async throws {
         var world = try World()
         let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 8)

@@ -110,7 +110,7 @@ struct SharingTests {
         #expect(try world.staged(.aurora) == StagedFiles(try SamplePack.small(.aurora, version: 2)))
     }
 
-    @Test(.alone, arguments: [".history", "aurora"])
+    @Test(.apart, arguments: [".history", "aurora"])
     func nobodyWhoHoldsALockHoldsUpAHook(name: String) async throws {
         var world = try World()
         try world.publish(try SamplePack.small(.aurora))

@@ -86,7 +86,7 @@ enum Shortage: CustomTestStringConvertible {
 
 /// What the program does where the system gives it too little of something: an error, never a trap or silence, and
 /// in a hook nothing that the package manager could notice.
-@Suite(.alone, .server, .directory)
+@Suite(.apart, .serialized, .server, .directory)
 struct ShortageTests {
     private static let deadline = 3.0
     /// The guard's patience beyond the deadline, and the time that a busy machine takes.

@@ -163,7 +163,7 @@ struct FalseDaemonTests {
         #expect(try text(of: notes) == "ready\n0\n0\n")
     }
 
-    @Test(.alone, arguments: SilentDaemon.Silence.allCases)
+    @Test(.apart, arguments: SilentDaemon.Silence.allCases)
     func aSilentDaemonHoldsNothingUp(_ silence: SilentDaemon.Silence) async throws {
         let (installed, _) = try await installed()
         let daemon = try SilentDaemon(at: installed.socket.string, silence)
