@@ -74,7 +74,8 @@ struct PatchDecoder: Sendable {
         defer { HeapMemory.release() }
         guard let prefix = readPrefix(part, unless: isStopped) else { return nil }
         var offset = frame.lowerBound
-        var decompressor = PrefixedStreamDecompressor(window: Int64(part.contentLength))
+        var decompressor = PrefixedStreamDecompressor(window: Int64(part.decompressedLength))
+        var runs = SimilarRunDecoder(part)
         var stopped = false
         // A part that does not decompress completely leaves the pieces that were written.
         let isWhole = try decompressor.decompress(after: prefix.span) {
@@ -86,7 +87,10 @@ struct PatchDecoder: Sendable {
         } to: { (bytes) throws(FileError) in
             stopped = isStopped()
             if stopped { return false }
-            return try writer.take(bytes)
+            if part.runsLength == 0 { return try writer.take(bytes) }
+            // The reason makes no difference: such a part is damaged.
+            guard let content = try? runs.restore(bytes, after: prefix.span) else { return false }
+            return try writer.take(content.span)
         }
         return stopped ? nil : isWhole && writer.isComplete
     }

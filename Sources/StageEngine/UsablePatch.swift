@@ -19,13 +19,16 @@ struct UsablePatch: Sendable {
 
     /// The memory for decoding the largest part, in bytes.
     var memory: ByteCount {
-        min(reference.windowSize, ByteCount(content.size))
+        // The runs of a part have no more bytes than its content.
+        min(reference.windowSize, ByteCount(content.size) + ByteCount(content.size))
             + min(reference.prefixSize, ByteCount(source.size)) + Self.overhead
     }
 
     /// Returns the memory for decoding a part, in bytes.
     static func memory(for part: PatchTable.Part) -> ByteCount {
-        ByteCount(part.contentLength) + ByteCount(part.prefixLength) + overhead
+        // The encoded runs are kept beside the window, which begins with them.
+        ByteCount(part.decompressedLength + part.runsLength) + ByteCount(part.prefixLength)
+            + overhead
     }
 
     /// Returns whether a table makes all of the content, of pieces of the staged generation, with no more memory than

@@ -10,9 +10,13 @@ package struct PatchTable: Equatable, Sendable {
 
     /// A part: one Zstandard frame, which can be decompressed without the others.
     package struct Part: Equatable, Sendable {
-        /// The bytes of the new version's pieces that the frame decompresses to: 1 to
-        /// ``ManifestLimits/windowSize``, whole pieces.
+        /// The bytes of the new version's pieces that the frame restores: 1 to ``ManifestLimits/windowSize``, whole
+        /// pieces.
         package var contentLength: Int
+        /// The number of bytes of the encoded runs (``SimilarRun``), which the frame contains before the content.
+        ///
+        /// At most ``contentLength``, and with it at most ``ManifestLimits/windowSize``.
+        package var runsLength: Int
         /// The ranges of the older version's pieces that the frame refers to, one after the other; at most
         /// ``ManifestLimits/windowSize`` bytes.
         package var prefix: [Range<Int64>]
@@ -20,21 +24,29 @@ package struct PatchTable: Equatable, Sendable {
         package var frameLength: Int
 
         /// Creates a part from its fields.
-        package init(contentLength: Int, prefix: [Range<Int64>], frameLength: Int) {
+        package init(
+            contentLength: Int,
+            runsLength: Int = 0,
+            prefix: [Range<Int64>],
+            frameLength: Int
+        ) {
             self.contentLength = contentLength
+            self.runsLength = runsLength
             self.prefix = prefix
             self.frameLength = frameLength
         }
 
         /// The number of bytes of the older version.
         package var prefixLength: Int { prefix.reduce(0) { $0 + $1.count } }
+        /// The number of bytes that the frame decompresses to.
+        package var decompressedLength: Int { runsLength + contentLength }
     }
 
     /// Creates a table from its parts.
     package init(parts: [Part] = []) { self.parts = parts }
 
-    /// The most bytes of the newer version that one part decompresses to.
-    package var windowSize: ByteCount { ByteCount(parts.map(\.contentLength).max() ?? 0) }
+    /// The most bytes that the frame of one part decompresses to.
+    package var windowSize: ByteCount { ByteCount(parts.map(\.decompressedLength).max() ?? 0) }
     /// The most bytes of the older version that one part refers to.
     package var prefixSize: ByteCount { ByteCount(parts.map(\.prefixLength).max() ?? 0) }
 
@@ -112,7 +124,7 @@ extension PatchTable {
         var reader = ByteReader(bytes)
         try reader.checkTable(size: Self.size(from: &reader))
         // The smallest encoding of a part bounds the number of parts.
-        let count = try reader.number("the number of parts", in: 0...reader.left / 3)
+        let count = try reader.number("the number of parts", in: 0...reader.left / 4)
         parts = []
         parts.reserveCapacity(count)
         for _ in 0..<count { parts.append(try Self.part(from: &reader)) }
@@ -122,6 +134,7 @@ extension PatchTable {
     private static func part(from reader: inout ByteReader) throws(IndexError) -> Part {
         let limit = Int(ManifestLimits.windowSize.rawValue)
         let content = try reader.number("the length of a part", in: 1...limit)
+        let runs = try reader.number("the length of runs", in: 0...min(content, limit - content))
         let count = try reader.number("the number of ranges of a prefix", in: 0...reader.left / 2)
         var prefix: [Range<Int64>] = []
         prefix.reserveCapacity(count)
@@ -141,6 +154,7 @@ extension PatchTable {
         }
         return Part(
             contentLength: content,
+            runsLength: runs,
             prefix: prefix,
             frameLength: try reader.number("the length of a frame", in: 1...2 * limit)
         )
@@ -175,6 +189,7 @@ extension PatchTable {
         rest.append(number: parts.count)
         for part in parts {
             rest.append(number: part.contentLength)
+            rest.append(number: part.runsLength)
             rest.append(number: part.prefix.count)
             var end: Int64 = 0
             for range in part.prefix {

@@ -229,7 +229,7 @@ public struct PackIndex: Hashable, Sendable {
         public var size: ByteCount
         /// The digest of its bytes as downloaded.
         public var digest: Digest
-        /// The most bytes of the newer version that a decoder keeps in memory, those of the largest part; at most
+        /// The most bytes that a part of it decompresses to, which a decoder keeps in memory; at most
         /// ``ManifestLimits/windowSize``.
         public var windowSize: ByteCount
         /// The most bytes of the older version that it keeps beside them; at most ``ManifestLimits/windowSize``.

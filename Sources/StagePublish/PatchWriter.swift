@@ -39,6 +39,14 @@ struct PatchWriter: Sendable {
     /// The most bytes of a part that is compressed by the slow level without a look at the middle one.
     private static let smallPart = 8 << 20
 
+    /// The smallest frame for which similar runs are searched: fewer bytes are not worth the time.
+    private static let leastSizeWithRuns = 16 << 10
+    /// The share of the fast compression's size, as a divisor, that differences of similar runs have to save.
+    ///
+    /// The slow compression
+    /// gains less with them than without.
+    private static let leastGainOfRuns = 16
+
     /// Creates a writer for one older version; parts have at most `partSize` bytes on either side, and are compressed
     /// at `level`, 1 to 22; `nil` chooses level 12 or 19 for each by its size and the expected saving.
     init(
@@ -117,24 +125,25 @@ struct PatchWriter: Sendable {
         }
         // Returns the heap memory of the last part to the system.
         HeapMemory.release()
-        let quick = trial.reduce(0, +)
+        let quick = trial.reduce(0) { $0 + $1.size }
         guard quick / Self.bestGain < limit else { return (.useless(ByteCount(quick)), nil) }
         var draft = try PatchDraft.make(in: reader.new.bundles)
         // Parts differ: those that are left count as much as the fast compression promises.
         var promise = quick / Self.bestGain
-        for (part, size) in zip(plan.parts, trial) {
-            guard let both = try reader.read(part, unless: cancellation) else {
+        for (part, trial) in zip(plan.parts, trial) {
+            guard var both = try reader.read(part, unless: cancellation) else {
                 return (.empty, nil)
             }
-            promise -= size / Self.bestGain
+            promise -= trial.size / Self.bestGain
+            let runsLength = both.subtract(trial.runs)
             let frame = compress(
                 both,
-                fastSize: size,
+                fastSize: trial.size,
                 room: limit - draft.size - promise,
                 unless: cancellation
             )
             if cancellation.isRequested { return (.empty, nil) }
-            try draft.append(frame, of: part)
+            try draft.append(frame, of: part, runsLength: runsLength)
             guard draft.size + promise < limit else {
                 return (.useless(ByteCount(draft.size + promise)), nil)
             }
@@ -147,21 +156,39 @@ struct PatchWriter: Sendable {
         return (patch.map { .made($0.size) } ?? .empty, patch)
     }
 
-    /// Returns the size of each part after a fast compression; `nil` if the store lacks some of the content, or if
-    /// cancelled.
+    /// What a fast compression of a part shows.
+    private struct Trial {
+        /// The size of the frame in bytes.
+        var size: Int64
+        /// The runs of which the frame has the differences; none if the frame is smaller without.
+        var runs: [SimilarRun]
+    }
+
+    /// Compresses each part fast; `nil` if the store lacks some of the content, or if cancelled.
     private func trial(
         of plan: PatchPlan,
         from reader: PatchReader,
         unless cancellation: Cancellation
-    ) throws(FileError) -> [Int64]? {
-        var sizes: [Int64] = []
+    ) throws(FileError) -> [Trial]? {
+        var trials: [Trial] = []
         for part in plan.parts {
-            guard let both = try reader.read(part, unless: cancellation) else { return nil }
-            let frame = Self.compress(both, level: Self.fastLevel)
+            guard var both = try reader.read(part, unless: cancellation) else { return nil }
+            let size = Self.compress(both, level: Self.fastLevel).count
             if cancellation.isRequested { return nil }
-            sizes.append(Int64(frame.count))
+            var trial = Trial(size: Int64(size), runs: [])
+            if size >= Self.leastSizeWithRuns {
+                let runs = SimilarRunSearch.runs(of: both.content, in: both.prefix)
+                if both.subtract(runs) > 0 {
+                    let other = Self.compress(both, level: Self.fastLevel).count
+                    if other < size - size / Self.leastGainOfRuns {
+                        trial = Trial(size: Int64(other), runs: runs)
+                    }
+                }
+                if cancellation.isRequested { return nil }
+            }
+            trials.append(trial)
         }
-        return sizes
+        return trials
     }
 }
 
@@ -175,7 +202,7 @@ extension PatchWriter {
     ///   - cancellation: Ends the compression after the current step.
     /// - Returns: The frame.
     private func compress(
-        _ part: (prefix: [UInt8], content: [UInt8]),
+        _ part: PartContent,
         fastSize: Int64,
         room: Int64,
         unless cancellation: Cancellation
@@ -193,7 +220,7 @@ extension PatchWriter {
     }
 
     private static func compress(
-        _ part: (prefix: [UInt8], content: [UInt8]),
+        _ part: PartContent,
         level: Int
     ) -> [UInt8] {
         var compressor = FrameCompressor(level: level, findsDistantRepeats: true)
@@ -212,7 +239,7 @@ private struct PatchReader: Sendable {
     func read(
         _ part: PatchPlan.Part,
         unless cancellation: Cancellation
-    ) throws(FileError) -> (prefix: [UInt8], content: [UInt8])? {
+    ) throws(FileError) -> PartContent? {
         var decompressor = FrameDecompressor()
         let prefix = try old.bytes(
             of: source,
@@ -225,7 +252,30 @@ private struct PatchReader: Sendable {
             at: [part.range],
             decompressor: &decompressor
         ) { cancellation.isRequested }
-        return content.map { (prefix, $0) }
+        return content.map { PartContent(prefix: prefix, content: $0) }
+    }
+}
+
+/// Both sides of a part in memory.
+private struct PartContent {
+    let prefix: [UInt8]
+    /// The content; after ``subtract(_:)`` what the frame decompresses to.
+    var content: [UInt8]
+
+    /// Replaces the bytes of runs by their differences, and puts the encoded runs before the content; leaves it as it is if
+    /// that makes more than a decoder accepts.
+    ///
+    /// - Returns: The number of bytes of the encoded runs.
+    mutating func subtract(_ runs: [SimilarRun]) -> Int {
+        let encoded = runs.encoded()
+        let most = Int(ManifestLimits.windowSize.rawValue) - content.count
+        guard !encoded.isEmpty, encoded.count <= min(content.count, most) else { return 0 }
+        for run in runs {
+            let shift = run.prefixOffset - run.content.lowerBound
+            for position in run.content { content[position] &-= prefix[position + shift] }
+        }
+        content.insert(contentsOf: encoded, at: 0)
+        return encoded.count
     }
 }
 
@@ -249,12 +299,17 @@ private struct PatchDraft: ~Copyable {
     /// The size of the patch so far.
     var size: Int64 { Int64(table.encoded().count) + frameSize }
 
-    mutating func append(_ frame: [UInt8], of part: PatchPlan.Part) throws(FileError) {
+    mutating func append(
+        _ frame: [UInt8],
+        of part: PatchPlan.Part,
+        runsLength: Int
+    ) throws(FileError) {
         try frames.write(frame.span, at: frameSize)
         frameSize += Int64(frame.count)
         table.parts.append(
             PatchTable.Part(
                 contentLength: part.range.count,
+                runsLength: runsLength,
                 prefix: part.prefix,
                 frameLength: frame.count
             )

@@ -2,6 +2,7 @@ import Glibc
 import StageContainer
 import StageDigest
 import StageEngine
+import StageFrame
 import StageIndex
 import StageModel
 import StagePublish
@@ -153,6 +154,50 @@ struct PatchPartTests {
         // Without the patch, the pieces of the broken part alone come from bundles.
         let bytes = try await update()
         #expect(bytes > 0 && bytes < 1_300_000)
+    }
+
+    /// What is bent in a part that has differences of a program to the one before.
+    enum ProgramBend: CaseIterable {
+        case none, moreRuns, fewerRuns, noRuns, runBehindContent, runBehindPrefix, otherRun
+    }
+
+    /// A patch of a program restores it; one whose runs are not those of the frame is done without.
+    @Test(arguments: ProgramBend.allCases)
+    func aProgramIsRestoredFromDifferences(bend: ProgramBend) async throws {
+        let versions = [1, 2].map { ["program": program(400_000, version: $0)] }
+        try await world.publish(versions[0])
+        guard case .staged = try await world.stage() else { throw Failure() }
+        try await world.publish(versions[1], patches: true)
+        let path = try #require(world.patches.first)
+        let bytes = try world.object(path)
+        var (table, frames) = try PatchTable.read(from: bytes)
+        #expect(table.parts.count == 1 && table.parts[0].runsLength > 0)
+        var frame = Array(bytes[Int(frames[0].lowerBound)...])
+        let length = table.parts[0].runsLength
+        switch bend {
+        case .none: break
+        case .moreRuns: table.parts[0].runsLength += 1
+        case .fewerRuns: table.parts[0].runsLength -= 1
+        case .noRuns: table.parts[0].runsLength = 0
+        case .runBehindContent, .runBehindPrefix, .otherRun:
+            let run =
+                switch bend {
+                case .runBehindContent: SimilarRun(content: 9..<1 << 30, prefixOffset: 0)
+                case .runBehindPrefix: SimilarRun(content: 9..<30, prefixOffset: 1 << 30)
+                default: SimilarRun(content: 9..<90_000, prefixOffset: 3)
+                }
+            let runs = [run].encoded()
+            var compressor = FrameCompressor(level: 3)
+            frame = compressor.compress((runs + versions[1]["program", default: []]).span)
+            table.parts[0].runsLength = runs.count
+            table.parts[0].frameLength = frame.count
+        }
+        if bend != .none { try world.offerPatch(table.encoded() + frame) }
+        let before = world.bundleBytes
+        guard case .staged = try await world.stage() else { throw Failure() }
+        #expect(try world.staged() == versions[1])
+        let sent = world.bundleBytes - before
+        #expect(bend == .none ? sent == 0 : sent > 0, "\(sent) \(length)")
     }
 
     /// Old content that a part refers to is damaged.

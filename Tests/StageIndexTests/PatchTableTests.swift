@@ -6,7 +6,12 @@ import Testing
 /// A table of two parts.
 private func sampleTable() -> PatchTable {
     PatchTable(parts: [
-        PatchTable.Part(contentLength: 70_000, prefix: [0..<30, 20..<50], frameLength: 200),
+        PatchTable.Part(
+            contentLength: 70_000,
+            runsLength: 300,
+            prefix: [0..<30, 20..<50],
+            frameLength: 200
+        ),
         PatchTable.Part(contentLength: 90, prefix: [], frameLength: 1),
     ])
 }
@@ -17,7 +22,7 @@ struct PatchTableTests {
         let bytes = table.encoded()
         #expect(try PatchTable(decoding: bytes) == table)
         #expect(try PatchTable.size(decodingHead: Array(bytes.prefix(13))) == bytes.count)
-        #expect((table.windowSize, table.prefixSize) == (ByteCount(70_000), ByteCount(60)))
+        #expect((table.windowSize, table.prefixSize) == (ByteCount(70_300), ByteCount(60)))
         #expect(table.ranges(afterTable: 100) == [100..<300, 300..<301])
         #expect(try PatchTable(decoding: PatchTable().encoded()) == PatchTable())
     }
@@ -59,8 +64,8 @@ struct PatchTableTests {
     @Test func hugeNumbersAreRefused() throws {
         let huge: [UInt8] = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01]
         let rests: [[UInt8]] = [
-            huge, [1] + huge + [0, 1], [1, 1] + huge, [1, 1, 1] + huge + [1, 1],
-            [1, 1, 1, 0] + huge + [1], [1, 1, 0] + huge,
+            huge, [1] + huge + [0, 0, 1], [1, 1] + huge + [0, 1], [1, 1, 0] + huge,
+            [1, 1, 0, 1] + huge + [1, 1], [1, 1, 0, 1, 0] + huge + [1], [1, 1, 0, 0] + huge,
         ]
         for rest in rests {
             let padded = rest + [UInt8](repeating: 0, count: 40)
@@ -78,11 +83,14 @@ struct PatchTableTests {
 
     @Test func bothSidesOfAPartAreBounded() throws {
         let most = Int(ManifestLimits.windowSize.rawValue)
-        for (content, prefix, isRead) in [
-            (most, most, true), (most + 1, most, false), (most, most + 1, false), (0, 0, false),
+        for (content, runs, prefix, isRead) in [
+            (most, 0, most, true), (most + 1, 0, most, false), (most, 0, most + 1, false),
+            (0, 0, 0, false), (most - 9, 9, 0, true), (most - 9, 10, 0, false), (9, 9, 0, true),
+            (9, 10, 0, false),
         ] {
             let part = PatchTable.Part(
                 contentLength: content,
+                runsLength: runs,
                 prefix: prefix == 0 ? [] : [0..<1, 5..<Int64(prefix) + 4],
                 frameLength: 1
             )

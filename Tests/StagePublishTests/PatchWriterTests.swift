@@ -103,12 +103,34 @@ struct PatchWriterTests {
         var decompressor = FrameDecompressor()
         return try zip(table.parts, frames).flatMap { part, frame in
             let prefix = part.prefix.flatMap { all[Int($0.lowerBound)..<Int($0.upperBound)] }
-            return try decompressor.decompress(
+            let bytes = try decompressor.decompress(
                 Array(bytes[Int(frame.lowerBound)..<Int(frame.upperBound)]).span,
                 after: prefix.span,
-                to: part.contentLength
+                to: part.decompressedLength
             )
+            guard part.runsLength > 0 else { return bytes }
+            var runs = SimilarRunDecoder(part)
+            return try runs.restore(bytes.span, after: prefix.span)
         }
+    }
+
+    /// Addresses that moved cost little, as in a program that was compiled again.
+    @Test(arguments: [nil, 3])
+    func aProgramIsComparedByteByByte(level: Int?) async throws {
+        let trees = [1, 2].map { ["program": program(300_000, version: $0)] }
+        let first = try await store.package(trees[0], "one")
+        let second = try await store.package(trees[1], "two", after: first.index) {
+            $0.makesPatches = true
+            $0.makesArchive = false
+            $0.patchLevel = level
+        }
+        let patch = try #require(second.updates.first?.delta?.patch)
+        let content = try bytes(of: second, notIn: first)
+        #expect(try decoded(patch, from: first, to: second) == content)
+        var compressor = FrameCompressor(level: 19, findsDistantRepeats: true)
+        let prefix = try bytes(of: first, notIn: second)
+        let frame = compressor.compress(content.span, after: prefix.span)
+        #expect(Int(patch.size.rawValue) < frame.count / 4, "\(patch.size) \(frame.count)")
     }
 
     /// Neither the number of processors nor the time of making a patch changes its bytes.

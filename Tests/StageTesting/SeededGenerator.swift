@@ -36,3 +36,22 @@ package func nearCopies(of content: [UInt8], count: UInt8) -> [String: [UInt8]] 
     }
     return files
 }
+
+/// What a compiler makes of a program of about `size` bytes: instructions, each followed by an address.
+///
+/// The instructions of all versions are the same. Each version has further ones at two places, and so the addresses of all others move.
+package func program(_ size: Int, version: Int) -> [UInt8] {
+    let code = noise(size * 3 / 4, seed: 77)
+    var bytes: [UInt8] = []
+    for (number, start) in stride(from: 0, to: code.count - 12, by: 12).enumerated() {
+        if number == size / 50 || number == size / 30 {
+            bytes += noise(96 * version, seed: UInt64(version * 10 + number))
+        }
+        bytes += code[start..<start + 12]
+        let address = UInt32(truncatingIfNeeded: number * 7919 + version * 96)
+        for shift in stride(from: 0, to: 32, by: 8) as StrideTo<UInt32> {
+            bytes.append(UInt8(truncatingIfNeeded: address >> shift))
+        }
+    }
+    return bytes
+}

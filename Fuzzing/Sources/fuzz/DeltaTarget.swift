@@ -64,12 +64,29 @@ enum DeltaTarget: FuzzTarget {
             try table.check(content: content, source: content)
         }
         guard isUsable != nil else { return }
+        checkRuns(of: table, in: bytes)
         let length = table.parts.reduce(Int64(0)) { $0 + Int64($1.contentLength) }
         require(length == content.size, "the parts make the content")
         for range in table.parts.flatMap(\.prefix) {
             var count = 0
             content.forEachPiece(in: range) { count += $1.count }
             require(count == range.count, "a prefix is of pieces")
+        }
+    }
+
+    /// Takes the input for what a frame decompresses to.
+    private static func checkRuns(of table: PatchTable, in bytes: [UInt8]) {
+        for part in table.parts where part.runsLength > 0 && part.prefixLength <= 1 << 16 {
+            var runs = SimilarRunDecoder(part)
+            let prefix = [UInt8](repeating: 1, count: part.prefixLength)
+            let content = parsed { () throws(IndexError) in
+                try runs.restore(bytes.span, after: prefix.span)
+            }
+            guard let content else { continue }
+            require(
+                content.count == max(0, bytes.count - part.runsLength),
+                "runs change no length"
+            )
         }
     }
 
@@ -143,7 +160,12 @@ enum DeltaTarget: FuzzTarget {
         ]
         let size = index.map { Int(PatchContent(of: $0, notIn: ContentIndex()).size) } ?? 1
         let patch = PatchTable(parts: [
-            PatchTable.Part(contentLength: size, prefix: [0..<9, 5..<8], frameLength: 300)
+            PatchTable.Part(
+                contentLength: size,
+                runsLength: 9,
+                prefix: [0..<9, 5..<8],
+                frameLength: 300
+            )
         ])
         let (new, old) = (IndexTarget.digest("new"), IndexTarget.digest("old"))
         var compressor = FrameCompressor(level: 3)

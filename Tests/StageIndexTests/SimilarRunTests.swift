@@ -1,0 +1,102 @@
+import StageModel
+import StageTesting
+import Testing
+
+@testable import StageIndex
+
+/// Content that a patch's frame has as differences to its prefix.
+struct SimilarRunTests {
+    private let prefix = noise(500, seed: 3)
+    private let content = noise(300, seed: 4)
+    private let runs = [
+        SimilarRun(content: 0..<7, prefixOffset: 450),
+        SimilarRun(content: 7..<90, prefixOffset: 0),
+        SimilarRun(content: 100..<299, prefixOffset: 301),
+    ]
+
+    /// Returns what the frame of a part decompresses to.
+    private func frame(_ runs: [SimilarRun]) -> [UInt8] {
+        var bytes = content
+        for run in runs {
+            for (step, position) in run.content.enumerated() {
+                bytes[position] &-= prefix[run.prefixOffset + step]
+            }
+        }
+        return runs.encoded() + bytes
+    }
+
+    private func part(runsLength: Int) -> PatchTable.Part {
+        PatchTable.Part(
+            contentLength: content.count,
+            runsLength: runsLength,
+            prefix: [0..<Int64(prefix.count)],
+            frameLength: 1
+        )
+    }
+
+    private func restored(
+        _ frame: [UInt8],
+        runsLength: Int,
+        inStepsOf step: Int = 1 << 20
+    ) throws(IndexError) -> [UInt8] {
+        var decoder = SimilarRunDecoder(part(runsLength: runsLength))
+        var bytes: [UInt8] = []
+        for start in stride(from: 0, to: frame.count, by: step) {
+            let piece = Array(frame[start..<min(start + step, frame.count)])
+            bytes += try decoder.restore(piece.span, after: prefix.span)
+        }
+        return bytes
+    }
+
+    @Test(arguments: [1, 2, 3, 8, 93, 1 << 20])
+    func contentIsWhatItWas(step: Int) throws {
+        let length = runs.encoded().count
+        #expect(try restored(frame(runs), runsLength: length, inStepsOf: step) == content)
+        let whole = [SimilarRun(content: 0..<300, prefixOffset: 200)]
+        let wholeLength = whole.encoded().count
+        #expect(try restored(frame(whole), runsLength: wholeLength, inStepsOf: step) == content)
+    }
+
+    /// Runs that no content or no prefix has.
+    @Test func impossibleRunsAreRefused() throws {
+        let bad: [[SimilarRun]] = [
+            [SimilarRun(content: 299..<301, prefixOffset: 0)],
+            [SimilarRun(content: 300..<301, prefixOffset: 0)],
+            [SimilarRun(content: 0..<300, prefixOffset: 201)],
+            [SimilarRun(content: 5..<6, prefixOffset: 500)],
+            [SimilarRun(content: 5..<6, prefixOffset: -1)],
+            [SimilarRun(content: 5..<6, prefixOffset: .max / 4)],
+            [SimilarRun(content: 5..<5, prefixOffset: 1)],
+            runs + [SimilarRun(content: 300..<301, prefixOffset: 0)],
+        ]
+        for runs in bad {
+            let encoded = runs.encoded()
+            #expect(throws: IndexError.self, "\(runs)") {
+                try restored(encoded + content, runsLength: encoded.count)
+            }
+        }
+        let huge: [UInt8] = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01]
+        for encoded in [huge + [1, 0], [0] + huge + [0], [0, 1] + huge, [0, 1], [0], [0x80]] {
+            #expect(throws: IndexError.self, "\(encoded)") {
+                try restored(encoded + content, runsLength: encoded.count)
+            }
+        }
+    }
+
+    /// A change of any byte of the encoded runs is an error, or gives other content.
+    @Test func everyByteOfRunsMatters() throws {
+        let length = runs.encoded().count
+        let frame = frame(runs)
+        for position in 0..<length {
+            for bend: UInt8 in [0x01, 0x02, 0x3F, 0x40, 0x80, 0xFF] {
+                var bent = frame
+                bent[position] ^= bend
+                do throws(IndexError) {
+                    #expect(try restored(bent, runsLength: length) != content)
+                } catch {
+                    #expect(!error.reason.isEmpty)
+                }
+            }
+        }
+    }
+}
