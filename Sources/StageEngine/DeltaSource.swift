@@ -1,3 +1,4 @@
+import Logging
 import StageContainer
 import StageDigest
 import StageFrame
@@ -142,13 +143,18 @@ extension IndexFetch {
         var request = fetching.request(for: mirrors, limit: reference.tableSize)
         request.part = (0..<reference.tableSize.rawValue, reference.size.rawValue)
         let table: [UInt8]
+        let url: String
         do throws(StageError) {
-            table = try await fetching.fetch(request).bytes
-        } catch .transfer {
+            let document = try await fetching.fetch(request)
+            (table, url) = (document.bytes, document.url)
+        } catch {
+            guard error.isOfServer else { throw error }
+            fetching.log(error, as: Self.message)
             return (nil, .zero)
         }
         let received = ByteCount(table.count)
         guard received == reference.tableSize, Digest(of: table) == reference.tableDigest else {
+            fetching.log(.transfer(.wrongDigest(url: url)), as: Self.message)
             return (nil, received)
         }
         let source = DeltaSource(
@@ -158,6 +164,14 @@ extension IndexFetch {
             base: base,
             to: index
         )
+        if source == nil {
+            fetching.log(
+                .index(reason: "its table is not that of these versions"),
+                as: Self.message
+            )
+        }
         return (source, received)
     }
+
+    private static let message: Logger.Message = "the delta set of a pack cannot be used"
 }

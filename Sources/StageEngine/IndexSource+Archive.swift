@@ -114,7 +114,7 @@ extension IndexSource {
         } catch {
             // A later run continues a part that has arrived.
             if error.isOfServer, try await holdsNothing(of: archive.digest) {
-                log(error, as: "the archive of an indexed pack cannot be used")
+                work.fetching.log(error, as: "the archive of an indexed pack cannot be used")
             } else {
                 try note(error)
             }
@@ -185,15 +185,7 @@ extension IndexSource {
     /// Logs that the archive cannot be used; throws an error that does not concern the archive.
     func note(_ error: StageError) throws(StageError) {
         guard error.isOfArchive else { throw error }
-        log(error, as: "the archive of an indexed pack cannot be used")
-    }
-
-    /// Logs that an object cannot be used, and others replace it.
-    func log(_ error: StageError, as message: Logger.Message) {
-        work.stager.logger.warning(
-            message,
-            metadata: ["pack.id": "\(work.pack.id)", "error": "\(error)"]
-        )
+        work.fetching.log(error, as: "the archive of an indexed pack cannot be used")
     }
 
     /// Removes the archive and the patches of a staged pack, unless another process holds the download lock.

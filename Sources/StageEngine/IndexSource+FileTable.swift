@@ -67,7 +67,10 @@ extension IndexSource {
             return try await indexFetch.fileTableDelta(countingIn: &figures)
         } catch {
             guard error.isOfServer else { throw error }
-            log(error, as: "the delta that restores the index of a pack cannot be used")
+            work.fetching.log(
+                error,
+                as: "the delta that restores the index of a pack cannot be used"
+            )
             return nil
         }
     }

@@ -46,7 +46,7 @@ extension IndexSource {
         } catch {
             // Objects may be on another server, or the patch alone unreachable.
             guard error.isOfServer else { throw error }
-            log(error, as: "the patch of an indexed pack cannot be used")
+            work.fetching.log(error, as: "the patch of an indexed pack cannot be used")
             return local
         }
         defer { download.end() }
@@ -70,7 +70,7 @@ extension IndexSource {
             return local.adding(result.inventory)
         } catch {
             guard error.isOutOfSpace else { throw error }
-            log(error, as: "the patch of an indexed pack cannot be used")
+            work.fetching.log(error, as: "the patch of an indexed pack cannot be used")
             try download.remove()
             return local
         }

@@ -1,3 +1,4 @@
+import Logging
 import StageContainer
 import StageModel
 import StageTransfer
@@ -23,6 +24,14 @@ struct PackFetching: Sendable {
         request.allowsPlainRedirects = manifest.isSigned
         request.report = { [report] event in StagingEvent(event).map(report) }
         return request
+    }
+
+    /// Logs that an object cannot be used, and others replace it.
+    func log(_ error: StageError, as message: Logger.Message) {
+        stager.logger.warning(
+            message,
+            metadata: ["pack.id": "\(pack.id)", "error": "\(error)"]
+        )
     }
 
     /// Performs a request.

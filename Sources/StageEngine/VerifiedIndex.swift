@@ -1,3 +1,4 @@
+import Logging
 import StageContainer
 import StageDigest
 import StageFrame
@@ -164,15 +165,27 @@ struct IndexFetch: Sendable {
             delta.size < reference.size,
             let old = try await StageError.blocking({ () throws(FileError) in
                 try ContainerLayout.indexBytes(in: base)
-            }),
-            let stored = try? await object(
+            })
+        else { return nil }
+        let message: Logger.Message = "the delta of a pack's index cannot be used"
+        let stored: [UInt8]
+        do throws(StageError) {
+            stored = try await object(
                 at: delta.url,
                 size: delta.size,
                 digest: delta.digest,
                 countingIn: &figures
             )
-        else { return nil }
-        return decompress(stored, after: old)
+        } catch {
+            guard error.isOfServer else { throw error }
+            fetching.log(error, as: message)
+            return nil
+        }
+        let bytes = decompress(stored, after: old)
+        if bytes == nil {
+            fetching.log(.index(reason: "the delta does not restore it"), as: message)
+        }
+        return bytes
     }
 
     /// Reads the index in a directory; returns `nil` if it does not exist or has another digest.

@@ -111,6 +111,24 @@ struct DeltaStagingTests {
         try await publishBoth()
         for path in world.deltaSets { world.server.answer(path, with: answer) }
         #expect(try await update().bundles > 6_500_000)
+        #expect(world.log.all.count { $0.contains("the delta set of a pack cannot be used") } == 1)
+    }
+
+    /// A whole index takes the place of a delta that is not there, is cut or is another one; the log says why.
+    @Test(arguments: [
+        (Answer.status(404), "404"), (.status(500), "500"),
+        (.content([1, 2, 3]), "is not the expected one"),
+        (.content([1, 2, 3]).cut(after: 1), "error="),
+    ])
+    func aDeltaOfTheIndexThatIsNotThereIsDoneWithout(answer: Answer, words: String) async throws {
+        try await publishBoth()
+        let delta = try #require(world.pack?.index?.deltas.first)
+        world.server.answer("/\(delta.url)", with: answer, answer, answer)
+        try await update()
+        let lines = world.log.all.filter {
+            $0.contains("the delta of a pack's index cannot be used")
+        }
+        #expect(lines.count == 1 && lines[0].contains(words), "\(world.log.all)")
     }
 
     /// The manifest's publisher made the table: nothing in it leads anywhere else.

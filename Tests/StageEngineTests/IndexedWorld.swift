@@ -9,6 +9,7 @@ import StagePublish
 import StageSystem
 import StageTesting
 import StageTransfer
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -119,7 +120,23 @@ final class IndexedWorld {
         }
     }
 
-    private let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+    /// The lines that were logged.
+    let log = Lines()
+
+    /// Lines in the order in which they came.
+    final class Lines: Sendable {
+        private let lines = Mutex<[String]>([])
+
+        var all: [String] { lines.withLock(\.self) }
+
+        func append(_ line: String) { lines.withLock { $0.append(line) } }
+    }
+
+    private var logger: Logger {
+        Logger(label: "test") { [log] label in
+            LineLogHandler(label: label, isForJournal: false) { log.append($0) }
+        }
+    }
 
     private var options: StagerOptions {
         get throws {
