@@ -19,8 +19,9 @@ struct UsablePatch: Sendable {
 
     /// The memory for decoding the largest part, in bytes.
     var memory: ByteCount {
-        // The runs of a part have no more bytes than its content.
-        min(reference.windowSize, ByteCount(content.size) + ByteCount(content.size))
+        let window = min(reference.windowSize.rawValue, content.size + content.size / 16)
+        // The encoded runs, at most a sixteenth of the content, are kept beside the window, which begins with them.
+        return ByteCount(window + window / 16)
             + min(reference.prefixSize, ByteCount(source.size)) + Self.overhead
     }
 

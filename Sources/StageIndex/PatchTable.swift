@@ -15,7 +15,7 @@ package struct PatchTable: Equatable, Sendable {
         package var contentLength: Int
         /// The number of bytes of the encoded runs (``SimilarRun``), which the frame contains before the content.
         ///
-        /// At most ``contentLength``, and with it at most ``ManifestLimits/windowSize``.
+        /// At most a sixteenth of ``contentLength``, and with it at most ``ManifestLimits/windowSize``.
         package var runsLength: Int
         /// The ranges of the older version's pieces that the frame refers to, one after the other; at most
         /// ``ManifestLimits/windowSize`` bytes.
@@ -38,6 +38,14 @@ package struct PatchTable: Equatable, Sendable {
 
         /// The number of bytes of the older version.
         package var prefixLength: Int { prefix.reduce(0) { $0 + $1.count } }
+        /// Returns the most bytes that the encoded runs of some bytes of content may have, if both together have at most
+        /// `limit`.
+        ///
+        /// A sixteenth of the content: more runs save nothing, and a decoder keeps them in memory.
+        package static func mostRuns(in contentLength: Int, of limit: Int) -> Int {
+            min(contentLength / 16, limit - contentLength)
+        }
+
         /// The number of bytes that the frame decompresses to.
         package var decompressedLength: Int { runsLength + contentLength }
     }
@@ -134,7 +142,10 @@ extension PatchTable {
     private static func part(from reader: inout ByteReader) throws(IndexError) -> Part {
         let limit = Int(ManifestLimits.windowSize.rawValue)
         let content = try reader.number("the length of a part", in: 1...limit)
-        let runs = try reader.number("the length of runs", in: 0...min(content, limit - content))
+        let runs = try reader.number(
+            "the length of runs",
+            in: 0...Part.mostRuns(in: content, of: limit)
+        )
         let count = try reader.number("the number of ranges of a prefix", in: 0...reader.left / 2)
         var prefix: [Range<Int64>] = []
         prefix.reserveCapacity(count)

@@ -1,4 +1,4 @@
-/// A run of the content of a patch's part whose bytes mostly equal those of a run of the prefix.
+/// A range of the content of a patch's part whose bytes mostly equal those of a range of the prefix.
 ///
 /// The frame of the part has the differences of these bytes instead of the bytes. A program that was compiled again has
 /// other addresses everywhere, so that it repeats little of the older one, but most differences are zero, and many of the others
@@ -38,8 +38,9 @@ extension [SimilarRun] {
 /// the prefix to the differences that follow.
 package struct SimilarRunDecoder: ~Copyable {
     private let part: PatchTable.Part
-    /// The encoded runs that have arrived.
-    private var head: [UInt8] = []
+    private let prefixLength: Int
+    /// The encoded runs, as far as they have arrived.
+    private var encodedRuns: [UInt8] = []
     /// Reads the runs once all of them have arrived.
     private var reader = ByteReader([])
     /// The number of bytes of the content so far.
@@ -47,33 +48,34 @@ package struct SimilarRunDecoder: ~Copyable {
     /// The first run that does not end before `offset`; empty before the first one and behind the last.
     private var run = SimilarRun(content: 0..<0, prefixOffset: 0)
 
-    /// Creates a decoder for a part of a table that was checked.
+    /// Creates a decoder for a part of a table that ``PatchTable/init(decoding:)`` returned.
     package init(_ part: PatchTable.Part) {
         self.part = part
-        head.reserveCapacity(part.runsLength)
+        prefixLength = part.prefixLength
+        encodedRuns.reserveCapacity(part.runsLength)
     }
 
     /// Returns the content that the next bytes of the decompressed frame stand for.
     ///
     /// - Parameters:
     ///   - bytes: The bytes, in the order of the frame.
-    ///   - prefix: The prefix of the part.
+    ///   - prefix: The prefix of the part, of exactly ``PatchTable/Part/prefixLength`` bytes.
     /// - Returns: The content, in order; empty while the runs arrive.
-    /// - Throws: ``IndexError`` if a run is none of the content and of the prefix.
+    /// - Throws: ``IndexError`` if the runs are truncated, or if one exceeds the content or the prefix.
     package mutating func restore(
         _ bytes: Span<UInt8>,
         after prefix: Span<UInt8>
     ) throws(IndexError) -> [UInt8] {
-        let headCount = min(part.runsLength - head.count, bytes.count)
-        if headCount > 0 {
-            unsafe bytes.extracting(first: headCount).withUnsafeBufferPointer {
-                unsafe head.append(contentsOf: $0)
+        let count = min(part.runsLength - encodedRuns.count, bytes.count)
+        if count > 0 {
+            unsafe bytes.extracting(first: count).withUnsafeBufferPointer {
+                unsafe encodedRuns.append(contentsOf: $0)
             }
-            guard head.count == part.runsLength else { return [] }
-            reader = ByteReader(head)
+            guard encodedRuns.count == part.runsLength else { return [] }
+            reader = ByteReader(encodedRuns)
             try advance()
         }
-        var content = unsafe bytes.extracting(droppingFirst: headCount).withUnsafeBufferPointer {
+        var content = unsafe bytes.extracting(droppingFirst: count).withUnsafeBufferPointer {
             unsafe Array($0)
         }
         try add(prefix, to: &content)
@@ -87,8 +89,7 @@ package struct SimilarRunDecoder: ~Copyable {
     ) throws(IndexError) {
         let end = offset + content.count
         while run.content.lowerBound < end, !run.content.isEmpty {
-            let own = run.content.clamped(to: offset..<end)
-            for position in own {
+            for position in run.content.clamped(to: offset..<end) {
                 content[position - offset] &+= prefix[position + run.shift]
             }
             guard run.content.upperBound <= end else { break }
@@ -97,7 +98,7 @@ package struct SimilarRunDecoder: ~Copyable {
         offset = end
     }
 
-    /// Goes on to the next run.
+    /// Reads the next run.
     private mutating func advance() throws(IndexError) {
         let (end, shift) = (run.content.upperBound, run.shift)
         guard reader.left > 0 else {
@@ -110,7 +111,7 @@ package struct SimilarRunDecoder: ~Copyable {
         let length = try reader.number("the length of a run", in: 1...room - gap)
         let step = try reader.difference("where a run begins in the prefix")
         let (start, isTooFar) = Int64(end + gap + shift).addingReportingOverflow(step)
-        let last = Int64(part.prefixLength - length)
+        let last = Int64(prefixLength - length)
         guard !isTooFar, start >= 0, start <= last else {
             throw reader.fault("a run refers to bytes that the prefix lacks")
         }

@@ -28,7 +28,9 @@ struct PatchPlan: Sendable {
         limit: Int64,
         by choice: PrefixChoice?
     ) {
-        parts = Self.cut(content, limit: limit).map { pieces in
+        // Leaves room for the runs of a part (``PatchTable/Part/mostRuns(in:of:)``).
+        let most = max(limit - limit / 16, Int64(IndexLimits.frameLength))
+        parts = Self.cut(content, limit: most).map { pieces in
             let all = [0..<source.changedSize].filter { !$0.isEmpty }
             return Part(
                 range: content.start(of: pieces.lowerBound)..<content.start(of: pieces.upperBound),

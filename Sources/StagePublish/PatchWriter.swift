@@ -40,12 +40,11 @@ struct PatchWriter: Sendable {
     private static let smallPart = 8 << 20
 
     /// The smallest frame for which similar runs are searched: fewer bytes are not worth the time.
-    private static let leastSizeWithRuns = 16 << 10
+    private static let leastSizeWithRuns = Int64(16 << 10)
     /// The share of the fast compression's size, as a divisor, that differences of similar runs have to save.
     ///
-    /// The slow compression
-    /// gains less with them than without.
-    private static let leastGainOfRuns = 16
+    /// The slow compression saves less with them: for pydantic-core a tenth, where the fast one saves four tenths.
+    private static let leastGainOfRuns = Int64(4)
 
     /// Creates a writer for one older version; parts have at most `partSize` bytes on either side, and are compressed
     /// at `level`, 1 to 22; `nil` chooses level 12 or 19 for each by its size and the expected saving.
@@ -135,7 +134,10 @@ struct PatchWriter: Sendable {
                 return (.empty, nil)
             }
             promise -= trial.size / Self.bestGain
-            let runsLength = both.subtract(trial.runs)
+            if trial.hasRuns {
+                _ = both.subtractRuns(limit: Int(self.limit), unless: cancellation)
+                if cancellation.isRequested { return (.empty, nil) }
+            }
             let frame = compress(
                 both,
                 fastSize: trial.size,
@@ -143,7 +145,7 @@ struct PatchWriter: Sendable {
                 unless: cancellation
             )
             if cancellation.isRequested { return (.empty, nil) }
-            try draft.append(frame, of: part, runsLength: runsLength)
+            try draft.append(frame, of: part, runsLength: both.runsLength)
             guard draft.size + promise < limit else {
                 return (.useless(ByteCount(draft.size + promise)), nil)
             }
@@ -156,12 +158,12 @@ struct PatchWriter: Sendable {
         return (patch.map { .made($0.size) } ?? .empty, patch)
     }
 
-    /// What a fast compression of a part shows.
+    /// The result of the fast compression of a part.
     private struct Trial {
         /// The size of the frame in bytes.
         var size: Int64
-        /// The runs of which the frame has the differences; none if the frame is smaller without.
-        var runs: [SimilarRun]
+        /// Indicates whether the frame has differences of similar runs.
+        var hasRuns = false
     }
 
     /// Compresses each part fast; `nil` if the store lacks some of the content, or if cancelled.
@@ -173,19 +175,16 @@ struct PatchWriter: Sendable {
         var trials: [Trial] = []
         for part in plan.parts {
             guard var both = try reader.read(part, unless: cancellation) else { return nil }
-            let size = Self.compress(both, level: Self.fastLevel).count
-            if cancellation.isRequested { return nil }
-            var trial = Trial(size: Int64(size), runs: [])
-            if size >= Self.leastSizeWithRuns {
-                let runs = SimilarRunSearch.runs(of: both.content, in: both.prefix)
-                if both.subtract(runs) > 0 {
-                    let other = Self.compress(both, level: Self.fastLevel).count
-                    if other < size - size / Self.leastGainOfRuns {
-                        trial = Trial(size: Int64(other), runs: runs)
-                    }
+            var trial = Trial(size: Int64(Self.compress(both, level: Self.fastLevel).count))
+            if trial.size >= Self.leastSizeWithRuns, !cancellation.isRequested,
+                both.subtractRuns(limit: Int(limit), unless: cancellation)
+            {
+                let size = Int64(Self.compress(both, level: Self.fastLevel).count)
+                if size < trial.size - trial.size / Self.leastGainOfRuns {
+                    trial = Trial(size: size, hasRuns: true)
                 }
-                if cancellation.isRequested { return nil }
             }
+            if cancellation.isRequested { return nil }
             trials.append(trial)
         }
         return trials
@@ -208,7 +207,7 @@ extension PatchWriter {
         unless cancellation: Cancellation
     ) -> [UInt8] {
         if let level { return Self.compress(part, level: level) }
-        guard part.content.count > Self.smallPart else {
+        guard part.content.count - part.runsLength > Self.smallPart else {
             return Self.compress(part, level: Self.slowLevel)
         }
         let frame = Self.compress(part, level: Self.middleLevel)
@@ -259,23 +258,37 @@ private struct PatchReader: Sendable {
 /// Both sides of a part in memory.
 private struct PartContent {
     let prefix: [UInt8]
-    /// The content; after ``subtract(_:)`` what the frame decompresses to.
+    /// What the frame decompresses to: the encoded runs and the content.
     var content: [UInt8]
+    /// The number of bytes of the encoded runs.
+    var runsLength = 0
 
-    /// Replaces the bytes of runs by their differences, and puts the encoded runs before the content; leaves it as it is if
-    /// that makes more than a decoder accepts.
+    /// Finds runs that resemble the prefix, replaces their bytes by the differences, and puts the encoded runs before the content.
     ///
-    /// - Returns: The number of bytes of the encoded runs.
-    mutating func subtract(_ runs: [SimilarRun]) -> Int {
+    /// - Parameters:
+    ///   - limit: The most bytes that the frame may decompress to.
+    ///   - cancellation: Ends the search.
+    /// - Returns: `false` if nothing was changed: there are no runs, or too many, or the search was cancelled.
+    mutating func subtractRuns(limit: Int, unless cancellation: Cancellation) -> Bool {
+        let most = PatchTable.Part.mostRuns(in: content.count, of: limit)
+        let search = SimilarRunSearch(mostBytes: most)
+        guard let runs = search.runs(of: content, in: prefix, unless: cancellation) else {
+            return false
+        }
         let encoded = runs.encoded()
-        let most = Int(ManifestLimits.windowSize.rawValue) - content.count
-        guard !encoded.isEmpty, encoded.count <= min(content.count, most) else { return 0 }
+        guard (1...max(most, 1)).contains(encoded.count) else { return false }
+        var changed: [UInt8] = []
+        changed.reserveCapacity(encoded.count + content.count)
+        changed += encoded
+        changed += content
         for run in runs {
             let shift = run.prefixOffset - run.content.lowerBound
-            for position in run.content { content[position] &-= prefix[position + shift] }
+            for position in run.content {
+                changed[encoded.count + position] &-= prefix[position + shift]
+            }
         }
-        content.insert(contentsOf: encoded, at: 0)
-        return encoded.count
+        (content, runsLength) = (changed, encoded.count)
+        return true
     }
 }
 

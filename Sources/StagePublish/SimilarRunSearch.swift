@@ -1,24 +1,34 @@
 import StageIndex
+import StageSystem
 
-/// Finds runs of a part's content that are similar to runs of its prefix, as `bsdiff` does (``SimilarRun``).
+/// Finds ranges of a part's content that are similar to ranges of its prefix, as `bsdiff` does (``SimilarRun``).
 ///
 /// A run goes on through mismatches, until another place of the prefix has clearly more in common with what follows. Both of its
 /// ends are then moved to where most bytes are equal. Places are found by eight equal bytes and not by a sorted index of all
 /// suffixes, which would take eight times the memory of the prefix and minutes: runs in programs have such eight bytes every
 /// few instructions.
-enum SimilarRunSearch {
+struct SimilarRunSearch {
+    /// The most bytes that the encoded runs may have.
+    let mostBytes: Int
+
     /// The number of equal bytes by which places are found.
     private static let wordLength = MemoryLayout<UInt64>.size
-    /// The number of bytes by which another place has to have more in common than the current one.
+    /// The number of bytes by which the equal bytes at another place have to exceed those at the current one.
     ///
-    /// With 8, runs of
-    /// versions of pydantic-core and Polars are so many that their table takes what the content saves.
+    /// With 8, versions of pydantic-core and Polars have so many runs that their numbers take what the content saves.
     private static let leastGain = 12
-    /// The most bytes that are compared at two places.
+    /// The most bytes up to the first mismatch that are compared at another place.
     ///
-    /// It is far above the length between mismatches in programs, and limits the
-    /// time for content that repeats itself.
+    /// It is far above the length between mismatches in programs, and limits the time for content that repeats itself.
     private static let reach = 256
+    /// The most bytes by which a run may begin before the place where it was found.
+    ///
+    /// It limits the time for content that repeats itself, each place of which is found again and again.
+    private static let reachBack = 1024
+    /// The least bytes of an encoded run.
+    private static let leastRunLength = 3
+    /// The positions between two looks at the cancellation.
+    private static let stride = 1 << 20
 
     /// Where a run begins on both sides.
     private struct Start {
@@ -32,53 +42,73 @@ enum SimilarRunSearch {
         }
     }
 
-    /// Returns the runs, in the order of the content.
+    /// Returns the runs, in the order of the content and without overlaps.
     ///
-    /// Takes time linear in the number of bytes, and 4 to 8 bytes of memory for each byte of the prefix, at most 128 MiB.
-    static func runs(of content: [UInt8], in prefix: [UInt8]) -> [SimilarRun] {
-        guard min(content.count, prefix.count) >= wordLength else { return [] }
+    /// Takes time linear in the number of bytes. Takes 24 bytes of memory for each run, and a table of 4 to 8 bytes for each byte of
+    /// the prefix, at most 128 MiB.
+    ///
+    /// - Parameters:
+    ///   - content: The content.
+    ///   - prefix: The prefix.
+    ///   - cancellation: Ends the search.
+    /// - Returns: The runs; `nil` if they have more bytes than allowed, or if cancelled.
+    func runs(
+        of content: [UInt8],
+        in prefix: [UInt8],
+        unless cancellation: Cancellation
+    ) -> [SimilarRun]? {
+        guard min(content.count, prefix.count) >= Self.wordLength else { return [] }
         let places = unsafe PlaceTable(of: prefix.span.bytes)
-        return runs(of: content.span, in: prefix.span, by: places)
+        return runs(of: content.span, in: prefix.span, by: places, unless: cancellation)
     }
 
-    private static func runs(
+    private func runs(
         of content: Span<UInt8>,
         in prefix: Span<UInt8>,
-        by places: PlaceTable
-    ) -> [SimilarRun] {
+        by places: PlaceTable,
+        unless cancellation: Cancellation
+    ) -> [SimilarRun]? {
         var runs: [SimilarRun] = []
         var current: Start?
         var offset = 0
         repeat {
-            let found = next(from: offset, than: current, of: content, in: prefix, by: places)
-            let begin = current?.content ?? 0
+            let found = Self.next(
+                from: offset,
+                than: current,
+                of: content,
+                in: prefix,
+                by: places,
+                unless: cancellation
+            )
+            if cancellation.isRequested { return nil }
             let end = found?.content ?? content.count
-            var length = 0
+            var (length, before) = (0, 0)
             if let current {
-                length = lengthOfRun(from: current, to: end, of: content, in: prefix)
+                length = Self.lengthOfRun(from: current, to: end, of: content, in: prefix)
             }
-            var before = 0
             if let found {
-                before = lengthOfRun(before: found, from: begin, of: content, in: prefix)
-            }
-            if let current, let found, length + before > end - begin {
-                let both = length + before - (end - begin)
-                let share = shareOfFirst(
-                    current.moved(by: length - both),
-                    found.moved(by: -before),
-                    count: both,
-                    of: content,
-                    in: prefix
-                )
-                length += share - both
-                before -= share
+                let begin = current?.content ?? 0
+                before = Self.lengthOfRun(before: found, from: begin, of: content, in: prefix)
+                let common = length + before - (end - begin)
+                if let current, common > 0 {
+                    let share = Self.shareOfFirst(
+                        current.moved(by: length - common),
+                        found.moved(by: -before),
+                        count: common,
+                        of: content,
+                        in: prefix
+                    )
+                    length += share - common
+                    before -= share
+                }
             }
             if let current, length > 0 {
                 let range = current.content..<current.content + length
                 runs.append(SimilarRun(content: range, prefixOffset: current.prefix))
+                guard runs.count * Self.leastRunLength <= mostBytes else { return nil }
             }
             current = found?.moved(by: -before)
-            offset = end + wordLength
+            offset = end + Self.wordLength
         } while current != nil
         return runs
     }
@@ -90,10 +120,16 @@ enum SimilarRunSearch {
         than current: Start?,
         of content: Span<UInt8>,
         in prefix: Span<UInt8>,
-        by places: PlaceTable
+        by places: PlaceTable,
+        unless cancellation: Cancellation
     ) -> Start? {
         var offset = offset
+        var look = offset
         while offset <= content.count - wordLength {
+            if offset >= look {
+                if cancellation.isRequested { return nil }
+                look = offset + stride
+            }
             let word = word(at: offset, of: content)
             let own = current.map { offset + $0.shift } ?? -1
             if own >= 0, own <= prefix.count - wordLength, Self.word(at: own, of: prefix) == word {
@@ -172,7 +208,8 @@ enum SimilarRunSearch {
         return length
     }
 
-    /// Returns how far before its start, and not before `begin`, a run has the most equal bytes beyond half of its length.
+    /// Returns how far before its start, and not before `begin`, a run has the most equal bytes beyond half of its length; at most
+    /// ``reachBack``.
     private static func lengthOfRun(
         before start: Start,
         from begin: Int,
@@ -180,7 +217,7 @@ enum SimilarRunSearch {
         in prefix: Span<UInt8>
     ) -> Int {
         var (score, best, length, step) = (0, 0, 0, 0)
-        let most = min(start.content - begin, start.prefix)
+        let most = min(start.content - begin, start.prefix, reachBack)
         while step < most {
             let (offset, place) = (start.content - step, start.prefix - step)
             if step <= most - wordLength,
@@ -198,7 +235,8 @@ enum SimilarRunSearch {
         return length
     }
 
-    /// Returns how many of some bytes, from the first on, the first of two runs takes so that most are equal.
+    /// Returns how many of some bytes, from the first on, the first of two runs takes so that most are equal; of equally good
+    /// numbers, the largest.
     private static func shareOfFirst(
         _ first: Start,
         _ second: Start,
@@ -211,7 +249,7 @@ enum SimilarRunSearch {
             let byte = content[first.content + step]
             if byte == prefix[first.prefix + step] { score += 1 }
             if byte == prefix[second.prefix + step] { score -= 1 }
-            if score > best { (best, share) = (score, step + 1) }
+            if score >= best { (best, share) = (score, step + 1) }
         }
         return share
     }

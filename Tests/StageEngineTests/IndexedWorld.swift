@@ -266,14 +266,15 @@ extension IndexedWorld {
         try bytes(of: store.path.appending(String(path.dropFirst())))
     }
 
-    /// Offers another patch from the staged version, under its own digest.
-    func offerPatch(_ content: [UInt8]) throws {
+    /// Offers another patch from the staged version, under its own digest; with the window of the previous one for `nil`.
+    func offerPatch(_ content: [UInt8], windowSize: ByteCount? = nil) throws {
         var pack = try #require(pack)
         let digest = Digest(of: content)
         var patch = try #require(pack.index?.deltas[0].patch)
         patch.url = "p/\(digest)"
         patch.size = ByteCount(content.count)
         patch.digest = digest
+        if let windowSize { patch.windowSize = windowSize }
         pack.index?.deltas[0].patch = patch
         server.answer("/\(patch.url)", with: .content(content))
         try serve(offering: pack)

@@ -85,8 +85,8 @@ struct PatchTableTests {
         let most = Int(ManifestLimits.windowSize.rawValue)
         for (content, runs, prefix, isRead) in [
             (most, 0, most, true), (most + 1, 0, most, false), (most, 0, most + 1, false),
-            (0, 0, 0, false), (most - 9, 9, 0, true), (most - 9, 10, 0, false), (9, 9, 0, true),
-            (9, 10, 0, false),
+            (0, 0, 0, false), (most - 9, 9, 0, true), (most - 9, 10, 0, false), (160, 10, 0, true),
+            (159, 10, 0, false),
         ] {
             let part = PatchTable.Part(
                 contentLength: content,

@@ -42,6 +42,7 @@ struct SimilarRunTests {
         var decoder = SimilarRunDecoder(part(runsLength: runsLength))
         var bytes: [UInt8] = []
         for start in stride(from: 0, to: frame.count, by: step) {
+            bytes += try decoder.restore(Span(), after: prefix.span)
             let piece = Array(frame[start..<min(start + step, frame.count)])
             bytes += try decoder.restore(piece.span, after: prefix.span)
         }
@@ -57,7 +58,7 @@ struct SimilarRunTests {
         #expect(try restored(frame(whole), runsLength: wholeLength, inStepsOf: step) == content)
     }
 
-    /// Runs that no content or no prefix has.
+    /// Runs outside of the content or of the prefix.
     @Test func impossibleRunsAreRefused() throws {
         let bad: [[SimilarRun]] = [
             [SimilarRun(content: 299..<301, prefixOffset: 0)],
@@ -76,11 +77,32 @@ struct SimilarRunTests {
             }
         }
         let huge: [UInt8] = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01]
-        for encoded in [huge + [1, 0], [0] + huge + [0], [0, 1] + huge, [0, 1], [0], [0x80]] {
+        // The last one adds the least number to a shift of -5.
+        let far: [UInt8] = [5, 1, 9, 0, 1] + huge
+        for encoded in [
+            huge + [1, 0], [0] + huge + [0], [0, 1] + huge, [0, 1], [0], [0x80], far,
+        ] {
             #expect(throws: IndexError.self, "\(encoded)") {
                 try restored(encoded + content, runsLength: encoded.count)
             }
         }
+    }
+
+    /// The time does not depend on how many ranges the prefix has.
+    @Test func manyRunsAfterAPrefixOfManyRangesAreRead() throws {
+        let count = 100_000
+        let part = PatchTable.Part(
+            contentLength: 16 * 3 * count,
+            runsLength: 3 * count,
+            prefix: (0..<Int64(count)).map { 2 * $0..<2 * $0 + 1 },
+            frameLength: 1
+        )
+        var decoder = SimilarRunDecoder(part)
+        let prefix = [UInt8](repeating: 1, count: count)
+        let runs = (0..<count).map { SimilarRun(content: $0..<$0 + 1, prefixOffset: $0) }
+        let differences = [UInt8](repeating: 4, count: count + 1)
+        let content = try decoder.restore((runs.encoded() + differences).span, after: prefix.span)
+        #expect(content == [UInt8](repeating: 5, count: count) + [4])
     }
 
     /// A change of any byte of the encoded runs is an error, or gives other content.

@@ -3,7 +3,8 @@ package import Testing
 
 /// Runs tests one after the other.
 ///
-/// For tests that expect an event within a second or less: beside others they would measure the load of the machine. `make test` runs these tests after all others
+/// For tests that measure a time, or that take what others need, such as all processes of a user: beside others they
+/// would measure the load of the machine, or disturb them. `make test` runs these tests after all others
 /// (`Scripts/tests-with` finds them by this trait). A plain `swift test` runs one of them at a time.
 package struct AloneTrait: TestTrait, SuiteTrait, TestScoping {
     /// Whether the tests of a suite inherit the trait.

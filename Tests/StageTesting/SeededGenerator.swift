@@ -37,9 +37,9 @@ package func nearCopies(of content: [UInt8], count: UInt8) -> [String: [UInt8]] 
     return files
 }
 
-/// What a compiler makes of a program of about `size` bytes: instructions, each followed by an address.
+/// Returns bytes like those of a compiled program of about `size` bytes: instructions, each followed by an address.
 ///
-/// The instructions of all versions are the same. Each version has further ones at two places, and so the addresses of all others move.
+/// All versions have the same instructions, and each has further ones at two places, so that all addresses are others.
 package func program(_ size: Int, version: Int) -> [UInt8] {
     let code = noise(size * 3 / 4, seed: 77)
     var bytes: [UInt8] = []

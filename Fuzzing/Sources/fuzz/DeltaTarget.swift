@@ -16,6 +16,7 @@ enum DeltaTarget: FuzzTarget {
     static func test(_ bytes: [UInt8]) {
         checkTable(bytes)
         checkPatch(bytes)
+        checkRuns(bytes)
         checkFrame(bytes)
     }
 
@@ -64,7 +65,6 @@ enum DeltaTarget: FuzzTarget {
             try table.check(content: content, source: content)
         }
         guard isUsable != nil else { return }
-        checkRuns(of: table, in: bytes)
         let length = table.parts.reduce(Int64(0)) { $0 + Int64($1.contentLength) }
         require(length == content.size, "the parts make the content")
         for range in table.parts.flatMap(\.prefix) {
@@ -74,19 +74,40 @@ enum DeltaTarget: FuzzTarget {
         }
     }
 
-    /// Takes the input for what a frame decompresses to.
-    private static func checkRuns(of table: PatchTable, in bytes: [UInt8]) {
-        for part in table.parts where part.runsLength > 0 && part.prefixLength <= 1 << 16 {
-            var runs = SimilarRunDecoder(part)
-            let prefix = [UInt8](repeating: 1, count: part.prefixLength)
-            let content = parsed { () throws(IndexError) in
-                try runs.restore(bytes.span, after: prefix.span)
+    /// Decodes similar runs: the first bytes are the lengths of a part, the others what its frame decompresses to.
+    private static func checkRuns(_ bytes: [UInt8]) {
+        guard bytes.count > 4 else { return }
+        let part = PatchTable.Part(
+            contentLength: max(1, Int(bytes[1]) * 16),
+            runsLength: Int(bytes[0]),
+            prefix: [0..<Int64(bytes[2])],
+            frameLength: 1
+        )
+        let prefix = [UInt8](repeating: 1, count: part.prefixLength)
+        let frame = Array(bytes[4...])
+        let whole = restored(part, from: [frame[...]], after: prefix)
+        let cut = frame.count * Int(bytes[3]) / 256
+        let halves = restored(part, from: [frame[..<cut], [], frame[cut...]], after: prefix)
+        require(whole == halves, "it makes no difference in which pieces a frame comes")
+        guard let whole else { return }
+        require(
+            whole.count == max(0, frame.count - part.runsLength),
+            "differences are as long as the content"
+        )
+    }
+
+    private static func restored(
+        _ part: PatchTable.Part,
+        from pieces: [ArraySlice<UInt8>],
+        after prefix: [UInt8]
+    ) -> [UInt8]? {
+        var decoder = SimilarRunDecoder(part)
+        return parsed { () throws(IndexError) in
+            var content: [UInt8] = []
+            for piece in pieces {
+                content += try decoder.restore(Array(piece).span, after: prefix.span)
             }
-            guard let content else { continue }
-            require(
-                content.count == max(0, bytes.count - part.runsLength),
-                "runs change no length"
-            )
+            return content
         }
     }
 
@@ -162,7 +183,7 @@ enum DeltaTarget: FuzzTarget {
         let patch = PatchTable(parts: [
             PatchTable.Part(
                 contentLength: size,
-                runsLength: 9,
+                runsLength: size / 20,
                 prefix: [0..<9, 5..<8],
                 frameLength: 300
             )
@@ -175,6 +196,8 @@ enum DeltaTarget: FuzzTarget {
             DeltaSet(new: new, old: old, windows: windows, frames: frames).encodedTable(),
             DeltaSet(new: new, old: old, windows: [largest]).encodedTable(),
             patch.encoded(),
+            // Two runs, of 4 and 9 bytes, and the differences.
+            [6, 4, 60, 128, 0, 4, 3, 2, 9, 80] + Array(0..<40),
             compressor.compress(text.span),
             compressor.compress(text.span, after: prefix.span),
         ]
