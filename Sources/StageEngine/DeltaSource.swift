@@ -148,7 +148,7 @@ extension IndexFetch {
             let document = try await fetching.fetch(request)
             (table, url) = (document.bytes, document.url)
         } catch {
-            guard error.isOfServer else { throw error }
+            guard error.isOfSource else { throw error }
             fetching.log(error, as: Self.message)
             return (nil, .zero)
         }
@@ -165,10 +165,7 @@ extension IndexFetch {
             to: index
         )
         if source == nil {
-            fetching.log(
-                .index(reason: "its table is not that of these versions"),
-                as: Self.message
-            )
+            fetching.log("its table is not that of these versions", as: Self.message)
         }
         return (source, received)
     }

@@ -113,7 +113,7 @@ extension IndexSource {
             verified = try await .fetch(archive, for: work)
         } catch {
             // A later run continues a part that has arrived.
-            if error.isOfServer, try await holdsNothing(of: archive.digest) {
+            if error.isOfSource, try await holdsNothing(of: archive.digest) {
                 work.fetching.log(error, as: "the archive of an indexed pack cannot be used")
             } else {
                 try note(error)
@@ -218,11 +218,13 @@ extension StagingFigures {
 }
 
 extension StageError {
-    /// `true` if the error concerns a server, or the way to it, and not this machine's files.
-    var isOfServer: Bool {
+    /// `true` if the error concerns a source of content, or the way to it.
+    ///
+    /// Errors of files count as well: a source may be a file (`file:`). If this machine's disk fails, so do the other ways.
+    var isOfSource: Bool {
         guard case .transfer(let error) = self else { return false }
         return switch error {
-        case .outOfSpace, .storage, .cancelled: false
+        case .outOfSpace, .cancelled: false
         default: true
         }
     }

@@ -66,7 +66,7 @@ extension IndexSource {
         do throws(StageError) {
             return try await indexFetch.fileTableDelta(countingIn: &figures)
         } catch {
-            guard error.isOfServer else { throw error }
+            guard error.isOfSource else { throw error }
             work.fetching.log(
                 error,
                 as: "the delta that restores the index of a pack cannot be used"

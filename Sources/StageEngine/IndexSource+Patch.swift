@@ -45,7 +45,7 @@ extension IndexSource {
             )
         } catch {
             // Objects may be on another server, or the patch alone unreachable.
-            guard error.isOfServer else { throw error }
+            guard error.isOfSource else { throw error }
             work.fetching.log(error, as: "the patch of an indexed pack cannot be used")
             return local
         }

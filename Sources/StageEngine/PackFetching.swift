@@ -28,9 +28,14 @@ struct PackFetching: Sendable {
 
     /// Logs that an object cannot be used, and others replace it.
     func log(_ error: StageError, as message: Logger.Message) {
+        log("\(error)", as: message)
+    }
+
+    /// Logs the reason why an object cannot be used, and others replace it.
+    func log(_ reason: String, as message: Logger.Message) {
         stager.logger.warning(
             message,
-            metadata: ["pack.id": "\(pack.id)", "error": "\(error)"]
+            metadata: ["pack.id": "\(pack.id)", "error": "\(reason)"]
         )
     }
 

@@ -153,7 +153,9 @@ struct IndexFetch: Sendable {
     }
 
     /// Returns the index of the staged generation if it has the expected digest, or applies the published
-    /// delta to it; returns `nil` if there is no delta or it fails.
+    /// delta to it; returns `nil` if there is no delta, or if it cannot be fetched or does not restore the index.
+    ///
+    /// - Throws: ``StageError`` if the older index cannot be read, or the task is cancelled.
     private func updated(
         from base: Directory,
         digest: Digest,
@@ -177,13 +179,13 @@ struct IndexFetch: Sendable {
                 countingIn: &figures
             )
         } catch {
-            guard error.isOfServer else { throw error }
+            guard error.isOfSource else { throw error }
             fetching.log(error, as: message)
             return nil
         }
         let bytes = decompress(stored, after: old)
         if bytes == nil {
-            fetching.log(.index(reason: "the delta does not restore it"), as: message)
+            fetching.log("it does not restore the index that the manifest names", as: message)
         }
         return bytes
     }

@@ -17,8 +17,8 @@ package struct PatchTable: Equatable, Sendable {
         ///
         /// At most a sixteenth of ``contentLength``, and with it at most ``ManifestLimits/windowSize``.
         package var runsLength: Int
-        /// The ranges of the older version's pieces that the frame refers to, one after the other; at most
-        /// ``ManifestLimits/windowSize`` bytes.
+        /// The ranges of the older version's pieces that the frame refers to, in ascending order and without overlaps;
+        /// at most ``ManifestLimits/windowSize`` bytes.
         package var prefix: [Range<Int64>]
         /// The length of the frame in bytes, at least 1.
         package var frameLength: Int
@@ -42,7 +42,7 @@ package struct PatchTable: Equatable, Sendable {
         /// `limit`.
         ///
         /// A sixteenth of the content: more runs save nothing, and a decoder keeps them in memory.
-        package static func mostRuns(in contentLength: Int, of limit: Int) -> Int {
+        package static func mostRunBytes(forContentOf contentLength: Int, limit: Int) -> Int {
             min(contentLength / 16, limit - contentLength)
         }
 
@@ -144,7 +144,7 @@ extension PatchTable {
         let content = try reader.number("the length of a part", in: 1...limit)
         let runs = try reader.number(
             "the length of runs",
-            in: 0...Part.mostRuns(in: content, of: limit)
+            in: 0...Part.mostRunBytes(forContentOf: content, limit: limit)
         )
         let count = try reader.number("the number of ranges of a prefix", in: 0...reader.left / 2)
         var prefix: [Range<Int64>] = []
@@ -152,11 +152,10 @@ extension PatchTable {
         var end: Int64 = 0
         var room = limit
         for _ in 0..<count {
-            let step = try reader.difference("where a range of a prefix begins")
-            let (start, isTooFar) = end.addingReportingOverflow(step)
-            guard !isTooFar, (0...ManifestLimits.installedSize.rawValue).contains(start) else {
-                throw reader.fault("a prefix refers to impossible bytes")
-            }
+            let most = ManifestLimits.installedSize.rawValue - end
+            guard most >= 0 else { throw reader.fault("a prefix refers to impossible bytes") }
+            let gap = try reader.number("where a range of a prefix begins", in: 0...UInt64(most))
+            let start = end + Int64(gap)
             guard room > 0 else { throw reader.fault("a prefix is too large") }
             let length = try reader.number("the length of a range of a prefix", in: 1...room)
             room -= length
@@ -204,7 +203,7 @@ extension PatchTable {
             rest.append(number: part.prefix.count)
             var end: Int64 = 0
             for range in part.prefix {
-                rest.append(difference: range.lowerBound - end)
+                rest.append(number: UInt64(range.lowerBound - end))
                 rest.append(number: range.count)
                 end = range.upperBound
             }

@@ -28,7 +28,7 @@ struct PatchPlan: Sendable {
         limit: Int64,
         by choice: PrefixChoice?
     ) {
-        // Leaves room for the runs of a part (``PatchTable/Part/mostRuns(in:of:)``).
+        // Leaves room for the runs of a part (``PatchTable/Part/mostRunBytes(forContentOf:limit:)``).
         let most = max(limit - limit / 16, Int64(IndexLimits.frameLength))
         parts = Self.cut(content, limit: most).map { pieces in
             let all = [0..<source.changedSize].filter { !$0.isEmpty }

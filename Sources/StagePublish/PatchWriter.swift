@@ -270,13 +270,13 @@ private struct PartContent {
     ///   - cancellation: Ends the search.
     /// - Returns: `false` if nothing was changed: there are no runs, or too many, or the search was cancelled.
     mutating func subtractRuns(limit: Int, unless cancellation: Cancellation) -> Bool {
-        let most = PatchTable.Part.mostRuns(in: content.count, of: limit)
+        let most = PatchTable.Part.mostRunBytes(forContentOf: content.count, limit: limit)
         let search = SimilarRunSearch(mostBytes: most)
         guard let runs = search.runs(of: content, in: prefix, unless: cancellation) else {
             return false
         }
         let encoded = runs.encoded()
-        guard (1...max(most, 1)).contains(encoded.count) else { return false }
+        guard !encoded.isEmpty, encoded.count <= most else { return false }
         var changed: [UInt8] = []
         changed.reserveCapacity(encoded.count + content.count)
         changed += encoded

@@ -27,8 +27,8 @@ struct SimilarRunSearch {
     private static let reachBack = 1024
     /// The least bytes of an encoded run.
     private static let leastRunLength = 3
-    /// The positions between two looks at the cancellation.
-    private static let stride = 1 << 20
+    /// The positions between two checks for cancellation.
+    private static let checkInterval = 1 << 20
 
     /// Where a run begins on both sides.
     private struct Start {
@@ -124,11 +124,11 @@ struct SimilarRunSearch {
         unless cancellation: Cancellation
     ) -> Start? {
         var offset = offset
-        var look = offset
+        var nextCheck = offset
         while offset <= content.count - wordLength {
-            if offset >= look {
+            if offset >= nextCheck {
                 if cancellation.isRequested { return nil }
-                look = offset + stride
+                nextCheck = offset + checkInterval
             }
             let word = word(at: offset, of: content)
             let own = current.map { offset + $0.shift } ?? -1

@@ -114,9 +114,22 @@ struct DeltaStagingTests {
         #expect(world.log.all.count { $0.contains("the delta set of a pack cannot be used") } == 1)
     }
 
+    /// What is missing in a folder costs as little as what is missing on a server.
+    @Test(arguments: ["i", "d"]) func aDeltaThatIsMissingInAFolderIsDoneWithout(
+        kind: String
+    ) async throws {
+        try await publishBoth()
+        world.readsFolder = true
+        let delta = try #require(world.pack?.index?.deltas.first)
+        let path = kind == "i" ? delta.url : String(try #require(world.deltaSets.first).dropFirst())
+        try world.store.removeFile(FilePath(path))
+        try await update()
+        #expect(world.log.all.contains { $0.contains("cannot be used") })
+    }
+
     /// A whole index takes the place of a delta that is not there, is cut or is another one; the log says why.
     @Test(arguments: [
-        (Answer.status(404), "404"), (.status(500), "500"),
+        (Answer.status(404), "status 404"), (.status(500), "status 500"),
         (.content([1, 2, 3]), "is not the expected one"),
         (.content([1, 2, 3]).cut(after: 1), "error="),
     ])

@@ -88,6 +88,15 @@ final class IndexedWorld {
             packs: copies.isEmpty ? [pack] : copies
         )
         server.answer("/manifest.json", with: .content(manifest.json()))
+        try store.write(manifest.json(), to: "manifest.json", durably: false)
+    }
+
+    /// Indicates whether the manifest and the objects are read from the store's folder, and not from the server.
+    var readsFolder = false
+
+    private var source: ManifestSource {
+        let folder = "file://\(store.path)/manifest.json"
+        return ManifestSource(urls: [readsFolder ? folder : server.url("/manifest.json")])
     }
 
     /// Has the server offer the files as one archive instead of an index.
@@ -111,7 +120,6 @@ final class IndexedWorld {
 
     /// Fetches one file of the pack of the manifest.
     func fetchFile(_ path: String, _ name: String = "container") async throws -> FilePath {
-        let source = ManifestSource(urls: [server.url("/manifest.json")])
         let container = try Container.make(root.path.appending(name))
         let (path, id) = (try ContentPath(path), try PackID("levels"))
         return try await withStager(try options, logger: logger) { stager in
@@ -170,7 +178,6 @@ final class IndexedWorld {
         repairing: Bool = false,
         report: @escaping @Sendable (PackID, StagingEvent) -> Void
     ) async throws -> [PackID: StagingOutcome] {
-        let source = ManifestSource(urls: [server.url("/manifest.json")])
         let container = try Container.make(root.path.appending(name))
         return try await withStager(try options, logger: logger) { stager in
             let manifest = try await stager.manifest(from: source, stored: nil)
@@ -185,7 +192,6 @@ final class IndexedWorld {
         _ name: String = "container",
         freeSpace: ByteCount
     ) async throws -> TransferChoice.Way? {
-        let source = ManifestSource(urls: [server.url("/manifest.json")])
         let container = try Container.make(root.path.appending(name))
         let id = try PackID("levels")
         return try await withStager(try options, logger: logger) { stager in

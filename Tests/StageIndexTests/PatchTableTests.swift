@@ -9,7 +9,7 @@ private func sampleTable() -> PatchTable {
         PatchTable.Part(
             contentLength: 70_000,
             runsLength: 300,
-            prefix: [0..<30, 20..<50],
+            prefix: [0..<30, 40..<70],
             frameLength: 200
         ),
         PatchTable.Part(contentLength: 90, prefix: [], frameLength: 1),

@@ -184,7 +184,7 @@ enum DeltaTarget: FuzzTarget {
             PatchTable.Part(
                 contentLength: size,
                 runsLength: size / 20,
-                prefix: [0..<9, 5..<8],
+                prefix: [0..<5, 7..<10],
                 frameLength: 300
             )
         ])
@@ -197,7 +197,7 @@ enum DeltaTarget: FuzzTarget {
             DeltaSet(new: new, old: old, windows: [largest]).encodedTable(),
             patch.encoded(),
             // Two runs, of 4 and 9 bytes, and the differences.
-            [6, 4, 60, 128, 0, 4, 3, 2, 9, 80] + Array(0..<40),
+            [6, 4, 60, 128, 0, 4, 4, 2, 9, 80] + Array(0..<40),
             compressor.compress(text.span),
             compressor.compress(text.span, after: prefix.span),
         ]
