@@ -54,7 +54,7 @@ bench-daemon: build ## Measure the daemon beside aria2 and curl: small files, lo
 	Benchmarks/daemon
 
 bench-updates: build ## Measure updates of packs beside zsync, zchunk, casync and ostree (some 40 GB of disk).
-	Scripts/dependencies casync curl libarchive-tools ostree xdelta3 zchunk zsync
+	Scripts/dependencies bsdiff casync curl libarchive-tools ostree xdelta3 zchunk zsync
 	Benchmarks/updates
 
 bench-instructions: deb ## Count the instructions of common cases, and compare them with the committed figures.

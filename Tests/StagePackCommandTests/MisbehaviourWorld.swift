@@ -199,7 +199,7 @@ struct MisbehaviourWorld {
         switch outcome {
         case .right:
             // A warning tells that another way was taken.
-            let isQuiet = ending.error == "" || resource == .patch
+            let isQuiet = ending.error == "" || resource == .patch || resource == .delta
             #expect(ending.status == 0 && isQuiet, comment)
             if resource == .range {
                 let path = FilePath(String(ending.output.dropLast()))
