@@ -8,6 +8,7 @@ import Testing
 
 /// Stagings of the daemon's on a file system that is full for a while.
 @Suite(
+    .waiting,
     .server,
     .directory,
     .enabled("a file system of the test's own takes root") { geteuid() == 0 },
