@@ -19,9 +19,10 @@ struct UsablePatch: Sendable {
 
     /// The memory for decoding the largest part, in bytes.
     var memory: ByteCount {
-        let window = min(reference.windowSize.rawValue, content.size + content.size / 16)
+        let share = Int64(PatchTable.Part.leastContentPerRunByte)
+        let window = min(reference.windowSize.rawValue, content.size + content.size / share)
         // The encoded runs, at most a sixteenth of the content, are kept beside the window, which begins with them.
-        return ByteCount(window + window / 16)
+        return ByteCount(window + window / share)
             + min(reference.prefixSize, ByteCount(source.size)) + Self.overhead
     }
 

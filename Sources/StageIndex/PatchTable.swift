@@ -38,12 +38,15 @@ package struct PatchTable: Equatable, Sendable {
 
         /// The number of bytes of the older version.
         package var prefixLength: Int { prefix.reduce(0) { $0 + $1.count } }
+        /// The least bytes of content for each byte of its encoded runs.
+        package static let leastContentPerRunByte = 16
+
         /// Returns the most bytes that the encoded runs of some bytes of content may have, if both together have at most
         /// `limit`.
         ///
         /// A sixteenth of the content: more runs save nothing, and a decoder keeps them in memory.
         package static func mostRunBytes(forContentOf contentLength: Int, limit: Int) -> Int {
-            min(contentLength / 16, limit - contentLength)
+            min(contentLength / leastContentPerRunByte, limit - contentLength)
         }
 
         /// The number of bytes that the frame decompresses to.

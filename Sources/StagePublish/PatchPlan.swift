@@ -29,7 +29,8 @@ struct PatchPlan: Sendable {
         by choice: PrefixChoice?
     ) {
         // Leaves room for the runs of a part (``PatchTable/Part/mostRunBytes(forContentOf:limit:)``).
-        let most = max(limit - limit / 16, Int64(IndexLimits.frameLength))
+        let room = limit / Int64(PatchTable.Part.leastContentPerRunByte)
+        let most = max(limit - room, Int64(IndexLimits.frameLength))
         parts = Self.cut(content, limit: most).map { pieces in
             let all = [0..<source.changedSize].filter { !$0.isEmpty }
             return Part(

@@ -258,7 +258,7 @@ private struct PatchReader: Sendable {
 /// Both sides of a part in memory.
 private struct PartContent {
     let prefix: [UInt8]
-    /// What the frame decompresses to: the encoded runs and the content.
+    /// The encoded runs and the content, to which the frame decompresses.
     var content: [UInt8]
     /// The number of bytes of the encoded runs.
     var runsLength = 0

@@ -30,7 +30,9 @@ struct SimilarRunSearch {
     /// The positions between two checks for cancellation.
     private static let checkInterval = 1 << 20
 
-    /// Where a run begins on both sides.
+    private enum Direction { case after, before }
+
+    /// The beginning of a run on both sides.
     private struct Start {
         var content: Int
         var prefix: Int
@@ -58,7 +60,7 @@ struct SimilarRunSearch {
         unless cancellation: Cancellation
     ) -> [SimilarRun]? {
         guard min(content.count, prefix.count) >= Self.wordLength else { return [] }
-        let places = unsafe PlaceTable(of: prefix.span.bytes)
+        let places = PlaceTable(of: prefix.span)
         return runs(of: content.span, in: prefix.span, by: places, unless: cancellation)
     }
 
@@ -84,11 +86,13 @@ struct SimilarRunSearch {
             let end = found?.content ?? content.count
             var (length, before) = (0, 0)
             if let current {
-                length = Self.lengthOfRun(from: current, to: end, of: content, in: prefix)
+                let limit = min(end - current.content, prefix.count - current.prefix)
+                length = Self.lengthOfRun(.after, current, limit: limit, of: content, in: prefix)
             }
             if let found {
                 let begin = current?.content ?? 0
-                before = Self.lengthOfRun(before: found, from: begin, of: content, in: prefix)
+                let limit = min(end - begin, found.prefix, Self.reachBack)
+                before = Self.lengthOfRun(.before, found, limit: limit, of: content, in: prefix)
                 let common = length + before - (end - begin)
                 if let current, common > 0 {
                     let share = Self.shareOfFirst(
@@ -130,13 +134,13 @@ struct SimilarRunSearch {
                 if cancellation.isRequested { return nil }
                 nextCheck = offset + checkInterval
             }
-            let word = word(at: offset, of: content)
+            let here = word(at: offset, of: content)
             let own = current.map { offset + $0.shift } ?? -1
-            if own >= 0, own <= prefix.count - wordLength, Self.word(at: own, of: prefix) == word {
+            if own >= 0, own <= prefix.count - wordLength, word(at: own, of: prefix) == here {
                 offset += wordLength
                 continue
             }
-            if let place = places.place(of: word), place != own {
+            if let place = places.place(of: here), place != own {
                 let length = lengthOfMatch(offset, place, of: content, in: prefix)
                 if length >= wordLength,
                     length > leastGain
@@ -148,11 +152,6 @@ struct SimilarRunSearch {
             offset += 1
         }
         return nil
-    }
-
-    private static func word(at offset: Int, of bytes: Span<UInt8>) -> UInt64 {
-        unsafe bytes.bytes.unsafeLoadUnaligned(fromByteOffset: offset, as: UInt64.self)
-            .littleEndian
     }
 
     /// Returns the number of equal bytes up to the first mismatch, at most ``reach``.
@@ -183,51 +182,25 @@ struct SimilarRunSearch {
         return count
     }
 
-    /// Returns how far from its start a run has the most equal bytes beyond half of its length.
+    /// Returns how far a run has the most equal bytes beyond half of its length, after its start or before it.
     private static func lengthOfRun(
-        from start: Start,
-        to end: Int,
+        _ direction: Direction,
+        _ start: Start,
+        limit: Int,
         of content: Span<UInt8>,
         in prefix: Span<UInt8>
     ) -> Int {
         var (score, best, length, step) = (0, 0, 0, 0)
-        let most = min(end - start.content, prefix.count - start.prefix)
-        while step < most {
-            let (offset, place) = (start.content + step, start.prefix + step)
-            if step <= most - wordLength,
-                word(at: offset, of: content) == word(at: place, of: prefix)
+        while step < limit {
+            let nextWord = start.moved(by: direction == .after ? step : -step - wordLength)
+            if step <= limit - wordLength,
+                word(at: nextWord.content, of: content) == word(at: nextWord.prefix, of: prefix)
             {
                 score += wordLength
                 step += wordLength
             } else {
-                score += content[offset] == prefix[place] ? 1 : -1
-                step += 1
-            }
-            if score > best { (best, length) = (score, step) }
-        }
-        return length
-    }
-
-    /// Returns how far before its start, and not before `begin`, a run has the most equal bytes beyond half of its length; at most
-    /// ``reachBack``.
-    private static func lengthOfRun(
-        before start: Start,
-        from begin: Int,
-        of content: Span<UInt8>,
-        in prefix: Span<UInt8>
-    ) -> Int {
-        var (score, best, length, step) = (0, 0, 0, 0)
-        let most = min(start.content - begin, start.prefix, reachBack)
-        while step < most {
-            let (offset, place) = (start.content - step, start.prefix - step)
-            if step <= most - wordLength,
-                word(at: offset - wordLength, of: content)
-                    == word(at: place - wordLength, of: prefix)
-            {
-                score += wordLength
-                step += wordLength
-            } else {
-                score += content[offset - 1] == prefix[place - 1] ? 1 : -1
+                let next = start.moved(by: direction == .after ? step : -step - 1)
+                score += content[next.content] == prefix[next.prefix] ? 1 : -1
                 step += 1
             }
             if score > best { (best, length) = (score, step) }
@@ -264,13 +237,12 @@ private struct PlaceTable {
     /// The most bits of a hash: 128 MiB of places.
     private static let mostBits = 25
 
-    init(of prefix: RawSpan) {
-        let bits = min(max(Int.bitWidth - prefix.byteCount.leadingZeroBitCount, 8), Self.mostBits)
+    init(of prefix: Span<UInt8>) {
+        let bits = min(max(Int.bitWidth - prefix.count.leadingZeroBitCount, 8), Self.mostBits)
         shift = UInt64(UInt64.bitWidth - bits)
         places = [UInt32](repeating: 0, count: 1 << bits)
-        for offset in 0...prefix.byteCount - MemoryLayout<UInt64>.size {
-            let word = unsafe prefix.unsafeLoadUnaligned(fromByteOffset: offset, as: UInt64.self)
-            places[slot(of: word.littleEndian)] = UInt32(truncatingIfNeeded: offset + 1)
+        for offset in 0...prefix.count - MemoryLayout<UInt64>.size {
+            places[slot(of: word(at: offset, of: prefix))] = UInt32(truncatingIfNeeded: offset + 1)
         }
     }
 
@@ -284,4 +256,8 @@ private struct PlaceTable {
     private func slot(of word: UInt64) -> Int {
         Int(truncatingIfNeeded: (word &* 0x9E37_79B9_7F4A_7C15) >> shift)
     }
+}
+
+private func word(at offset: Int, of bytes: Span<UInt8>) -> UInt64 {
+    unsafe bytes.bytes.unsafeLoadUnaligned(fromByteOffset: offset, as: UInt64.self).littleEndian
 }

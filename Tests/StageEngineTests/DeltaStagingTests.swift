@@ -114,7 +114,7 @@ struct DeltaStagingTests {
         #expect(world.log.all.count { $0.contains("the delta set of a pack cannot be used") } == 1)
     }
 
-    /// What is missing in a folder costs as little as what is missing on a server.
+    /// A missing object costs as little in a folder as on a server.
     @Test(arguments: ["i", "d"]) func aDeltaThatIsMissingInAFolderIsDoneWithout(
         kind: String
     ) async throws {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import StagePublish
 
-/// How the content of a patch is cut.
+/// The parts into which the content of a patch is cut.
 @Suite(.directory)
 struct PatchPlanTests {
     @Test func partsLeaveRoomForRuns() async throws {

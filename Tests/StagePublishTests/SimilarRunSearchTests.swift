@@ -5,7 +5,7 @@ import Testing
 
 @testable import StagePublish
 
-/// Where content resembles what a version before had.
+/// Ranges of content that resemble an older version.
 struct SimilarRunSearchTests {
     private func found(in content: [UInt8], after prefix: [UInt8]) -> [SimilarRun]? {
         SimilarRunSearch(mostBytes: content.count).runs(
@@ -15,7 +15,7 @@ struct SimilarRunSearchTests {
         )
     }
 
-    /// Whatever the content, runs follow each other, and lie on both sides.
+    /// Runs of any content are in order, and lie within both sides.
     @Test(arguments: 0..<40 as Range<UInt64>)
     func runsAreInOrderAndInRange(seed: UInt64) throws {
         var numbers = SeededGenerator(seed: seed)

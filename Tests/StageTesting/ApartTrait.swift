@@ -3,7 +3,7 @@ package import Testing
 /// Marks tests that run beside each other, and after all others.
 ///
 /// For tests that act at a moment of what programs do, and would come too late where every processor is busy, and for
-/// those with a deadline of a few seconds, before which something has to arrive. `make test` finds them by this trait
+/// those whose programs have to begin their work before a deadline of a few seconds. `make test` finds them by this trait
 /// (`Scripts/tests-with`), as it does those with `.alone`.
 package struct ApartTrait: TestTrait, SuiteTrait {
     /// Whether the tests of a suite inherit the trait.
