@@ -10,7 +10,7 @@ import Testing
 struct PatchPlanTests {
     @Test func partsLeaveRoomForRuns() async throws {
         let store = try IndexedStore()
-        let pack = try await store.package(["large": noise(5_000_000)], "tree")
+        let pack = try await store.package(["large": noise(6 << 20)], "tree")
         let content = PatchContent(of: pack.index, notIn: ContentIndex())
         let source = PatchContent(of: ContentIndex(), firstNotIn: pack.index)
         for limit in [1 << 20, 2 << 20, 3 << 20, 128 << 20] {
