@@ -65,10 +65,46 @@ public final class ContainerReader: Sendable {
     ///
     /// Without one of them no reader can use the pack, whatever its link says. Costs two fstatat(2).
     public func hasFiles(of id: PackID) throws(ContainerError) -> Bool {
+        try stagedFiles(of: id) != nil
+    }
+
+    /// Returns what the files of the pack's current generation tell, or `nil` if the content directory, the lease file or the
+    /// record is missing.
+    ///
+    /// Costs two fstatat(2).
+    package func stagedFiles(of id: PackID) throws(ContainerError) -> StagedFiles? {
         try ContainerError.wrapping { () throws(FileError) in
             // The link leads to the content, and '..' from there to the generation: each path needs both.
-            guard try packs.exists(following: "\(id.text)/../lease") else { return false }
-            return try packs.exists(following: "\(id.text)/../pack.json")
+            guard let lease = try packs.status(following: "\(id.text)/../lease"),
+                try packs.exists(following: "\(id.text)/../pack.json")
+            else { return nil }
+            return StagedFiles(areUsed: lease.accessed > 0)
+        }
+    }
+
+    /// Returns whether a reader has used a generation of the pack since it was staged.
+    ///
+    /// A lease file is published with an access time of zero, and readers read a byte of it. A file system
+    /// that is mounted with `noatime` records no use.
+    public func hasBeenLoaded(_ id: PackID) throws(ContainerError) -> Bool {
+        if try stagedFiles(of: id)?.areUsed == true { return true }
+        return try hasBeenLoaded(besidesUnusedGenerationOf: id)
+    }
+
+    /// Returns whether a reader has used a generation of a pack of which the current one is known to be unused.
+    ///
+    /// Costs one fstatat(2) if there is no other generation, and the file system counts links of directories.
+    package func hasBeenLoaded(
+        besidesUnusedGenerationOf id: PackID
+    ) throws(ContainerError) -> Bool {
+        try ContainerError.wrapping { () throws(FileError) in
+            let path = "\(ContainerLayout.generations.string)/\(id)"
+            // Apart from its own two links a directory has one for each directory in it; where the file system does not count
+            // them, it never has three.
+            if try root.status(following: path)?.linkCount == 3 { return false }
+            return try root.contains(file: ContainerLayout.lease, inDirectoriesOf: path) {
+                $0.accessed > 0
+            }
         }
     }
 
@@ -151,4 +187,10 @@ public final class ContainerReader: Sendable {
         FilePath(ContainerLayout.generations).appending(id.component)
             .appending(generation.component)
     }
+}
+
+/// What the files of a staged generation tell.
+package struct StagedFiles: Equatable, Sendable {
+    /// True if a reader has used the generation since it was staged.
+    package var areUsed: Bool
 }

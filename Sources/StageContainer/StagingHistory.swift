@@ -254,17 +254,4 @@ extension ContainerReader {
     public func applicationsWithHistory() throws(ContainerError) -> [ApplicationID] {
         try applications(recordedIn: ContainerLayout.history)
     }
-
-    /// Returns whether a reader has used a generation of the pack since it was staged.
-    ///
-    /// A lease file is published with an access time of zero, and readers read a byte of it. A file system
-    /// that is mounted with `noatime` records no use.
-    public func hasBeenLoaded(_ id: PackID) throws(ContainerError) -> Bool {
-        try ContainerError.wrapping { () throws(FileError) in
-            try root.contains(
-                file: ContainerLayout.lease,
-                inDirectoriesOf: "\(ContainerLayout.generations.string)/\(id)"
-            ) { $0.accessed > 0 }
-        }
-    }
 }

@@ -69,7 +69,11 @@ extension Planner {
                     version: content.version,
                     contentDigest: content.contentDigest
                 )
-                if try !reader.hasFiles(of: pack.id) { incomplete.insert(pack.id) }
+                if let files = try reader.stagedFiles(of: pack.id) {
+                    if files.areUsed { isUsed = true }
+                } else {
+                    incomplete.insert(pack.id)
+                }
             }
         }
         for (id, pin) in try StageError.wrapping({ () throws(ContainerError) in try reader.pins() })

@@ -28,21 +28,29 @@ extension Directory {
 
     /// Returns whether a path below this directory exists and can be reached, following links.
     ///
+    /// - Throws: ``FileError`` if the file system cannot tell.
+    public func exists(following path: String) throws(FileError) -> Bool {
+        try status(following: path) != nil
+    }
+
+    /// Returns the status of a path below this directory, following links; `nil` if it does not exist or cannot be
+    /// reached.
+    ///
     /// Creates no ``SystemPackage/FilePath``, which would take longer than the system call.
     ///
     /// - Throws: ``FileError`` if the file system cannot tell.
-    public func exists(following path: String) throws(FileError) -> Bool {
+    public func status(following path: String) throws(FileError) -> FileStatus? {
         var status = stat()
         do {
             try Self.attempt("inspect", at: self.path.appending(path)) {
                 unsafe fstatat(descriptor.rawValue, path, &status, 0)
             }
-            return true
+            return FileStatus(status)
         } catch {
             switch error.errno {
             case .noSuchFileOrDirectory, .notDirectory, .tooManySymbolicLinkLevels,
                 .permissionDenied:
-                return false
+                return nil
             default: throw error
             }
         }

@@ -44,4 +44,17 @@ extension ContainerReader {
         where try hasBeenLoaded(id) { return true }
         return false
     }
+
+    /// Returns whether a pack of a planner's manifest has been loaded, with what the planner saw of current generations.
+    ///
+    /// A generation that was current then, and has been replaced since, counts if it has been used.
+    func hasLoadedPack(since planner: Planner) throws(ContainerError) -> Bool {
+        if planner.isUsed { return true }
+        let packs = planner.manifest.packs
+        if packs.isEmpty { return try hasLoadedPack(of: planner.manifest) }
+        for pack in packs where try hasBeenLoaded(besidesUnusedGenerationOf: pack.id) {
+            return true
+        }
+        return false
+    }
 }

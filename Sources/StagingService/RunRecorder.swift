@@ -88,7 +88,7 @@ struct RunRecorder {
         // Done before taking the lock, which other processes wait for.
         let hasLaunched =
             before?.history?.firstLoadedAt == nil
-            && (try? container.reader.hasLoadedPack(of: planner.manifest)) ?? false
+            && (try? container.reader.hasLoadedPack(since: planner)) ?? false
         updateHistory(of: result.application, after: before) { history in
             let problem = (result.manifestProblem ?? result.extensionProblem)
                 .map(StagingHistory.Problem.init)
