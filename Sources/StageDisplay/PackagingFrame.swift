@@ -6,6 +6,8 @@ package struct PackagingActivity: Equatable, Sendable {
     package enum Phase: Equatable, Sendable {
         /// Packing files; the value is the number of packed bytes.
         case packing(ByteCount)
+        /// Compressing files fast, to decide how to compress an archive; the value is the number of bytes read.
+        case trying(ByteCount)
         /// Writing an archive; the values are the bytes of files read, and the bytes of the archive written.
         case archiving(read: ByteCount, written: ByteCount)
         /// Comparing content with an older version; the values are the compared bytes, and the total.
@@ -48,6 +50,13 @@ package struct PackagingFrame: Sendable {
                 activity,
                 amount: Amount(done: done, all: activity.total),
                 verb: "packed",
+                at: time
+            )
+        case .trying(let done):
+            barLine(
+                activity,
+                amount: Amount(done: done, all: activity.total),
+                verb: "examined",
                 at: time
             )
         case .comparing(let done, let all):

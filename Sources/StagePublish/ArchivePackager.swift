@@ -11,17 +11,18 @@ package import SystemPackage
 package struct ArchivePackager: Sendable {
     /// The archive format, one that ``StageArchive/ArchiveWriter`` supports.
     package var format: ArchiveFormat
-    /// The compression level.
-    package var level: Int
+    /// The compression level; `nil` for one that compresses slowly and decompresses fast, or for the fastest if a fast
+    /// compression of the files gains nothing.
+    package var level: Int?
     /// The number of compression threads, if the format supports them; memory grows with them.
     package var threads: Int
     /// Called on a thread of the packager after each buffer that was read or written.
     package var progress: @Sendable (PackagingProgress) -> Void = { _ in }
 
-    /// Creates a packager; the default `level` compresses slowly and decompresses fast.
+    /// Creates a packager.
     package init(format: ArchiveFormat, level: Int? = nil, threads: Int) {
         self.format = format
-        self.level = level ?? Self.defaultLevel(of: format)
+        self.level = level
         self.threads = threads
     }
 
@@ -38,7 +39,26 @@ package struct ArchivePackager: Sendable {
         }
     }
 
-    private static func defaultLevel(of format: ArchiveFormat) -> Int {
+    /// Returns the level to use for the files of a recipe.
+    private func level(
+        for evaluation: RecipeEvaluation,
+        cancellation: Cancellation
+    ) throws(PackagingError) -> Int {
+        if let level { return level }
+        let usual = Self.usualLevel(of: format)
+        guard let fastest = ArchiveWriter.levels(of: format)?.lowerBound, fastest < usual else {
+            return usual
+        }
+        let trial = try CompressionTrial(
+            evaluation,
+            width: threads,
+            cancellation: cancellation,
+            progress: progress
+        )
+        return trial.promisesGain ? usual : fastest
+    }
+
+    private static func usualLevel(of format: ArchiveFormat) -> Int {
         switch format {
         case .tarZstandard: 19
         case .tarGzip: 9
@@ -56,7 +76,9 @@ package struct ArchivePackager: Sendable {
         let digest: Digest
         do throws(PackagingError) {
             let size = { target.size }
-            try write(evaluation, cancellation: cancellation, written: size) {
+            var packager = self
+            packager.level = try level(for: evaluation, cancellation: cancellation)
+            try packager.write(evaluation, cancellation: cancellation, written: size) {
                 (bytes) throws(FileError) in
                 try target.append(bytes)
             }
@@ -103,6 +125,7 @@ package struct ArchivePackager: Sendable {
         to sink: @escaping (Span<UInt8>) throws(FileError) -> Void
     ) throws(PackagingError) {
         var count = PackagingProgress()
+        let level = level ?? Self.usualLevel(of: format)
         var archive = try Archive(format, level: level, threads: threads) {
             (bytes) throws(FileError) in
             try sink(bytes)
@@ -131,6 +154,8 @@ package struct ArchivePackager: Sendable {
 
 /// The progress of writing an archive.
 package struct PackagingProgress: Equatable, Sendable {
+    /// True while the files are compressed fast, which is not kept, to decide how to compress the archive.
+    package var isTrial = false
     /// The bytes of files that have been read, of which the compressor may still have most.
     package var read = ByteCount.zero
     /// The bytes of the archive that have been written.

@@ -162,10 +162,8 @@ struct FramePacker: ~Copyable {
             return Stored(compressed: frame, digest: Digest(of: frame))
         }
 
-        /// Returns whether a frame is shorter than its content by more than one byte in two hundred; a
-        /// smaller gain does not justify decompression.
         private static func gains(_ frame: [UInt8], over bytes: [UInt8]) -> Bool {
-            frame.count * 200 < bytes.count * 199
+            CompressionTrial.isGain(Int64(frame.count), of: Int64(bytes.count))
         }
     }
 

@@ -20,7 +20,7 @@ struct SolidArchive: Sendable {
     /// Returns the archive of a version in a store: an existing one, or a new one.
     ///
     /// - Returns: Its reference for the manifest, with a URL relative to the store; `nil` if a first installation
-    ///   from frames downloads no more bytes, index included.
+    ///   from frames downloads hardly more bytes, index included, so that the store would have the content twice for nothing.
     func write(
         _ evaluation: RecipeEvaluation,
         of objects: IndexObjects,
@@ -41,20 +41,34 @@ struct SolidArchive: Sendable {
         in store: Directory,
         cancellation: Cancellation
     ) throws(PackagingError) -> PackArchive? {
-        let window = StreamCompressor.window(for: Self.largestSize(of: evaluation))
+        let window = StreamCompressor.window(for: evaluation.largestArchiveSize)
+        let index = objects.index
+        // A client requests all frames in few ranges, including the gaps between them.
+        let cost = RangePlan(index.frames.indices, of: index).byteCount + objects.saving
+        let trial =
+            level > CompressionTrial.level
+            ? try CompressionTrial(
+                evaluation,
+                width: width,
+                cancellation: cancellation,
+                progress: report
+            ) : nil
+        let isFast = trial.map { !$0.promisesGain } ?? false
+        if isFast, let trial, !CompressionTrial.isGain(trial.stored, of: cost) { return nil }
         let archive = try PackagingError.wrapping { () throws(FileError) in
             let directory = try store.makeDirectory(FilePath(StoreObjectKind.archive.folder))
             return try TemporaryArchive(
                 in: directory,
-                compressor: StreamCompressor(level: level, window: window, width: width)
+                compressor: StreamCompressor(
+                    level: isFast ? CompressionTrial.level : level,
+                    window: window,
+                    width: width
+                )
             )
         }
         do throws(PackagingError) {
-            let index = objects.index
             try fill(archive, with: evaluation, of: index, cancellation: cancellation)
-            // A client requests all frames in few ranges, including the gaps between them.
-            let frames = RangePlan(index.frames.indices, of: index).byteCount
-            guard archive.size < frames + objects.saving else {
+            guard CompressionTrial.isGain(archive.size, of: cost) else {
                 archive.discard()
                 return nil
             }
@@ -90,13 +104,6 @@ struct SolidArchive: Sendable {
         }
         if cancellation.isRequested { throw .cancelled }
         try PackagingError.wrapping { () throws(FileError) in try archive.finish() }
-    }
-
-    /// Returns an upper bound for the size of a tar archive of the entries.
-    private static func largestSize(of evaluation: RecipeEvaluation) -> Int64 {
-        // A header, and headers for a long name and target, in whole blocks, and the rest of the last block.
-        let headers = Int64(evaluation.entries.count) * 4096
-        return evaluation.installedSize.rawValue + headers + 1 << 10
     }
 }
 

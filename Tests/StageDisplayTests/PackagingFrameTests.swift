@@ -42,6 +42,14 @@ struct PackagingFrameTests {
         #expect(Self.line(columns, .packing(ByteCount(100_000_000))) == expected)
     }
 
+    @Test func filesThatAreExaminedHaveABarOfTheirBytes() {
+        let line = Self.line(80, .trying(ByteCount(300_000_000)))
+        #expect(
+            line
+                == "⠋ aurora ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━────────── 300.0 MB of 400.0 MB examined"
+        )
+    }
+
     @Test func aWideNameLeavesRoomForTheNumbers() {
         let phase = PackagingActivity.Phase.comparing(
             ByteCount(1_000_000),

@@ -70,6 +70,44 @@ import Testing
         #expect(Digest(of: third) != Digest(of: second))
     }
 
+    /// Packs a file, without a level or with one.
+    private func pack(
+        _ content: [UInt8],
+        _ format: ArchiveFormat,
+        level: Int?,
+        as name: String
+    ) async throws -> [UInt8] {
+        let tree = try SourceTree(name)
+        try tree.file("file", content)
+        let output = try TemporaryDirectory.required().path.appending("\(name).out")
+        let packager = ArchivePackager(format: format, level: level, threads: 2)
+        _ = try await packager.write(tree.evaluate(#"{"directory": "."}"#), to: output)
+        return try File.open(reading: output).readAll(limit: 1 << 24)
+    }
+
+    @Test(arguments: [
+        (ArchiveFormat.tarGzip, fastest: 1, usual: 9), (.tarXZ, fastest: 0, usual: 6),
+        (.tarZstandard, fastest: 1, usual: 19),
+    ])
+    func whatGainsNothingIsCompressedFast(
+        _ format: ArchiveFormat,
+        fastest: Int,
+        usual: Int
+    ) async throws {
+        let noise = noise(200_000)
+        #expect(
+            try await pack(noise, format, level: nil, as: "noise")
+                == pack(noise, format, level: fastest, as: "fast")
+        )
+        // A compressor that does not look back as far finds no gain in what is there twice.
+        for content in [noise + noise, self.content(200_000, 1)] {
+            #expect(
+                try await pack(content, format, level: nil, as: "gain")
+                    == pack(content, format, level: usual, as: "usual")
+            )
+        }
+    }
+
     @Test(arguments: formats) func theFactsAreThoseOfTheFile(format: ArchiveFormat) async throws {
         let (archive, bytes) = try await pack(try tree("one"), format)
         let sizes = Self.files.map { $0 == "b.bin" ? 3_000_000 : $0.utf8.count }

@@ -54,6 +54,25 @@ struct SolidArchiveTests {
         #expect(first.archive != nil && first.archive == second.archive)
     }
 
+    @Test func anArchiveOfWhatGainsNothingIsCompressedFast() async throws {
+        let films = ["film 1": noise(600_000), "film 3": noise(600_000, seed: 3)]
+        let all = films.merging(["film 2": noise(64 << 10, seed: 2)]) { first, _ in first }
+        var archives: [PackArchive?] = []
+        for level in [19, 1] {
+            let store = try IndexedStore("store \(level)")
+            let old = try await store.package(all, "all \(level)") { $0.level = level }
+            // It would be no smaller than the frames.
+            #expect(old.archive == nil)
+            let pack = try await store.package(films, "films \(level)", after: old.index) {
+                $0.level = level
+            }
+            // The film that is gone lies between the frames.
+            archives.append(pack.archive)
+            #expect(pack.archive != nil)
+        }
+        #expect(archives[0] == archives[1])
+    }
+
     @Test func anArchiveThatIsThereIsLeftAlone() async throws {
         let first = try #require(try await store.package(files, "one").archive)
         let inode = try inode(of: first)
@@ -113,6 +132,8 @@ struct SolidArchiveTests {
     }
 
     @Test func noArchiveIsMadeIfItSavesNothing() async throws {
+        let halves = noise(60_000, mask: 0x0F0F_0F0F_0F0F_0F0F)
+        #expect(try await store.package(["a": halves], "halves").archive == nil)
         #expect(try await store.package(["a": noise(100_000)], "noise").archive == nil)
         #expect(try await store.package(files, "off") { $0.makesArchive = false }.archive == nil)
         #expect(try store.names(in: "a") == [])

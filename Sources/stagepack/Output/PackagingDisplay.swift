@@ -19,9 +19,13 @@ final class PackagingDisplay: Sendable {
     /// Sets the number of bytes that have been compared with an older version.
     func take(compared bytes: ByteCount, of total: ByteCount) { set(.comparing(bytes, of: total)) }
 
-    /// Sets the progress of writing an archive.
+    /// Sets the progress of writing an archive, or of the trial before.
     func take(archive progress: PackagingProgress) {
-        set(.archiving(read: progress.read, written: progress.written))
+        set(
+            progress.isTrial
+                ? .trying(progress.read)
+                : .archiving(read: progress.read, written: progress.written)
+        )
     }
 
     private func set(_ phase: PackagingActivity.Phase) { activity.withLock { $0.phase = phase } }

@@ -1,0 +1,98 @@
+import StageFrame
+import StageModel
+import StageSystem
+
+/// The tar archive of a recipe's files, compressed fast and not kept: it tells whether a slow compression is worth its time.
+///
+/// Images, sounds and encrypted files gain next to nothing at any level, and slow levels take minutes for each
+/// gigabyte to find that out. The fast level finds repeats within 128 MiB, so that files which are there twice count as a gain.
+struct CompressionTrial {
+    /// The level that suffices for content that gains nothing.
+    static let level = 1
+
+    /// The bytes of the archive.
+    let stored: Int64
+    /// Whether slow compression may gain what justifies decompression.
+    ///
+    /// Where the headers of the files are a considerable part of the archive, it always may.
+    let promisesGain: Bool
+
+    /// Compresses the files on `width` processors, and calls `progress` after each piece; the result does not depend on
+    /// `width`.
+    ///
+    /// - Throws: ``PackagingError`` if a file cannot be read or has changed, or ``PackagingError/cancelled``.
+    init(
+        _ evaluation: RecipeEvaluation,
+        width: Int,
+        cancellation: Cancellation,
+        progress: @escaping @Sendable (PackagingProgress) -> Void
+    ) throws(PackagingError) {
+        let stream = CompressedLength(
+            StreamCompressor(
+                level: Self.level,
+                window: StreamCompressor.window(for: evaluation.largestArchiveSize),
+                width: width
+            )
+        )
+        var packager = ArchivePackager(format: .tar, threads: 1)
+        packager.progress = { made in
+            var made = made
+            made.isTrial = true
+            progress(made)
+        }
+        try packager.write(
+            evaluation,
+            cancellation: cancellation,
+            written: { .zero },
+            to: { (bytes) throws(FileError) in stream.append(bytes) }
+        )
+        if cancellation.isRequested { throw .cancelled }
+        stored = stream.finish()
+        let content = evaluation.installedSize.rawValue
+        let headers = Int64(evaluation.entries.count) * 512
+        promisesGain = Self.isGain(stored, of: content) || headers > content / 32
+    }
+
+    /// Returns whether compressed content is shorter by more than one byte in two hundred; a smaller gain does not
+    /// justify decompression.
+    static func isGain(_ stored: Int64, of content: Int64) -> Bool {
+        stored * 200 < content * 199
+    }
+}
+
+/// The length that a stream has after compression.
+///
+/// Not thread-safe. End it with ``finish()``.
+private final class CompressedLength {
+    private var compressor: StreamCompressor?
+    private var length = Int64(0)
+
+    init(_ compressor: consuming StreamCompressor) {
+        self.compressor = consume compressor
+    }
+
+    func append(_ bytes: Span<UInt8>) {
+        guard var compressor = compressor.take() else {
+            preconditionFailure("a trial is finished once")
+        }
+        compressor.write(bytes) { length += Int64($0.count) }
+        self.compressor = consume compressor
+    }
+
+    func finish() -> Int64 {
+        guard let compressor = compressor.take() else {
+            preconditionFailure("a trial is finished once")
+        }
+        compressor.finish { length += Int64($0.count) }
+        return length
+    }
+}
+
+extension RecipeEvaluation {
+    /// An upper bound for the size of a tar archive of the entries.
+    var largestArchiveSize: Int64 {
+        // A header, and headers for a long name and target, in whole blocks, and the rest of the last block.
+        let headers = Int64(entries.count) * 4096
+        return installedSize.rawValue + headers + 1 << 10
+    }
+}
