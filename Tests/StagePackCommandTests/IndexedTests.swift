@@ -41,6 +41,19 @@ struct IndexedTests {
         try await world.succeed("verify", "levels")
     }
 
+    /// A bundle comes in many ranges.
+    @Test func linesNameEachFileOnce() async throws {
+        let world = try World()
+        let publisher = try IndexedPublisher(world)
+        try publisher.write(["large": noise(14 << 20)])
+        _ = try await publisher.package(version: 1)
+        let ending = try await world.run("fetch", "levels", "--progress", "lines")
+        #expect(ending.status == 0)
+        let lines = ending.error.split(separator: "\n").filter { $0.contains(": fetching ") }
+        #expect(lines.contains { $0.contains("/b/") })
+        #expect(Set(lines).count == lines.count, "\(ending.error)")
+    }
+
     @Test func packagingTellsWhatItCopied() async throws {
         let world = try World()
         let publisher = try IndexedPublisher(world)

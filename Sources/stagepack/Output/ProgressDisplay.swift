@@ -16,6 +16,8 @@ final class StagingDisplay: Sendable {
     private let activity = Mutex(StagingActivity())
     private let lastReport = Mutex(0.0)
     private let drawing = Mutex<DrawingLoop?>(nil)
+    /// The URLs that lines have named, by pack.
+    private let named = Mutex<[PackID: Set<String>]>([:])
 
     /// Creates a display that shows nothing yet; resolves the style `auto`.
     init(_ options: OutputOptions) {
@@ -94,17 +96,30 @@ final class StagingDisplay: Sendable {
         switch style {
         case .bars:
             if let line { Console.note(line) }
-            if Console.isVerbose, line == nil, let line = Self.line(for: event, id) {
-                Console.note(line)
-            }
-        case .lines:
-            if let line = Self.line(for: event, id) { Console.note(line) }
+            if Console.isVerbose, line == nil { printLine(for: event, id) }
+        case .lines: printLine(for: event, id)
         case .json:
             if let pack, let line = jsonLine(for: pack, event: event, at: now) {
                 Console.note(line)
             }
         case .auto, .none: break
         }
+    }
+
+    /// Prints the line of an event, if it has one.
+    ///
+    /// Names each URL once until something goes wrong: the content of an index comes in many ranges of few files.
+    private func printLine(for event: StagingEvent, _ id: PackID) {
+        let isNews = named.withLock { named in
+            switch event {
+            case .connecting(let url): return named[id, default: []].insert(url).inserted
+            case .waiting, .restarted, .mirrorFailed, .ended: named[id] = nil
+            default: break
+            }
+            return true
+        }
+        guard isNews, let line = Self.line(for: event, id) else { return }
+        Console.note(line)
     }
 
     private static func line(for event: StagingEvent, _ id: PackID) -> String? {
