@@ -54,7 +54,7 @@ struct SolidArchive: Sendable {
                 progress: report
             ) : nil
         let isFast = trial.map { !$0.promisesGain } ?? false
-        if isFast, let trial, !CompressionTrial.isGain(trial.stored, of: cost) { return nil }
+        if isFast, let trial, !Self.isWorthKeeping(trial.stored, besides: cost) { return nil }
         let archive = try PackagingError.wrapping { () throws(FileError) in
             let directory = try store.makeDirectory(FilePath(StoreObjectKind.archive.folder))
             return try TemporaryArchive(
@@ -68,7 +68,7 @@ struct SolidArchive: Sendable {
         }
         do throws(PackagingError) {
             try fill(archive, with: evaluation, of: index, cancellation: cancellation)
-            guard CompressionTrial.isGain(archive.size, of: cost) else {
+            guard Self.isWorthKeeping(archive.size, besides: cost) else {
                 archive.discard()
                 return nil
             }
@@ -77,6 +77,12 @@ struct SolidArchive: Sendable {
             archive.discard()
             throw error
         }
+    }
+
+    /// Returns whether an archive of this size saves a first installation, which otherwise downloads `cost` bytes, more than one
+    /// byte in fifty.
+    private static func isWorthKeeping(_ size: Int64, besides cost: Int64) -> Bool {
+        size * 50 < cost * 49
     }
 
     private func fill(
