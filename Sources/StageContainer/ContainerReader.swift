@@ -68,8 +68,8 @@ public final class ContainerReader: Sendable {
         try stagedFiles(of: id) != nil
     }
 
-    /// Returns what the files of the pack's current generation tell, or `nil` if the content directory, the lease file or the
-    /// record is missing.
+    /// Returns the state of the files of the pack's current generation, or `nil` if the content directory, the lease
+    /// file or the record is missing.
     ///
     /// Costs two fstatat(2).
     package func stagedFiles(of id: PackID) throws(ContainerError) -> StagedFiles? {
@@ -78,7 +78,7 @@ public final class ContainerReader: Sendable {
             guard let lease = try packs.status(following: "\(id.text)/../lease"),
                 try packs.exists(following: "\(id.text)/../pack.json")
             else { return nil }
-            return StagedFiles(areUsed: lease.accessed > 0)
+            return StagedFiles(wereRead: lease.accessed > 0)
         }
     }
 
@@ -87,25 +87,38 @@ public final class ContainerReader: Sendable {
     /// A lease file is published with an access time of zero, and readers read a byte of it. A file system
     /// that is mounted with `noatime` records no use.
     public func hasBeenLoaded(_ id: PackID) throws(ContainerError) -> Bool {
-        if try stagedFiles(of: id)?.areUsed == true { return true }
-        return try hasBeenLoaded(besidesUnusedGenerationOf: id)
+        guard let files = try stagedFiles(of: id) else { return try hasReadLease(of: id) }
+        if files.wereRead { return true }
+        return try hasBeenLoaded(besidesUnreadGenerationOf: id)
     }
 
-    /// Returns whether a reader has used a generation of a pack of which the current one is known to be unused.
+    /// Returns whether a reader has used another generation of a pack than the current one, which has all of its files and
+    /// is unread.
     ///
     /// Costs one fstatat(2) if there is no other generation, and the file system counts links of directories.
     package func hasBeenLoaded(
-        besidesUnusedGenerationOf id: PackID
+        besidesUnreadGenerationOf id: PackID
     ) throws(ContainerError) -> Bool {
-        try ContainerError.wrapping { () throws(FileError) in
-            let path = "\(ContainerLayout.generations.string)/\(id)"
-            // Apart from its own two links a directory has one for each directory in it; where the file system does not count
-            // them, it never has three.
-            if try root.status(following: path)?.linkCount == 3 { return false }
-            return try root.contains(file: ContainerLayout.lease, inDirectoriesOf: path) {
-                $0.accessed > 0
-            }
+        let links = try ContainerError.wrapping { () throws(FileError) in
+            try root.status(following: Self.generationsPath(of: id))?.linkCount
         }
+        // Apart from its own two links a directory has one for each directory in it; where the file system does
+        // not count them, it never has three.
+        return links == 3 ? false : try hasReadLease(of: id)
+    }
+
+    /// Returns whether the lease file of a generation of the pack has been read, staged or not.
+    private func hasReadLease(of id: PackID) throws(ContainerError) -> Bool {
+        try ContainerError.wrapping { () throws(FileError) in
+            try root.contains(
+                file: ContainerLayout.lease,
+                inDirectoriesOf: Self.generationsPath(of: id)
+            ) { $0.accessed > 0 }
+        }
+    }
+
+    private static func generationsPath(of id: PackID) -> String {
+        "\(ContainerLayout.generations.string)/\(id)"
     }
 
     /// Acquires a lease on the pack's current generation, or returns `nil` if the pack is not staged.
@@ -189,8 +202,8 @@ public final class ContainerReader: Sendable {
     }
 }
 
-/// What the files of a staged generation tell.
+/// The state of the files of a staged generation.
 package struct StagedFiles: Equatable, Sendable {
-    /// True if a reader has used the generation since it was staged.
-    package var areUsed: Bool
+    /// True if a reader has used them since they were staged.
+    package var wereRead: Bool
 }

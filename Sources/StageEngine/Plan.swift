@@ -129,7 +129,7 @@ public struct Planner: Sendable {
     /// Those of the staged packs whose files are missing: they are staged again, whatever their policy.
     package var incomplete: Set<PackID> = []
     /// True if a reader has used the current generation of a pack since it was staged.
-    package var isUsed = false
+    package var hasReadPack = false
     /// The copies in another container that readers may use, by pack.
     package var elsewhere: [PackID: CopyElsewhere] = [:]
     /// The pins of staged packs.

@@ -70,7 +70,7 @@ extension Planner {
                     contentDigest: content.contentDigest
                 )
                 if let files = try reader.stagedFiles(of: pack.id) {
-                    if files.areUsed { isUsed = true }
+                    if files.wereRead { hasReadPack = true }
                 } else {
                     incomplete.insert(pack.id)
                 }

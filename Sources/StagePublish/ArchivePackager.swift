@@ -76,12 +76,13 @@ package struct ArchivePackager: Sendable {
         let digest: Digest
         do throws(PackagingError) {
             let size = { target.size }
-            var packager = self
-            packager.level = try level(for: evaluation, cancellation: cancellation)
-            try packager.write(evaluation, cancellation: cancellation, written: size) {
-                (bytes) throws(FileError) in
-                try target.append(bytes)
-            }
+            try write(
+                evaluation,
+                level: try level(for: evaluation, cancellation: cancellation),
+                cancellation: cancellation,
+                written: size,
+                to: { (bytes) throws(FileError) in try target.append(bytes) }
+            )
             // Compressors read much input before they write: most of the time passes at the end.
             if cancellation.isRequested { throw .cancelled }
             // Without a record while the archive is replaced: one of another archive would refuse the new one.
@@ -112,6 +113,7 @@ package struct ArchivePackager: Sendable {
     ///
     /// - Parameters:
     ///   - evaluation: The entries to archive.
+    ///   - level: The compression level; 0 for a format that has none.
     ///   - cancellation: Polled after each buffer.
     ///   - digests: The expected digests of files, by the bytes of their paths; other files are not verified.
     ///   - written: Returns the bytes that the sink has written.
@@ -119,13 +121,13 @@ package struct ArchivePackager: Sendable {
     /// - Throws: ``PackagingError``; the sink's output is incomplete then.
     func write(
         _ evaluation: RecipeEvaluation,
+        level: Int = 0,
         cancellation: Cancellation,
         expecting digests: [[UInt8]: Digest] = [:],
         written: @escaping () -> ByteCount,
         to sink: @escaping (Span<UInt8>) throws(FileError) -> Void
     ) throws(PackagingError) {
         var count = PackagingProgress()
-        let level = level ?? Self.usualLevel(of: format)
         var archive = try Archive(format, level: level, threads: threads) {
             (bytes) throws(FileError) in
             try sink(bytes)
@@ -154,7 +156,7 @@ package struct ArchivePackager: Sendable {
 
 /// The progress of writing an archive.
 package struct PackagingProgress: Equatable, Sendable {
-    /// True while the files are compressed fast, which is not kept, to decide how to compress the archive.
+    /// True while the files are compressed in a trial, which decides the archive's level and whose output is not kept.
     package var isTrial = false
     /// The bytes of files that have been read, of which the compressor may still have most.
     package var read = ByteCount.zero

@@ -2,23 +2,27 @@ import StageFrame
 import StageModel
 import StageSystem
 
-/// The tar archive of a recipe's files, compressed fast and not kept: it tells whether a slow compression is worth its time.
+/// The tar archive of a recipe's files, compressed fast and not kept: it tells whether a slow compression is worth
+/// its time.
 ///
 /// Images, sounds and encrypted files gain next to nothing at any level, and slow levels take minutes for each
-/// gigabyte to find that out. The fast level finds repeats within 128 MiB, so that files which are there twice count as a gain.
+/// gigabyte to find that out. The fast level finds repeats within 128 MiB, so that files which are there twice
+/// count as a gain.
 struct CompressionTrial {
     /// The level that suffices for content that gains nothing.
     static let level = 1
+    /// The bytes of a header in a tar archive.
+    private static let headerSize = Int64(512)
 
     /// The bytes of the archive.
-    let stored: Int64
+    let size: ByteCount
     /// Whether slow compression may gain what justifies decompression.
     ///
     /// Where the headers of the files are a considerable part of the archive, it always may.
     let promisesGain: Bool
 
-    /// Compresses the files on `width` processors, and calls `progress` after each piece; the result does not depend on
-    /// `width`.
+    /// Compresses the files on `width` processors, and calls `progress` after each piece; the result does not
+    /// depend on `width`.
     ///
     /// - Throws: ``PackagingError`` if a file cannot be read or has changed, or ``PackagingError/cancelled``.
     init(
@@ -30,7 +34,7 @@ struct CompressionTrial {
         let stream = CompressedLength(
             StreamCompressor(
                 level: Self.level,
-                window: StreamCompressor.window(for: evaluation.largestArchiveSize),
+                window: StreamCompressor.window(for: evaluation.archiveBound),
                 width: width
             )
         )
@@ -47,16 +51,16 @@ struct CompressionTrial {
             to: { (bytes) throws(FileError) in stream.append(bytes) }
         )
         if cancellation.isRequested { throw .cancelled }
-        stored = stream.finish()
-        let content = evaluation.installedSize.rawValue
-        let headers = Int64(evaluation.entries.count) * 512
-        promisesGain = Self.isGain(stored, of: content) || headers > content / 32
+        size = stream.finish()
+        let content = evaluation.installedSize
+        let headers = Int64(evaluation.entries.count) * Self.headerSize
+        promisesGain = Self.isGain(size, of: content) || headers > content.rawValue / 32
     }
 
     /// Returns whether compressed content is shorter by more than one byte in two hundred; a smaller gain does not
     /// justify decompression.
-    static func isGain(_ stored: Int64, of content: Int64) -> Bool {
-        stored * 200 < content * 199
+    static func isGain(_ size: ByteCount, of content: ByteCount) -> Bool {
+        size.rawValue * 200 < content.rawValue * 199
     }
 }
 
@@ -65,7 +69,7 @@ struct CompressionTrial {
 /// Not thread-safe. End it with ``finish()``.
 private final class CompressedLength {
     private var compressor: StreamCompressor?
-    private var length = Int64(0)
+    private var length = 0
 
     init(_ compressor: consuming StreamCompressor) {
         self.compressor = consume compressor
@@ -75,22 +79,22 @@ private final class CompressedLength {
         guard var compressor = compressor.take() else {
             preconditionFailure("a trial is finished once")
         }
-        compressor.write(bytes) { length += Int64($0.count) }
+        compressor.write(bytes) { length += $0.count }
         self.compressor = consume compressor
     }
 
-    func finish() -> Int64 {
+    func finish() -> ByteCount {
         guard let compressor = compressor.take() else {
             preconditionFailure("a trial is finished once")
         }
-        compressor.finish { length += Int64($0.count) }
-        return length
+        compressor.finish { length += $0.count }
+        return ByteCount(length)
     }
 }
 
 extension RecipeEvaluation {
     /// An upper bound for the size of a tar archive of the entries.
-    var largestArchiveSize: Int64 {
+    var archiveBound: Int64 {
         // A header, and headers for a long name and target, in whole blocks, and the rest of the last block.
         let headers = Int64(entries.count) * 4096
         return installedSize.rawValue + headers + 1 << 10

@@ -144,13 +144,11 @@ struct FramePacker: ~Copyable {
         private var thorough: FrameCompressor
         private var quick: FrameCompressor?
 
-        private static let quickLevel = 1
-
         init(level: Int) {
             thorough = FrameCompressor(level: level)
             quick =
-                level > Self.quickLevel
-                ? FrameCompressor(level: Self.quickLevel, findsDistantRepeats: true) : nil
+                level > CompressionTrial.level
+                ? FrameCompressor(level: CompressionTrial.level, findsDistantRepeats: true) : nil
         }
 
         mutating func store(_ bytes: [UInt8]) -> Stored {
@@ -163,7 +161,7 @@ struct FramePacker: ~Copyable {
         }
 
         private static func gains(_ frame: [UInt8], over bytes: [UInt8]) -> Bool {
-            CompressionTrial.isGain(Int64(frame.count), of: Int64(bytes.count))
+            CompressionTrial.isGain(ByteCount(frame.count), of: ByteCount(bytes.count))
         }
     }
 

@@ -56,8 +56,11 @@ package struct IndexedPack: Equatable, Sendable {
 /// existing objects unless they are damaged. Equal files, equal previous indexes and their bundles give equal bytes, and
 /// unchanged files keep the previous index.
 package struct IndexedPackWriter: Sendable {
-    /// The compression level of frames and of the archive, 1 to 22; delta sets and index deltas have fixed levels.
+    /// The compression level of frames, 1 to 22; delta sets and index deltas have fixed levels.
     package var level = 19
+    /// The compression level of the archive, 1 to 22; `nil` for that of frames, or for the fastest if a fast compression
+    /// of the files gains nothing.
+    package var archiveLevel: Int?
     /// The number of processors to use.
     package var width: Int
     /// The index of the previous version; empty if there is none.
@@ -78,14 +81,15 @@ package struct IndexedPackWriter: Sendable {
     ///
     /// Patches that are in the store already stay, whatever their level. Levels above 19 take far more memory.
     package var patchLevel: Int?
-    /// Indicates whether an archive of the files is created if it is smaller than the frames.
+    /// Indicates whether an archive of the files is created if it saves a first installation more than a fiftieth.
     package var makesArchive = true
     /// Called with the bytes of files processed so far.
     package var report: @Sendable (ByteCount) -> Void = { _ in }
     /// Called after all files are processed, with the bytes compared with the previous version so far and in
     /// all.
     package var reportComparison: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
-    /// Called at the end, with the bytes of files read for the archive and the bytes of it that were written.
+    /// Called at the end, with the bytes of files read for the archive and the bytes of it that were written, and before
+    /// with those of the trial.
     package var reportArchive: @Sendable (PackagingProgress) -> Void
 
     /// Files below this size share frames with others.
@@ -150,10 +154,7 @@ package struct IndexedPackWriter: Sendable {
         if let deltas { try version.putLast(deltas.positions) }
         if version.index != previous { try version.repackBundles() }
         let objects = IndexObjects(of: version.index)
-        let archive =
-            makesArchive
-            ? try await SolidArchive(level: level, width: width, report: reportArchive)
-                .write(evaluation, of: objects, to: store) : nil
+        let archive = try await writeArchive(evaluation, of: objects, to: store)
         var stored: StoredIndex
         do throws(FileError) {
             try version.newBundles.publish()
@@ -178,6 +179,22 @@ package struct IndexedPackWriter: Sendable {
             missingBundles: missing,
             updates: updates
         )
+    }
+
+    /// Writes the archive, unless it is disabled or saves too little.
+    private func writeArchive(
+        _ evaluation: RecipeEvaluation,
+        of objects: IndexObjects,
+        to store: Directory
+    ) async throws(PackagingError) -> PackArchive? {
+        guard makesArchive else { return nil }
+        let archive = SolidArchive(
+            level: archiveLevel ?? level,
+            triesFast: archiveLevel == nil,
+            width: width,
+            report: reportArchive
+        )
+        return try await archive.write(evaluation, of: objects, to: store)
     }
 
     /// Writes the index deltas and delta sets from the older versions; `unpublished` contains the frames of the set

@@ -12,6 +12,8 @@ import SystemPackage
 struct SolidArchive: Sendable {
     /// The compression level, 1 to 22.
     var level: Int
+    /// Whether content that gains nothing is compressed fast instead.
+    var triesFast: Bool
     /// The number of compression threads.
     var width: Int
     /// Called with the bytes that were read and written.
@@ -20,7 +22,7 @@ struct SolidArchive: Sendable {
     /// Returns the archive of a version in a store: an existing one, or a new one.
     ///
     /// - Returns: Its reference for the manifest, with a URL relative to the store; `nil` if a first installation
-    ///   from frames downloads hardly more bytes, index included, so that the store would have the content twice for nothing.
+    ///   from frames, index included, downloads at most 1/49 more bytes. An existing archive is returned anyway.
     func write(
         _ evaluation: RecipeEvaluation,
         of objects: IndexObjects,
@@ -41,12 +43,14 @@ struct SolidArchive: Sendable {
         in store: Directory,
         cancellation: Cancellation
     ) throws(PackagingError) -> PackArchive? {
-        let window = StreamCompressor.window(for: evaluation.largestArchiveSize)
+        let window = StreamCompressor.window(for: evaluation.archiveBound)
         let index = objects.index
         // A client requests all frames in few ranges, including the gaps between them.
-        let cost = RangePlan(index.frames.indices, of: index).byteCount + objects.saving
+        let breakEven = ByteCount(
+            RangePlan(index.frames.indices, of: index).byteCount + objects.saving
+        )
         let trial =
-            level > CompressionTrial.level
+            triesFast && level > CompressionTrial.level
             ? try CompressionTrial(
                 evaluation,
                 width: width,
@@ -54,7 +58,7 @@ struct SolidArchive: Sendable {
                 progress: report
             ) : nil
         let isFast = trial.map { !$0.promisesGain } ?? false
-        if isFast, let trial, !Self.isWorthKeeping(trial.stored, besides: cost) { return nil }
+        if isFast, let trial, !Self.isWorthKeeping(trial.size, below: breakEven) { return nil }
         let archive = try PackagingError.wrapping { () throws(FileError) in
             let directory = try store.makeDirectory(FilePath(StoreObjectKind.archive.folder))
             return try TemporaryArchive(
@@ -68,7 +72,7 @@ struct SolidArchive: Sendable {
         }
         do throws(PackagingError) {
             try fill(archive, with: evaluation, of: index, cancellation: cancellation)
-            guard Self.isWorthKeeping(archive.size, besides: cost) else {
+            guard Self.isWorthKeeping(ByteCount(archive.size), below: breakEven) else {
                 archive.discard()
                 return nil
             }
@@ -79,10 +83,10 @@ struct SolidArchive: Sendable {
         }
     }
 
-    /// Returns whether an archive of this size saves a first installation, which otherwise downloads `cost` bytes, more than one
-    /// byte in fifty.
-    private static func isWorthKeeping(_ size: Int64, besides cost: Int64) -> Bool {
-        size * 50 < cost * 49
+    /// Returns whether an archive is smaller, by more than a fiftieth, than one that saves a first installation
+    /// nothing.
+    private static func isWorthKeeping(_ size: ByteCount, below breakEven: ByteCount) -> Bool {
+        size.rawValue * 50 < breakEven.rawValue * 49
     }
 
     private func fill(

@@ -45,15 +45,25 @@ extension ContainerReader {
         return false
     }
 
-    /// Returns whether a pack of a planner's manifest has been loaded, with what the planner saw of current generations.
+    /// Returns whether a pack of a planner's manifest has been loaded, after a run by that planner.
     ///
-    /// A generation that was current then, and has been replaced since, counts if it has been used.
-    func hasLoadedPack(since planner: Planner) throws(ContainerError) -> Bool {
-        if planner.isUsed { return true }
-        let packs = planner.manifest.packs
-        if packs.isEmpty { return try hasLoadedPack(of: planner.manifest) }
-        for pack in packs where try hasBeenLoaded(besidesUnusedGenerationOf: pack.id) {
-            return true
+    /// If the run has changed no packs, relies on the planner for current generations: the next run sees
+    /// loads in between.
+    func hasLoadedPack(
+        afterRunBy planner: Planner,
+        hasChangedPacks: Bool
+    ) throws(ContainerError) -> Bool {
+        if planner.hasReadPack { return true }
+        if hasChangedPacks || planner.manifest.packs.isEmpty {
+            return try hasLoadedPack(of: planner.manifest)
+        }
+        for pack in planner.manifest.packs {
+            let isUnread = planner.staged[pack.id] != nil && !planner.incomplete.contains(pack.id)
+            let isLoaded =
+                isUnread
+                ? try hasBeenLoaded(besidesUnreadGenerationOf: pack.id)
+                : try hasBeenLoaded(pack.id)
+            if isLoaded { return true }
         }
         return false
     }

@@ -88,7 +88,10 @@ struct RunRecorder {
         // Done before taking the lock, which other processes wait for.
         let hasLaunched =
             before?.history?.firstLoadedAt == nil
-            && (try? container.reader.hasLoadedPack(since: planner)) ?? false
+            && (try? container.reader.hasLoadedPack(
+                afterRunBy: planner,
+                hasChangedPacks: result.hasChangedPacks
+            )) ?? false
         updateHistory(of: result.application, after: before) { history in
             let problem = (result.manifestProblem ?? result.extensionProblem)
                 .map(StagingHistory.Problem.init)

@@ -182,6 +182,26 @@ import Testing
         #expect(try !container.reader.hasBeenLoaded(PackID(unchecked: "other")))
     }
 
+    /// Readers keep it, so it is the only one left.
+    @Test func aRemovedGenerationThatWasReadCountsAsLoaded() throws {
+        try container.publishAurora(version: 1, "1")
+        let lease = try container.reader.lease(.aurora)
+        _ = try container.remove(try container.waitForLock(.aurora))
+        #expect(try container.reader.currentGeneration(of: .aurora) == nil)
+        #expect(try container.reader.hasBeenLoaded(.aurora))
+        _ = consume lease
+    }
+
+    @Test func aGenerationWithoutItsRecordThatWasReadCountsAsLoaded() throws {
+        try container.publishAurora(version: 1, "1")
+        _ = try container.reader.lease(.aurora)
+        let generation = try #require(try container.reader.currentGeneration(of: .aurora))
+        let directory = container.reader.root.path.appending("generations").appending("aurora")
+            .appending("\(generation)")
+        try Directory.open(directory).remove("pack.json")
+        #expect(try container.reader.hasBeenLoaded(.aurora))
+    }
+
     @Test(arguments: [
         "../generations/aurora/1/content", "../generations/other/1/content", "elsewhere",
         "../generations/aurora/x-\(String(repeating: "0", count: 64))/content",

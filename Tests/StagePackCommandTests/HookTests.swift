@@ -225,6 +225,29 @@ struct HookTests {
         #expect(try installed.history()?.firstLoadedAt != nil)
     }
 
+    @Test func aLoadWhileARunGoesOnIsRecorded() async throws {
+        var mine = try await Installed()
+        try mine.world.publish(try packs())
+        try mine.install()
+        let installed = mine
+        // Each pack has 20 kB: the second one takes a second.
+        let arguments = ["prefetch", "--all", "--event", "install", "--limit-rate", "20kB"]
+        let run = try await installed.world.program.run(arguments) { running in
+            try await poll("nothing is staged") { try installed.staged().isEmpty == false }
+            let load = try await installed.run(
+                "path",
+                try installed.staged().keys.sorted()[0],
+                "--app",
+                "net.example.wallpaper"
+            )
+            #expect(load.status == 0)
+            #expect(try installed.staged().count == 1)
+        }
+        #expect(run.status == 0)
+        #expect(try installed.staged() == ["essential": 1, "prefetch": 1])
+        #expect(try installed.history()?.firstLoadedAt != nil)
+    }
+
     @Test func whatIsAllowedIsSpentOverSeveralRuns() async throws {
         var installed = try await Installed()
         let first = try packs()

@@ -21,6 +21,7 @@ extension PackageCommand {
         let display = PackagingDisplay("\(pack)", total: evaluation.installedSize)
         var writer = IndexedPackWriter(width: ProcessInfo.processInfo.activeProcessorCount)
         if let level { writer.level = level }
+        writer.archiveLevel = level
         writer.patchLevel = level
         writer.makesDeltas = !noDeltas
         writer.makesPatches = !noPatches

@@ -113,7 +113,8 @@ final class StagingDisplay: Sendable {
         let isNews = named.withLock { named in
             switch event {
             case .connecting(let url): return named[id, default: []].insert(url).inserted
-            case .waiting, .restarted, .mirrorFailed, .ended: named[id] = nil
+            case .waiting(_, let seconds) where seconds >= 1: named[id] = nil
+            case .restarted, .mirrorFailed, .ended: named[id] = nil
             default: break
             }
             return true
