@@ -18,7 +18,7 @@ struct CompressionTrial {
     let size: ByteCount
     /// Whether slow compression may gain what justifies decompression.
     ///
-    /// Where the headers of the files are a considerable part of the archive, it always may.
+    /// Always true if the headers of the files have more than a thirty-second of the content's bytes.
     let promisesGain: Bool
 
     /// Compresses the files on `width` processors, and calls `progress` after each piece; the result does not
@@ -31,13 +31,14 @@ struct CompressionTrial {
         cancellation: Cancellation,
         progress: @escaping @Sendable (PackagingProgress) -> Void
     ) throws(PackagingError) {
-        let stream = CompressedLength(
+        let stream = SharedStreamCompressor(
             StreamCompressor(
                 level: Self.level,
                 window: StreamCompressor.window(for: evaluation.archiveBound),
                 width: width
             )
         )
+        var length = 0
         var packager = ArchivePackager(format: .tar, threads: 1)
         packager.progress = { made in
             var made = made
@@ -48,10 +49,11 @@ struct CompressionTrial {
             evaluation,
             cancellation: cancellation,
             written: { .zero },
-            to: { (bytes) throws(FileError) in stream.append(bytes) }
+            to: { (bytes) throws(FileError) in stream.write(bytes) { length += $0.count } }
         )
         if cancellation.isRequested { throw .cancelled }
-        size = stream.finish()
+        stream.finish { length += $0.count }
+        size = ByteCount(length)
         let content = evaluation.installedSize
         let headers = Int64(evaluation.entries.count) * Self.headerSize
         promisesGain = Self.isGain(size, of: content) || headers > content.rawValue / 32
@@ -61,34 +63,6 @@ struct CompressionTrial {
     /// justify decompression.
     static func isGain(_ size: ByteCount, of content: ByteCount) -> Bool {
         size.rawValue * 200 < content.rawValue * 199
-    }
-}
-
-/// The length that a stream has after compression.
-///
-/// Not thread-safe. End it with ``finish()``.
-private final class CompressedLength {
-    private var compressor: StreamCompressor?
-    private var length = 0
-
-    init(_ compressor: consuming StreamCompressor) {
-        self.compressor = consume compressor
-    }
-
-    func append(_ bytes: Span<UInt8>) {
-        guard var compressor = compressor.take() else {
-            preconditionFailure("a trial is finished once")
-        }
-        compressor.write(bytes) { length += $0.count }
-        self.compressor = consume compressor
-    }
-
-    func finish() -> ByteCount {
-        guard let compressor = compressor.take() else {
-            preconditionFailure("a trial is finished once")
-        }
-        compressor.finish { length += $0.count }
-        return ByteCount(length)
     }
 }
 

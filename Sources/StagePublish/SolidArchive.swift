@@ -49,25 +49,24 @@ struct SolidArchive: Sendable {
         let breakEven = ByteCount(
             RangePlan(index.frames.indices, of: index).byteCount + objects.saving
         )
-        let trial =
-            triesFast && level > CompressionTrial.level
-            ? try CompressionTrial(
+        var level = level
+        if triesFast, level > CompressionTrial.level {
+            let trial = try CompressionTrial(
                 evaluation,
                 width: width,
                 cancellation: cancellation,
                 progress: report
-            ) : nil
-        let isFast = trial.map { !$0.promisesGain } ?? false
-        if isFast, let trial, !Self.isWorthKeeping(trial.size, below: breakEven) { return nil }
+            )
+            if !trial.promisesGain {
+                guard Self.isWorthKeeping(trial.size, below: breakEven) else { return nil }
+                level = CompressionTrial.level
+            }
+        }
         let archive = try PackagingError.wrapping { () throws(FileError) in
             let directory = try store.makeDirectory(FilePath(StoreObjectKind.archive.folder))
             return try TemporaryArchive(
                 in: directory,
-                compressor: StreamCompressor(
-                    level: isFast ? CompressionTrial.level : level,
-                    window: window,
-                    width: width
-                )
+                compressor: StreamCompressor(level: level, window: window, width: width)
             )
         }
         do throws(PackagingError) {
@@ -125,7 +124,7 @@ private final class TemporaryArchive {
     private let directory: Directory
     private let name = StoreObjectKind.archive.makeName()
     private let file: File
-    private var compressor: StreamCompressor?
+    private let compressor: SharedStreamCompressor
     private var hasher: SHA256Hasher? = SHA256Hasher()
 
     init(
@@ -133,24 +132,17 @@ private final class TemporaryArchive {
         compressor: consuming StreamCompressor
     ) throws(FileError) {
         self.directory = directory
-        self.compressor = consume compressor
+        self.compressor = SharedStreamCompressor(compressor)
         file = try directory.file(creating: FilePath(name))
     }
 
     /// Compresses bytes and appends them to the file.
     func append(_ bytes: Span<UInt8>) throws(FileError) {
-        guard var compressor = compressor.take() else {
-            preconditionFailure("an archive is finished once")
-        }
         try compressor.write(bytes) { (made) throws(FileError) in try write(made) }
-        self.compressor = consume compressor
     }
 
     /// Writes the rest of the compressed data, and syncs the file.
     func finish() throws(FileError) {
-        guard let compressor = compressor.take() else {
-            preconditionFailure("an archive is finished once")
-        }
         try compressor.finish { (made) throws(FileError) in try write(made) }
         try file.synchronize()
     }

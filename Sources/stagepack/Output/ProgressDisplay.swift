@@ -108,7 +108,7 @@ final class StagingDisplay: Sendable {
 
     /// Prints the line of an event, if it has one.
     ///
-    /// Names each URL once until something goes wrong: the content of an index comes in many ranges of few files.
+    /// Names each URL once until the pack waits, starts again or goes to another mirror: the content of an index comes in many ranges of few files.
     private func printLine(for event: StagingEvent, _ id: PackID) {
         let isNews = named.withLock { named in
             switch event {
