@@ -23,31 +23,26 @@ package indirect enum ArchiveWritingError: Error, Equatable, Sendable {
     /// The previous locale of the thread.
     private let previousLocale: locale_t?
 
-    /// Returns whether archives of the format can be written.
-    package static func canWrite(_ format: ArchiveFormat) -> Bool { levels(of: format) != nil }
-
     /// Returns the compression levels of a format, `0...0` if it has none; `nil` if the format cannot be
     /// written.
-    ///
-    /// Zstandard's range ends where a reader would need more than 8 MiB for its window.
     package static func levels(of format: ArchiveFormat) -> ClosedRange<Int>? {
         switch format {
         case .tar: 0...0
         case .tarGzip: 1...9
         case .tarXZ: 0...9
-        case .tarZstandard: 1...19
-        case .tarBzip2, .tarLZ4, .zip, .file: nil
+        case .tarZstandard, .tarBzip2, .tarLZ4, .zip, .file: nil
         }
     }
 
-    /// Starts an archive in a format that ``canWrite(_:)`` supports; `sink` receives its bytes in order.
+    /// Starts an archive in a format that has ``levels(of:)``; `sink` receives its bytes in order.
     ///
     /// Compresses with `threads` threads if the format supports them; the bytes do not depend on their
-    /// number.
+    /// number. Without a buffer, `sink` receives the bytes of each call before that returns.
     package init(
         _ format: ArchiveFormat,
         level: Int,
         threads: Int,
+        isBuffered: Bool = true,
         sink: @escaping (Span<UInt8>) throws(FileError) -> Void
     ) throws(ArchiveWritingError) {
         guard let handle = unsafe archive_write_new() else { fatalError("out of memory") }
@@ -56,7 +51,7 @@ package indirect enum ArchiveWritingError: Error, Equatable, Sendable {
         unsafe previousLocale = UTF8Locale.enter()
         try unsafe require(archive_write_set_format_pax_restricted(handle))
         try addFilter(format, level: level, threads: threads)
-        try unsafe require(archive_write_set_bytes_per_block(handle, 1 << 18))
+        try unsafe require(archive_write_set_bytes_per_block(handle, isBuffered ? 1 << 18 : 0))
         // The last block is not padded with zeros.
         try unsafe require(archive_write_set_bytes_in_last_block(handle, 1))
         let context = unsafe Unmanaged.passUnretained(output).toOpaque()
@@ -120,6 +115,11 @@ package indirect enum ArchiveWritingError: Error, Equatable, Sendable {
         }
     }
 
+    /// Ends the current entry, so that the sink of an archive without a buffer has received all of it.
+    package mutating func finishEntry() throws(ArchiveWritingError) {
+        try unsafe require(archive_write_finish_entry(handle))
+    }
+
     /// Writes the end of the archive.
     package consuming func finish() throws(ArchiveWritingError) {
         try unsafe require(archive_write_close(handle))
@@ -144,12 +144,7 @@ package indirect enum ArchiveWritingError: Error, Equatable, Sendable {
             try unsafe require(archive_write_add_filter_xz(handle))
             // A single thread would write a single block, and so other bytes than two threads.
             try set("threads", of: filter, to: max(threads, 2))
-        case .tarZstandard:
-            filter = "zstd"
-            try unsafe require(archive_write_add_filter_zstd(handle))
-            // Zero threads would compress on this thread, and produce other bytes than one worker thread.
-            try set("threads", of: filter, to: max(threads, 1))
-        case .tarBzip2, .tarLZ4, .zip, .file:
+        case .tarZstandard, .tarBzip2, .tarLZ4, .zip, .file:
             preconditionFailure("the format '\(format.rawValue)' is not written")
         }
         try set("compression-level", of: filter, to: level)

@@ -1,7 +1,7 @@
 import CZstd
 
-/// Compresses a stream to one Zstandard frame (RFC 8878) with a checksum; finds matches at any distance
-/// within its window.
+/// Compresses a stream to Zstandard frames (RFC 8878) with checksums; finds matches at any distance within its
+/// window.
 ///
 /// Owns one libzstd context; must be used by one thread at a time.
 @safe package struct StreamCompressor: ~Copyable {
@@ -46,6 +46,16 @@ import CZstd
         to sink: (Span<UInt8>) throws(Failure) -> Void
     ) throws(Failure) {
         try run(bytes, operation: ZSTD_e_continue, sink: sink)
+    }
+
+    /// Compresses the rest of the frame and ends it; the bytes that follow come into a further frame of another level,
+    /// which refers to none before.
+    package mutating func startFrame<Failure: Error>(
+        level: Int,
+        to sink: (Span<UInt8>) throws(Failure) -> Void
+    ) throws(Failure) {
+        try run([UInt8]().span, operation: ZSTD_e_end, sink: sink)
+        set(ZSTD_c_compressionLevel, to: CInt(level))
     }
 
     /// Compresses the rest, and ends the frame.

@@ -2,67 +2,133 @@ import StageFrame
 import StageModel
 import StageSystem
 
-/// The tar archive of a recipe's files, compressed fast and not kept: it tells whether a slow compression is worth
-/// its time.
+/// Finds the files of a recipe that compression makes hardly smaller.
 ///
 /// Images, sounds and encrypted files gain next to nothing at any level, and slow levels take minutes for each
-/// gigabyte to find that out. The fast level finds repeats within 128 MiB, so that files which are there twice
-/// count as a gain.
+/// gigabyte to find that out. A fast compression of each file alone, in pieces, tells them apart.
 struct CompressionTrial {
-    /// The level that suffices for content that gains nothing.
+    /// The level of the trial, and the one that suffices for files that gain nothing.
     static let level = 1
-    /// The bytes of a header in a tar archive.
-    private static let headerSize = Int64(512)
 
-    /// The bytes of the archive.
-    let size: ByteCount
-    /// Whether slow compression may gain what justifies decompression.
-    ///
-    /// Always true if the headers of the files have more than a thirty-second of the content's bytes.
-    let promisesGain: Bool
+    /// Smaller files gain with others: an archive has a header of 512 bytes for each.
+    private static let leastFileSize = ByteCount(4 << 10)
+    /// Fewer bytes in all are compressed slowly in less than a second.
+    private static let leastSize = ByteCount(1 << 20)
+    private static let pieceSize = 4 << 20
+    /// The number of bytes that are read before they are compressed.
+    private static let batchSize = 16 << 20
 
-    /// Compresses the files on `width` processors, and calls `progress` after each piece; the result does not
+    /// The positions in ``RecipeEvaluation/entries`` of files that gain nothing, in order; empty if their sizes have a
+    /// sum of less than 1 MiB.
+    let incompressible: [Int]
+
+    /// Compresses the files on `width` processors, and calls `progress` with the bytes read; the result does not
     /// depend on `width`.
     ///
     /// - Throws: ``PackagingError`` if a file cannot be read or has changed, or ``PackagingError/cancelled``.
     init(
         _ evaluation: RecipeEvaluation,
         width: Int,
-        cancellation: Cancellation,
-        progress: @escaping @Sendable (PackagingProgress) -> Void
-    ) throws(PackagingError) {
-        let stream = SharedStreamCompressor(
-            StreamCompressor(
-                level: Self.level,
-                window: StreamCompressor.window(for: evaluation.archiveBound),
-                width: width
-            )
-        )
-        var length = 0
-        var packager = ArchivePackager(format: .tar, threads: 1)
-        packager.progress = { made in
-            var made = made
-            made.isTrial = true
-            progress(made)
+        progress: @Sendable (PackagingProgress) -> Void
+    ) async throws(PackagingError) {
+        var run = Run(width: width)
+        for (position, entry) in evaluation.entries.enumerated() {
+            guard case .file = entry.content.kind else { continue }
+            if entry.size >= Self.leastFileSize {
+                try await run.add(entry, at: position)
+            } else {
+                run.progress.read = run.progress.read + entry.size
+            }
+            progress(run.progress)
         }
-        try packager.write(
-            evaluation,
-            cancellation: cancellation,
-            written: { .zero },
-            to: { (bytes) throws(FileError) in stream.write(bytes) { length += $0.count } }
-        )
-        if cancellation.isRequested { throw .cancelled }
-        stream.finish { length += $0.count }
-        size = ByteCount(length)
-        let content = evaluation.installedSize
-        let headers = Int64(evaluation.entries.count) * Self.headerSize
-        promisesGain = Self.isGain(size, of: content) || headers > content.rawValue / 32
+        await run.flush()
+        var found: [Int] = []
+        var sum = ByteCount.zero
+        for (position, size) in run.sizes.sorted(by: { $0.key < $1.key }) {
+            let content = evaluation.entries[position].size
+            guard !Self.isGain(size, of: content) else { continue }
+            found.append(position)
+            sum = sum + content
+        }
+        incompressible = sum < Self.leastSize ? [] : found
     }
 
     /// Returns whether compressed content is shorter by more than one byte in two hundred; a smaller gain does not
     /// justify decompression.
     static func isGain(_ size: ByteCount, of content: ByteCount) -> Bool {
         size.rawValue * 200 < content.rawValue * 199
+    }
+
+    /// The pieces that wait for compression, and the results so far.
+    private struct Run {
+        let width: Int
+        var progress = PackagingProgress(isTrial: true)
+        /// The compressed sizes of files by position.
+        var sizes: [Int: ByteCount] = [:]
+        private var pending: [(position: Int, bytes: [UInt8])] = []
+        private var pendingSize = 0
+        private var buffer = [UInt8](repeating: 0, count: 1 << 20)
+
+        init(width: Int) { self.width = width }
+
+        mutating func add(
+            _ entry: RecipeEvaluation.Entry,
+            at position: Int
+        ) async throws(PackagingError) {
+            let file = try PackagingError.wrapping { () throws(FileError) in
+                try File.open(readingRegular: entry.file)
+            }
+            var offset = Int64(0)
+            while offset < entry.size.rawValue {
+                if Task.isCancelled { throw .cancelled }
+                let length = min(entry.size.rawValue - offset, Int64(CompressionTrial.pieceSize))
+                let piece: [UInt8]
+                do throws(FileError) {
+                    piece = try read(Int(length), of: file, at: offset)
+                } catch {
+                    throw .file(error)
+                }
+                guard piece.count == length else { throw .changed(source: entry.source) }
+                offset += length
+                progress.read = progress.read + ByteCount(piece.count)
+                pending.append((position, piece))
+                pendingSize += piece.count
+                if pendingSize >= CompressionTrial.batchSize { await flush() }
+            }
+        }
+
+        /// Returns `count` bytes at an offset; fewer if the file ends before.
+        private mutating func read(
+            _ count: Int,
+            of file: borrowing File,
+            at offset: Int64
+        ) throws(FileError) -> [UInt8] {
+            var bytes: [UInt8] = []
+            bytes.reserveCapacity(count)
+            while bytes.count < count,
+                case let more = try file.read(into: &buffer, at: offset + Int64(bytes.count)),
+                more > 0
+            {
+                bytes += buffer[..<min(more, count - bytes.count)]
+            }
+            return bytes
+        }
+
+        /// Compresses what waits.
+        mutating func flush() async {
+            let made = await mapInParallel(pending.map(\.bytes), width: width) { pieces in
+                var compressor = FrameCompressor(
+                    level: CompressionTrial.level,
+                    findsDistantRepeats: true
+                )
+                return pieces.map { ByteCount(compressor.compress($0.span).count) }
+            }
+            for (piece, size) in zip(pending, made) {
+                sizes[piece.position, default: .zero] = sizes[piece.position, default: .zero] + size
+            }
+            pending = []
+            pendingSize = 0
+        }
     }
 }
 

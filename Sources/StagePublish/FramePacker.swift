@@ -83,7 +83,7 @@ struct FramePacker: ~Copyable {
     }
 
     private mutating func flush() async throws(FileError) {
-        let digests = await Self.inParallel(pending.map(\.bytes), width: width) { pieces in
+        let digests = await mapInParallel(pending.map(\.bytes), width: width) { pieces in
             pieces.map { Digest(of: $0) }
         }
         var fresh: [(digest: Digest, bytes: [UInt8])] = []
@@ -93,7 +93,7 @@ struct FramePacker: ~Copyable {
             fresh.append((digest, piece.bytes))
         }
         let level = level
-        let stored = await Self.inParallel(fresh.map(\.bytes), width: width) { pieces in
+        let stored = await mapInParallel(fresh.map(\.bytes), width: width) { pieces in
             var compressor = PieceCompressor(level: level)
             return pieces.map { compressor.store($0) }
         }
@@ -164,21 +164,21 @@ struct FramePacker: ~Copyable {
             CompressionTrial.isGain(ByteCount(frame.count), of: ByteCount(bytes.count))
         }
     }
+}
 
-    /// Maps pieces on `width` processors, each of which takes every `width`th piece.
-    private static func inParallel<Value: Sendable>(
-        _ pieces: [[UInt8]],
-        width: Int,
-        body: @escaping @Sendable ([[UInt8]]) -> [Value]
-    ) async -> [Value] {
-        await withTaskGroup(of: (Int, [Value]).self) { group in
-            for part in 0..<width {
-                let own = stride(from: part, to: pieces.count, by: width).map { pieces[$0] }
-                group.addTask { (part, await withBlockingThread { body(own) }) }
-            }
-            var parts = [[Value]](repeating: [], count: width)
-            for await (part, values) in group { parts[part] = values }
-            return pieces.indices.map { parts[$0 % width][$0 / width] }
+/// Maps pieces on `width` processors, each of which takes every `width`th piece.
+func mapInParallel<Value: Sendable>(
+    _ pieces: [[UInt8]],
+    width: Int,
+    body: @escaping @Sendable ([[UInt8]]) -> [Value]
+) async -> [Value] {
+    await withTaskGroup(of: (Int, [Value]).self) { group in
+        for part in 0..<width {
+            let own = stride(from: part, to: pieces.count, by: width).map { pieces[$0] }
+            group.addTask { (part, await withBlockingThread { body(own) }) }
         }
+        var parts = [[Value]](repeating: [], count: width)
+        for await (part, values) in group { parts[part] = values }
+        return pieces.indices.map { parts[$0 % width][$0 / width] }
     }
 }

@@ -23,6 +23,18 @@ final class SharedStreamCompressor {
         self.compressor = consume compressor
     }
 
+    /// Ends the frame and starts another, as ``StageFrame/StreamCompressor/startFrame(level:to:)`` does.
+    func startFrame<Failure: Error>(
+        level: Int,
+        to sink: (Span<UInt8>) throws(Failure) -> Void
+    ) throws(Failure) {
+        guard var compressor = compressor.take() else {
+            preconditionFailure("a stream is finished once")
+        }
+        try compressor.startFrame(level: level, to: sink)
+        self.compressor = consume compressor
+    }
+
     /// Compresses the rest, and ends the frame.
     func finish<Failure: Error>(
         to sink: (Span<UInt8>) throws(Failure) -> Void

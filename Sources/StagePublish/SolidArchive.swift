@@ -12,7 +12,7 @@ import SystemPackage
 struct SolidArchive: Sendable {
     /// The compression level, 1 to 22.
     var level: Int
-    /// Whether content that gains nothing is compressed fast instead.
+    /// Whether files that gain nothing are compressed fast.
     var triesFast: Bool
     /// The number of compression threads.
     var width: Int
@@ -32,87 +32,46 @@ struct SolidArchive: Sendable {
             try StoredArchive.find(of: objects.contentDigest, in: store)
         }
         if let present { return present }
+        let window = StreamCompressor.window(for: evaluation.archiveBound)
+        let archive = ZstandardArchive(
+            level: level,
+            triesFast: triesFast,
+            window: window,
+            width: width,
+            report: report
+        )
+        let parts = try await archive.parts(of: evaluation)
         return try await withCancellableThread { cancellation throws(PackagingError) in
-            try make(evaluation, of: objects, in: store, cancellation: cancellation)
+            let file = try PackagingError.wrapping { () throws(FileError) in
+                try TemporaryArchive(
+                    in: try store.makeDirectory(FilePath(StoreObjectKind.archive.folder))
+                )
+            }
+            do throws(PackagingError) {
+                try archive.write(
+                    parts,
+                    of: evaluation,
+                    comparedWith: objects.index,
+                    cancellation: cancellation
+                ) { (bytes) throws(FileError) in try file.append(bytes) }
+                guard Self.isWorthKeeping(file.size, besides: objects) else {
+                    file.discard()
+                    return nil
+                }
+                return try file.publish(of: objects.contentDigest, window: ByteCount(window))
+            } catch {
+                file.discard()
+                throw error
+            }
         }
     }
 
-    private func make(
-        _ evaluation: RecipeEvaluation,
-        of objects: IndexObjects,
-        in store: Directory,
-        cancellation: Cancellation
-    ) throws(PackagingError) -> PackArchive? {
-        let window = StreamCompressor.window(for: evaluation.archiveBound)
+    /// Returns whether an archive saves a first installation more than a fiftieth of what it downloads without.
+    private static func isWorthKeeping(_ size: ByteCount, besides objects: IndexObjects) -> Bool {
         let index = objects.index
         // A client requests all frames in few ranges, including the gaps between them.
-        let breakEven = ByteCount(
-            RangePlan(index.frames.indices, of: index).byteCount + objects.saving
-        )
-        var level = level
-        if triesFast, level > CompressionTrial.level {
-            let trial = try CompressionTrial(
-                evaluation,
-                width: width,
-                cancellation: cancellation,
-                progress: report
-            )
-            if !trial.promisesGain {
-                guard Self.isWorthKeeping(trial.size, below: breakEven) else { return nil }
-                level = CompressionTrial.level
-            }
-        }
-        let archive = try PackagingError.wrapping { () throws(FileError) in
-            let directory = try store.makeDirectory(FilePath(StoreObjectKind.archive.folder))
-            return try TemporaryArchive(
-                in: directory,
-                compressor: StreamCompressor(level: level, window: window, width: width)
-            )
-        }
-        do throws(PackagingError) {
-            try fill(archive, with: evaluation, of: index, cancellation: cancellation)
-            guard Self.isWorthKeeping(ByteCount(archive.size), below: breakEven) else {
-                archive.discard()
-                return nil
-            }
-            return try archive.publish(of: objects.contentDigest, window: ByteCount(window))
-        } catch {
-            archive.discard()
-            throw error
-        }
-    }
-
-    /// Returns whether an archive is smaller, by more than a fiftieth, than one that saves a first installation
-    /// nothing.
-    private static func isWorthKeeping(_ size: ByteCount, below breakEven: ByteCount) -> Bool {
-        size.rawValue * 50 < breakEven.rawValue * 49
-    }
-
-    private func fill(
-        _ archive: TemporaryArchive,
-        with evaluation: RecipeEvaluation,
-        of index: ContentIndex,
-        cancellation: Cancellation
-    ) throws(PackagingError) {
-        // Compares bytes: names that are canonically equivalent in Unicode are different files.
-        var digests: [[UInt8]: Digest] = [:]
-        for position in index.entries.indices {
-            guard let file = index.entries.file(at: position) else { continue }
-            digests[Array(index.entries.pathBytes(at: position))] = file.digest
-        }
-        var packager = ArchivePackager(format: .tar, threads: 1)
-        packager.progress = report
-        let size = { ByteCount(archive.size) }
-        try packager.write(
-            evaluation,
-            cancellation: cancellation,
-            expecting: digests,
-            written: size
-        ) {
-            (bytes) throws(FileError) in try archive.append(bytes)
-        }
-        if cancellation.isRequested { throw .cancelled }
-        try PackagingError.wrapping { () throws(FileError) in try archive.finish() }
+        let frames = RangePlan(index.frames.indices, of: index).byteCount
+        return size.rawValue * 50 < ByteCount(frames + objects.saving).rawValue * 49
     }
 }
 
@@ -120,40 +79,26 @@ struct SolidArchive: Sendable {
 ///
 /// Not thread-safe. End it with ``publish(of:window:)`` or ``discard()``.
 private final class TemporaryArchive {
-    private(set) var size = Int64(0)
+    private(set) var size = ByteCount.zero
     private let directory: Directory
     private let name = StoreObjectKind.archive.makeName()
     private let file: File
-    private let compressor: SharedStreamCompressor
     private var hasher: SHA256Hasher? = SHA256Hasher()
 
-    init(
-        in directory: Directory,
-        compressor: consuming StreamCompressor
-    ) throws(FileError) {
+    init(in directory: Directory) throws(FileError) {
         self.directory = directory
-        self.compressor = SharedStreamCompressor(compressor)
         file = try directory.file(creating: FilePath(name))
     }
 
-    /// Compresses bytes and appends them to the file.
-    func append(_ bytes: Span<UInt8>) throws(FileError) {
-        try compressor.write(bytes) { (made) throws(FileError) in try write(made) }
-    }
-
-    /// Writes the rest of the compressed data, and syncs the file.
-    func finish() throws(FileError) {
-        try compressor.finish { (made) throws(FileError) in try write(made) }
-        try file.synchronize()
-    }
-
-    private func write(_ bytes: Span<UInt8>) throws(FileError) {
-        try file.write(bytes, at: size)
+    /// Appends bytes, and returns the size of the file.
+    func append(_ bytes: Span<UInt8>) throws(FileError) -> ByteCount {
+        try file.write(bytes, at: size.rawValue)
         hasher?.update(bytes)
-        size += Int64(bytes.count)
+        size = size + ByteCount(bytes.count)
+        return size
     }
 
-    /// Renames the archive to its final name, and syncs the directory.
+    /// Syncs the archive, renames it to its final name, and syncs the directory.
     func publish(
         of content: Digest,
         window: ByteCount
@@ -164,13 +109,14 @@ private final class TemporaryArchive {
         let archive = StoredArchive.reference(
             digest: hasher.finish(),
             content: content,
-            size: ByteCount(size),
+            size: size,
             window: window
         )
         let target = FilePath.Component(
             stringLiteral: StoredArchive.name(archive.digest, of: content)
         )
         try PackagingError.wrapping { () throws(FileError) in
+            try file.synchronize()
             try directory.rename(name, to: target, in: directory)
             try directory.synchronize()
         }

@@ -70,42 +70,79 @@ import Testing
         #expect(Digest(of: third) != Digest(of: second))
     }
 
-    /// Packs a file, without a level or with one.
+    /// Content of which slow compression finds repeats that a fast one misses, though it hardly gets smaller.
+    private func sound(_ seed: UInt64) -> [UInt8] {
+        var bytes = noise(800_000, seed: seed)
+        for place in stride(from: 400_000, to: bytes.count - 32, by: 4096) {
+            bytes.replaceSubrange(
+                place..<(place + 32),
+                with: bytes[(place - 300_000)...].prefix(32)
+            )
+        }
+        return bytes
+    }
+
+    /// Packs files with Zstandard, without a level or with one.
     private func pack(
-        _ content: [UInt8],
-        _ format: ArchiveFormat,
+        _ files: [String: [UInt8]],
         level: Int?,
+        threads: Int = 2,
         as name: String
     ) async throws -> [UInt8] {
-        let tree = try SourceTree(name)
-        try tree.file("file", content)
-        let output = try TemporaryDirectory.required().path.appending("\(name).out")
-        let packager = ArchivePackager(format: format, level: level, threads: 2)
+        let tree = try SourceTree("tree of \(name)")
+        for (path, bytes) in files { try tree.file(path, bytes) }
+        let output = try TemporaryDirectory.required().path.appending(name)
+        let packager = ArchivePackager(format: .tarZstandard, level: level, threads: threads)
         _ = try await packager.write(tree.evaluate(#"{"directory": "."}"#), to: output)
         return try File.open(reading: output).readAll(limit: 1 << 24)
     }
 
-    @Test(arguments: [
-        (ArchiveFormat.tarGzip, fastest: 1, usual: 9), (.tarXZ, fastest: 0, usual: 6),
-        (.tarZstandard, fastest: 1, usual: 19),
-    ])
-    func whatGainsNothingIsCompressedFast(
-        _ format: ArchiveFormat,
-        fastest: Int,
-        usual: Int
-    ) async throws {
-        let noise = noise(200_000)
-        #expect(
-            try await pack(noise, format, level: nil, as: "noise")
-                == pack(noise, format, level: fastest, as: "fast")
+    @Test func filesThatGainNothingAreCompressedFast() async throws {
+        let few = ["a": sound(1)]
+        let many = few.merging(["d/c": sound(2)]) { $1 }
+        let (fast, slow) = (
+            try await pack(many, level: 1, as: "fast"), try await pack(many, level: 19, as: "slow")
         )
-        // A compressor that does not look back as far finds no gain in what is there twice.
-        for content in [noise + noise, self.content(200_000, 1)] {
-            #expect(
-                try await pack(content, format, level: nil, as: "gain")
-                    == pack(content, format, level: usual, as: "usual")
-            )
-        }
+        #expect(try await pack(many, level: nil, as: "many") == fast)
+        // The slow level gains less than a two-hundredth.
+        #expect(slow.count < fast.count && fast.count < slow.count * 201 / 200)
+        #expect(try await pack(few, level: nil, as: "few") == pack(few, level: 19, as: "slow few"))
+    }
+
+    @Test func filesThatGainNothingComeLastInAFrameOfTheirOwn() async throws {
+        let text = content(300_000, 1)
+        let sounds = ["a/sound": sound(1), "c": sound(2)]
+        let files = sounds.merging(["a/text": text, "b": content(90_000, 2)]) { $1 }
+        let bytes = try await pack(files, level: nil, as: "mixed.tar.zst")
+        #expect(try await pack(files, level: nil, threads: 5, as: "other") == bytes)
+        let directory = try TemporaryDirectory.required()
+        let result = try await shell(
+            """
+            cd "$1"
+            zstd -lv mixed.tar.zst 2>&1 | grep -iE 'frames|window'
+            zstd -dc mixed.tar.zst | tar -t
+            mkdir unpacked
+            bsdtar -xf mixed.tar.zst -C unpacked
+            diff -r unpacked "tree of mixed.tar.zst"
+            """,
+            arguments: [directory.path.string]
+        )
+        #expect(
+            result.standardOutput == """
+                # Zstandard Frames: 2
+                Window Size: 2.00 MiB (2097152 B)
+                a/
+                a/text
+                b
+                a/sound
+                c
+
+                """
+        )
+        #expect(result.standardError == "")
+        // The text is as small as alone, and two headers are not compressed.
+        let alone = try await pack(files.filter { sounds[$0.key] == nil }, level: 19, as: "text")
+        #expect(1_600_000..<1_602_000 ~= bytes.count - alone.count)
     }
 
     @Test(arguments: formats) func theFactsAreThoseOfTheFile(format: ArchiveFormat) async throws {

@@ -251,6 +251,7 @@ struct StoreGarbageCollectionTests {
         #expect(later.waiting.objects == 2)
         #expect(try store.files(of: renamed.index)["y"] == [1])
         #expect(try await collect(offered, after: 60 * day).removed == later.waiting)
-        #expect(try store.names(in: ".") == [".unused", "b", "d", "i"])
+        #expect(try store.names(in: ".") == [".unused", "a", "b", "d", "i"])
+        #expect(try store.names(in: "a") == [])
     }
 }

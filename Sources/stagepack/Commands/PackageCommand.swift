@@ -55,7 +55,7 @@ struct PackageCommand: ReportingSubcommand {
     @Option(
         help: ArgumentHelp(
             "How hard to compress: up to 19 for tar.zst, up to 22 for an indexed pack and its patches, up to 9 for "
-                + "the others. Without it: 19, 9 for tar.gz, 6 for tar.xz, and fast where nothing is gained.",
+                + "the others. Without it: 19 (fast for files that gain nothing), 9 for tar.gz, 6 for tar.xz.",
             valueName: "number"
         )
     )
@@ -106,7 +106,7 @@ struct PackageCommand: ReportingSubcommand {
         if noArchive { throw ValidationError("'--no-archive' is for '--indexed'.") }
         if !base.isEmpty { throw ValidationError("'--base' is for '--indexed'.") }
         try checkEnding()
-        let levels = ArchiveWriter.levels(of: archiveFormat) ?? 0...0
+        let levels = ArchivePackager.levels(of: archiveFormat) ?? 0...0
         guard let level, !levels.contains(level) else { return }
         throw ValidationError(
             levels == 0...0
@@ -184,15 +184,19 @@ struct PackageCommand: ReportingSubcommand {
         guard format == nil, let output else { return }
         let implied = ManifestLint.format(of: output)
         let isOther = Self.otherEndings.contains { output.lowercased().hasSuffix($0) }
-        guard isOther || implied.map(ArchiveWriter.canWrite) == false else { return }
+        guard isOther || implied.map(Self.canWrite) == false else { return }
         throw ValidationError(
             "expected a name that ends in .tar.zst, .tar.gz, .tar.xz or .tar, found "
                 + "'\(output.forDisplay())': '--format' makes one of these under any name."
         )
     }
 
+    private static func canWrite(_ format: ArchiveFormat) -> Bool {
+        ArchivePackager.levels(of: format) != nil
+    }
+
     private static func format(_ text: String) throws -> ArchiveFormat {
-        guard let format = ArchiveFormat(rawValue: text), ArchiveWriter.canWrite(format) else {
+        guard let format = ArchiveFormat(rawValue: text), canWrite(format) else {
             throw ValidationError(
                 "expected tar.zst, tar.gz, tar.xz or tar, found '\(text.forDisplay(atMost: 60))'"
             )
