@@ -114,7 +114,7 @@ extension ContentIndex {
 
 extension ContentIndex.EntryList {
     /// Reserves memory for a number of entries whose paths have `pathBytes` bytes in all.
-    mutating func reserveCapacity(_ count: Int, pathBytes: Int) {
+    package mutating func reserveCapacity(_ count: Int, pathBytes: Int) {
         records.reserveCapacity(count)
         text.reserveCapacity(pathBytes)
     }

@@ -6,12 +6,17 @@ enum EntryValidator {
 
     /// Returns the entries with their parent directories, each once, in the order of a pack.
     static func ordered(_ found: [Entry]) throws(PackagingError) -> [Entry] {
-        let all = (found + directories(above: found)).sorted { $0.content.path < $1.content.path }
-        var entries: [Entry] = []
-        entries.reserveCapacity(all.count)
-        for entry in all {
-            guard let last = entries.last, isSame(last.content.path, as: entry.content.path) else {
-                entries.append(entry)
+        var entries = found
+        entries += directories(above: found)
+        entries.sort { $0.content.path < $1.content.path }
+        var count = 0
+        for position in entries.indices {
+            let entry = entries[position]
+            guard count > 0, case let last = entries[count - 1],
+                isSame(last.content.path, as: entry.content.path)
+            else {
+                if count < position { entries[count] = entry }
+                count += 1
                 continue
             }
             let areDirectories =
@@ -24,6 +29,7 @@ enum EntryValidator {
                 )
             }
         }
+        entries.removeLast(entries.count - count)
         return entries
     }
 

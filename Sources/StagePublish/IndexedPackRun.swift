@@ -11,14 +11,14 @@ struct IndexedPackRun: ~Copyable {
     private var entries: [Entry] = []
     /// Collected small files: new ones, and those whose previous frames are abandoned.
     private var clusters = [Cluster(), Cluster()]
-    /// The files of the previous version by digest; and below, the entries of this one.
-    private let known: [Digest: ContentIndex.File]
+    /// The positions of the previous version's files by digest; and below, those of entries of this one.
+    private let known: [Digest: Int]
     private var contents: [Digest: Int] = [:]
     private var done: Int64 = 0
     /// A reusable read buffer: zeroing a mebibyte takes longer than reading a small file.
     private var buffer = [UInt8](repeating: 0, count: 1 << 20)
-    /// Digests of small files that are known in advance, by source.
-    private var digests: [FilePath: Digest] = [:]
+    /// Digests of small files that are known in advance, by position.
+    private var digests: [Int: Digest] = [:]
     /// Abandoned frames of the previous version.
     private var sparse: Set<Int> = []
 
@@ -51,14 +51,17 @@ struct IndexedPackRun: ~Copyable {
         case same(entry: Int)
     }
 
-    init(writer: IndexedPackWriter, packer: consuming FramePacker) {
+    /// Starts a run over `count` entries.
+    init(writer: IndexedPackWriter, packer: consuming FramePacker, count: Int) {
         self.writer = writer
         self.packer = packer
-        var known: [Digest: ContentIndex.File] = [:]
+        entries.reserveCapacity(count)
+        contents.reserveCapacity(count)
+        var known: [Digest: Int] = [:]
         let previous = writer.previous.entries
         for position in previous.indices {
             guard let file = previous.file(at: position), file.size > 0 else { continue }
-            known[file.digest] = file
+            known[file.digest] = position
         }
         self.known = known
     }
@@ -72,7 +75,7 @@ struct IndexedPackRun: ~Copyable {
         guard !known.isEmpty else { return }
         var left: [Int: Int64] = [:]
         var seen: Set<Digest> = []
-        for entry in entries {
+        for (position, entry) in entries.enumerated() {
             let size = entry.size.rawValue
             guard case .file = entry.content.kind, 1..<IndexedPackWriter.smallSize ~= size
             else { continue }
@@ -84,8 +87,8 @@ struct IndexedPackRun: ~Copyable {
             } catch {
                 throw .file(error)
             }
-            guard let old = known[digest], old.size == size else { continue }
-            digests[entry.file] = digest
+            guard let old = previousFile(with: digest), old.size == size else { continue }
+            digests[position] = digest
             if case .part(let frame, _) = old.content, seen.insert(digest).inserted {
                 left[frame, default: 0] += size
             }
@@ -109,7 +112,7 @@ struct IndexedPackRun: ~Copyable {
             let size = entry.size.rawValue
             let (digest, content): (Digest, Content?)
             do throws(FileError) {
-                if let surveyed = digests[entry.file], let here = use(surveyed) {
+                if let surveyed = digests[entries.count], let here = use(surveyed) {
                     (digest, content) = (surveyed, here)
                 } else {
                     let file = try File.open(readingRegular: entry.file)
@@ -157,10 +160,14 @@ struct IndexedPackRun: ~Copyable {
         return (digest, try await chunk(file, size: size))
     }
 
+    private func previousFile(with digest: Digest) -> ContentIndex.File? {
+        known[digest].flatMap { writer.previous.entries.file(at: $0) }
+    }
+
     /// Returns existing content with this digest, from this version or the previous one.
     private mutating func use(_ digest: Digest) -> Content? {
         if let entry = contents[digest] { return .same(entry: entry) }
-        switch known[digest]?.content {
+        switch previousFile(with: digest)?.content {
         case .part(let frame, let offset) where !sparse.contains(frame):
             return .part(packer.add(previous: frame), offset: offset)
         case .frames(let list):
@@ -232,6 +239,20 @@ struct IndexedPackRun: ~Copyable {
         return .frames(slots)
     }
 
+    /// Returns the directories that have entries, as the bytes of their paths.
+    private static func parents(of entries: [Entry]) -> Set<[UInt8]> {
+        var parents: Set<[UInt8]> = []
+        var last: [UInt8] = []
+        for entry in entries {
+            guard let parent = entry.path.parent, !parent.text.utf8.elementsEqual(last) else {
+                continue
+            }
+            last = Array(parent.text.utf8)
+            parents.insert(last)
+        }
+        return parents
+    }
+
     /// Creates the version from all added entries.
     consuming func finish() async throws(FileError) -> UnpublishedVersion {
         for cluster in clusters.indices { try await close(cluster) }
@@ -256,7 +277,11 @@ struct IndexedPackRun: ~Copyable {
                 return resolve(original)
             }
         }
-        let parents = Set(entries.compactMap(\.path.parent).map { Array($0.text.utf8) })
+        let parents = Self.parents(of: entries)
+        index.entries.reserveCapacity(
+            entries.count,
+            pathBytes: entries.reduce(0) { $0 + $1.path.text.utf8.count }
+        )
         for entry in entries {
             // A directory with entries is implied by them.
             if case .directory = entry.kind, parents.contains(Array(entry.path.text.utf8)) {

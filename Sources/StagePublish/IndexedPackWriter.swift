@@ -138,7 +138,8 @@ package struct IndexedPackWriter: Sendable {
                 width: width,
                 previous: previous,
                 writer: BundleWriter(directory: bundles)
-            )
+            ),
+            count: evaluation.entries.count
         )
         if makesDeltas {
             for base in older { try DeltaSetWriter.checkBundles(of: base, in: store) }

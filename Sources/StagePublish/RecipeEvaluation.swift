@@ -15,8 +15,18 @@ package struct RecipeEvaluation: Sendable {
         /// The source path as written in the recipe; an implied parent directory has the source of one of its
         /// entries.
         package var source: String
+        /// What the source path is relative to; empty for the working directory.
+        package var root: FilePath
+
         /// The path to read it from.
-        package var file: FilePath
+        ///
+        /// Not stored: of hundreds of thousands of entries, paths are most of the memory.
+        package var file: FilePath { Self.located(source, in: root) }
+
+        /// Returns the path to read a source from.
+        static func located(_ source: String, in root: FilePath) -> FilePath {
+            source == "." && !root.isEmpty ? root : root.pushing(FilePath(source))
+        }
     }
 
     /// Valid content that is probably unintended.

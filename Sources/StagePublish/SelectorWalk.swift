@@ -79,7 +79,9 @@ struct SelectorWalk {
             if isExcluded(below) { continue }
             let target = try path(destination.map { "\($0.text)/\(name)" } ?? name, of: below)
             guard entry.kind == .directory else {
-                let leaf = Leaf(name: entry.name, kind: entry.kind, source: below)
+                // Equal texts share their memory.
+                let source = target.text == below ? target.text : below
+                let leaf = Leaf(name: entry.name, kind: entry.kind, source: source)
                 try add(leaf, in: directory, as: target)
                 continue
             }
@@ -134,7 +136,7 @@ extension SelectorWalk {
                 content: ContentEntry(path: destination, kind: .directory),
                 size: .zero,
                 source: source,
-                file: located(source)
+                root: root
             )
         )
     }
@@ -177,7 +179,7 @@ extension SelectorWalk {
                     content: content,
                     size: size,
                     source: leaf.source,
-                    file: located(leaf.source)
+                    root: root
                 )
             )
         } catch {
@@ -187,13 +189,11 @@ extension SelectorWalk {
 }
 
 extension SelectorWalk {
-    private func located(_ source: String) -> FilePath {
-        source == "." && !root.isEmpty ? root : root.pushing(FilePath(source))
-    }
-
     private func open(_ source: String) throws(PackagingError) -> Directory {
         try PackagingError.wrapping { () throws(FileError) in
-            try Directory.open(located(source.isEmpty ? "." : source))
+            try Directory.open(
+                RecipeEvaluation.Entry.located(source.isEmpty ? "." : source, in: root)
+            )
         }
     }
 
