@@ -3,8 +3,9 @@ import CZstd
 /// Compresses a stream to Zstandard frames (RFC 8878) with checksums; finds matches at any distance within its
 /// window.
 ///
-/// Owns one libzstd context; must be used by one thread at a time.
-@safe package struct StreamCompressor: ~Copyable {
+/// Owns one libzstd context. `@unchecked Sendable` because a context belongs to no thread, and only the owner of this
+/// value can use it.
+@safe package struct StreamCompressor: ~Copyable, @unchecked Sendable {
     private let context: OpaquePointer
     private var buffer: [UInt8]
 
@@ -30,7 +31,7 @@ import CZstd
         guard let context = unsafe ZSTD_createCCtx() else { fatalError("out of memory") }
         unsafe self.context = context
         buffer = [UInt8](repeating: 0, count: ZSTD_CStreamOutSize())
-        set(ZSTD_c_compressionLevel, to: CInt(level))
+        setLevel(level)
         set(ZSTD_c_windowLog, to: CInt(window.trailingZeroBitCount))
         set(ZSTD_c_enableLongDistanceMatching, to: 1)
         set(ZSTD_c_checksumFlag, to: 1)
@@ -48,21 +49,17 @@ import CZstd
         try run(bytes, operation: ZSTD_e_continue, sink: sink)
     }
 
-    /// Compresses the rest of the frame and ends it; the bytes that follow come into a further frame of another level,
-    /// which refers to none before.
-    package mutating func startFrame<Failure: Error>(
-        level: Int,
+    /// Compresses the rest of the frame and ends it; bytes that follow come into a further frame, which refers to none
+    /// before.
+    package mutating func endFrame<Failure: Error>(
         to sink: (Span<UInt8>) throws(Failure) -> Void
     ) throws(Failure) {
         try run([UInt8]().span, operation: ZSTD_e_end, sink: sink)
-        set(ZSTD_c_compressionLevel, to: CInt(level))
     }
 
-    /// Compresses the rest, and ends the frame.
-    package consuming func finish<Failure: Error>(
-        to sink: (Span<UInt8>) throws(Failure) -> Void
-    ) throws(Failure) {
-        try run([UInt8]().span, operation: ZSTD_e_end, sink: sink)
+    /// Sets the level of the frames that begin later, 1 to 22.
+    package mutating func setLevel(_ level: Int) {
+        set(ZSTD_c_compressionLevel, to: CInt(level))
     }
 
     private mutating func run<Failure: Error>(

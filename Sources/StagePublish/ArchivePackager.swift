@@ -14,7 +14,7 @@ package struct ArchivePackager: Sendable {
     /// The archive format, one that has ``levels(of:)``.
     package var format: ArchiveFormat
     /// The compression level; `nil` for one that compresses slowly and decompresses fast, and with Zstandard for the
-    /// fastest where that gains nothing.
+    /// fastest of incompressible files.
     package var level: Int?
     /// The number of compression threads, if the format supports them; memory grows with them.
     package var threads: Int
@@ -45,16 +45,16 @@ package struct ArchivePackager: Sendable {
         _ evaluation: RecipeEvaluation,
         to output: FilePath
     ) async throws(PackagingError) -> PackagedArchive {
-        // Created first: a place that cannot be written is an error before any work.
+        // Created first: a place that cannot be written is an error before any work. Only this task and the thread that
+        // it waits for lock it.
         let target = Mutex(try OutputFile(output))
         do throws(PackagingError) {
-            let archive = format == .tarZstandard ? zstandard(for: evaluation) : nil
-            let parts = try await archive?.parts(of: evaluation) ?? []
+            let archive = format == .tarZstandard ? try await zstandard(for: evaluation) : nil
             return try await withCancellableThread { cancellation throws(PackagingError) in
                 try target.withLock { target throws(PackagingError) in
                     let target = target
                     if let archive {
-                        try archive.write(parts, of: evaluation, cancellation: cancellation) {
+                        try archive.write(evaluation, cancellation: cancellation) {
                             (bytes) throws(FileError) in
                             try target.append(bytes)
                             return target.size
@@ -62,6 +62,7 @@ package struct ArchivePackager: Sendable {
                     } else {
                         try fill(target, with: evaluation, cancellation: cancellation)
                     }
+                    // Most of the time may pass after the last look: compressors read much before they write.
                     if cancellation.isRequested { throw .cancelled }
                     return try publish(target, of: evaluation, as: output)
                 }
@@ -72,11 +73,14 @@ package struct ArchivePackager: Sendable {
         }
     }
 
-    private func zstandard(for evaluation: RecipeEvaluation) -> ZstandardArchive {
-        ZstandardArchive(
+    private func zstandard(
+        for evaluation: RecipeEvaluation
+    ) async throws(PackagingError) -> ZstandardArchive {
+        try await ZstandardArchive(
+            of: evaluation,
             level: level ?? Self.usualLevel(of: format),
             triesFast: level == nil,
-            window: min(StreamCompressor.window(for: evaluation.archiveBound), Self.window),
+            largestWindow: Self.window,
             width: threads,
             report: progress
         )
@@ -146,7 +150,7 @@ package struct ArchivePackager: Sendable {
 
 /// The progress of writing an archive.
 package struct PackagingProgress: Equatable, Sendable {
-    /// True while the files are compressed in a trial, which decides the archive's level and whose output is not kept.
+    /// True while the files are compressed only to learn how small they get.
     package var isTrial = false
     /// The bytes of files that have been read, of which the compressor may still have most.
     package var read = ByteCount.zero

@@ -1,25 +1,24 @@
 import StageFrame
 import StageModel
 import StageSystem
+import SystemPackage
 
-/// Finds the files of a recipe that compression makes hardly smaller.
+/// Finds the files of a recipe that are incompressible, or nearly so.
 ///
 /// Images, sounds and encrypted files gain next to nothing at any level, and slow levels take minutes for each
 /// gigabyte to find that out. A fast compression of each file alone, in pieces, tells them apart.
 struct CompressionTrial {
-    /// The level of the trial, and the one that suffices for files that gain nothing.
+    /// The level of the trial, and the one that suffices for incompressible files.
     static let level = 1
 
-    /// Smaller files gain with others: an archive has a header of 512 bytes for each.
-    private static let leastFileSize = ByteCount(4 << 10)
-    /// Fewer bytes in all are compressed slowly in less than a second.
+    /// Smaller files count as compressible: at the fast level, the headers between them, 512 bytes for each, are often
+    /// stored as they are.
+    private static let leastFileSize = ByteCount(8 << 10)
+    /// Fewer incompressible bytes are compressed slowly in less than a second.
     private static let leastSize = ByteCount(1 << 20)
-    private static let pieceSize = 4 << 20
-    /// The number of bytes that are read before they are compressed.
-    private static let batchSize = 16 << 20
 
-    /// The positions in ``RecipeEvaluation/entries`` of files that gain nothing, in order; empty if their sizes have a
-    /// sum of less than 1 MiB.
+    /// The positions in ``RecipeEvaluation/entries`` of incompressible files, in order; empty if their sizes have a sum
+    /// of less than 1 MiB.
     let incompressible: [Int]
 
     /// Compresses the files on `width` processors, and calls `progress` with the bytes read; the result does not
@@ -29,22 +28,21 @@ struct CompressionTrial {
     init(
         _ evaluation: RecipeEvaluation,
         width: Int,
-        progress: @Sendable (PackagingProgress) -> Void
+        progress: @escaping @Sendable (PackagingProgress) -> Void
     ) async throws(PackagingError) {
-        var run = Run(width: width)
+        var batch = PieceBatch(width: width, progress: progress)
         for (position, entry) in evaluation.entries.enumerated() {
             guard case .file = entry.content.kind else { continue }
-            if entry.size >= Self.leastFileSize {
-                try await run.add(entry, at: position)
+            if entry.size < Self.leastFileSize {
+                batch.skip(entry)
             } else {
-                run.progress.read = run.progress.read + entry.size
+                try await batch.add(entry, at: position)
             }
-            progress(run.progress)
         }
-        await run.flush()
+        try await batch.compress()
         var found: [Int] = []
         var sum = ByteCount.zero
-        for (position, size) in run.sizes.sorted(by: { $0.key < $1.key }) {
+        for (position, size) in batch.sizes.sorted(by: { $0.key < $1.key }) {
             let content = evaluation.entries[position].size
             guard !Self.isGain(size, of: content) else { continue }
             found.append(position)
@@ -58,85 +56,87 @@ struct CompressionTrial {
     static func isGain(_ size: ByteCount, of content: ByteCount) -> Bool {
         size.rawValue * 200 < content.rawValue * 199
     }
-
-    /// The pieces that wait for compression, and the results so far.
-    private struct Run {
-        let width: Int
-        var progress = PackagingProgress(isTrial: true)
-        /// The compressed sizes of files by position.
-        var sizes: [Int: ByteCount] = [:]
-        private var pending: [(position: Int, bytes: [UInt8])] = []
-        private var pendingSize = 0
-        private var buffer = [UInt8](repeating: 0, count: 1 << 20)
-
-        init(width: Int) { self.width = width }
-
-        mutating func add(
-            _ entry: RecipeEvaluation.Entry,
-            at position: Int
-        ) async throws(PackagingError) {
-            let file = try PackagingError.wrapping { () throws(FileError) in
-                try File.open(readingRegular: entry.file)
-            }
-            var offset = Int64(0)
-            while offset < entry.size.rawValue {
-                if Task.isCancelled { throw .cancelled }
-                let length = min(entry.size.rawValue - offset, Int64(CompressionTrial.pieceSize))
-                let piece: [UInt8]
-                do throws(FileError) {
-                    piece = try read(Int(length), of: file, at: offset)
-                } catch {
-                    throw .file(error)
-                }
-                guard piece.count == length else { throw .changed(source: entry.source) }
-                offset += length
-                progress.read = progress.read + ByteCount(piece.count)
-                pending.append((position, piece))
-                pendingSize += piece.count
-                if pendingSize >= CompressionTrial.batchSize { await flush() }
-            }
-        }
-
-        /// Returns `count` bytes at an offset; fewer if the file ends before.
-        private mutating func read(
-            _ count: Int,
-            of file: borrowing File,
-            at offset: Int64
-        ) throws(FileError) -> [UInt8] {
-            var bytes: [UInt8] = []
-            bytes.reserveCapacity(count)
-            while bytes.count < count,
-                case let more = try file.read(into: &buffer, at: offset + Int64(bytes.count)),
-                more > 0
-            {
-                bytes += buffer[..<min(more, count - bytes.count)]
-            }
-            return bytes
-        }
-
-        /// Compresses what waits.
-        mutating func flush() async {
-            let made = await mapInParallel(pending.map(\.bytes), width: width) { pieces in
-                var compressor = FrameCompressor(
-                    level: CompressionTrial.level,
-                    findsDistantRepeats: true
-                )
-                return pieces.map { ByteCount(compressor.compress($0.span).count) }
-            }
-            for (piece, size) in zip(pending, made) {
-                sizes[piece.position, default: .zero] = sizes[piece.position, default: .zero] + size
-            }
-            pending = []
-            pendingSize = 0
-        }
-    }
 }
 
-extension RecipeEvaluation {
-    /// An upper bound for the size of a tar archive of the entries.
-    var archiveBound: Int64 {
-        // A header, and headers for a long name and target, in whole blocks, and the rest of the last block.
-        let headers = Int64(entries.count) * 4096
-        return installedSize.rawValue + headers + 1 << 10
+/// Pieces of files that are compressed at the same time.
+private struct PieceBatch {
+    /// A range of a file.
+    private struct Piece: Sendable {
+        var position: Int
+        var entry: RecipeEvaluation.Entry
+        var offset: Int64
+        var length: Int
+    }
+
+    private static let pieceSize = Int64(4 << 20)
+
+    private let width: Int
+    private let progress: @Sendable (PackagingProgress) -> Void
+    private var pieces: [Piece] = []
+    private var pendingSize = Int64(0)
+    private var done = PackagingProgress(isTrial: true)
+    /// The compressed sizes of files, by position.
+    private(set) var sizes: [Int: ByteCount] = [:]
+
+    init(width: Int, progress: @escaping @Sendable (PackagingProgress) -> Void) {
+        self.width = width
+        self.progress = progress
+    }
+
+    /// Adds a file, and compresses the pending pieces if they have two for each processor.
+    mutating func add(
+        _ entry: RecipeEvaluation.Entry,
+        at position: Int
+    ) async throws(PackagingError) {
+        for offset in stride(from: 0, to: entry.size.rawValue, by: Int(Self.pieceSize)) {
+            let length = min(entry.size.rawValue - offset, Self.pieceSize)
+            pieces.append(
+                Piece(position: position, entry: entry, offset: offset, length: Int(length))
+            )
+            pendingSize += length
+            if pendingSize >= 2 * Int64(width) * Self.pieceSize { try await compress() }
+        }
+    }
+
+    /// Counts a file as read.
+    mutating func skip(_ entry: RecipeEvaluation.Entry) { done.read = done.read + entry.size }
+
+    /// Compresses the pending pieces, and adds to ``sizes``.
+    mutating func compress() async throws(PackagingError) {
+        if Task.isCancelled { throw .cancelled }
+        let results = await mapInParallel(pieces, width: width) { Self.compressedSizes(of: $0) }
+        for (piece, result) in zip(pieces, results) {
+            let size = try result.get()
+            sizes[piece.position] = (sizes[piece.position] ?? .zero) + size
+        }
+        done.read = done.read + ByteCount(pendingSize)
+        progress(done)
+        pieces = []
+        pendingSize = 0
+    }
+
+    private static func compressedSizes(
+        of pieces: [Piece]
+    ) -> [Result<ByteCount, PackagingError>] {
+        var compressor = FrameCompressor(level: CompressionTrial.level, findsDistantRepeats: true)
+        var results: [Result<ByteCount, PackagingError>] = []
+        for piece in pieces {
+            do throws(PackagingError) {
+                let bytes = try read(piece)
+                results.append(.success(ByteCount(compressor.compress(bytes.span).count)))
+            } catch {
+                results.append(.failure(error))
+            }
+        }
+        return results
+    }
+
+    private static func read(_ piece: Piece) throws(PackagingError) -> [UInt8] {
+        let bytes = try PackagingError.wrapping { () throws(FileError) in
+            try File.open(readingRegular: piece.entry.file)
+                .read(count: piece.length, at: piece.offset)
+        }
+        guard bytes.count == piece.length else { throw .changed(source: piece.entry.source) }
+        return bytes
     }
 }

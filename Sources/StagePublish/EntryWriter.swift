@@ -100,7 +100,6 @@ struct EntryWriter: ~Copyable {
 
     /// Writes the end of the archive.
     consuming func finish() throws(PackagingError) {
-        // Compressors read much input before they write: most of the time passes at the end.
         if cancellation.isRequested { throw .cancelled }
         do throws(ArchiveWritingError) {
             try writer.finish()

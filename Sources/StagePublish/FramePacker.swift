@@ -165,20 +165,3 @@ struct FramePacker: ~Copyable {
         }
     }
 }
-
-/// Maps pieces on `width` processors, each of which takes every `width`th piece.
-func mapInParallel<Value: Sendable>(
-    _ pieces: [[UInt8]],
-    width: Int,
-    body: @escaping @Sendable ([[UInt8]]) -> [Value]
-) async -> [Value] {
-    await withTaskGroup(of: (Int, [Value]).self) { group in
-        for part in 0..<width {
-            let own = stride(from: part, to: pieces.count, by: width).map { pieces[$0] }
-            group.addTask { (part, await withBlockingThread { body(own) }) }
-        }
-        var parts = [[Value]](repeating: [], count: width)
-        for await (part, values) in group { parts[part] = values }
-        return pieces.indices.map { parts[$0 % width][$0 / width] }
-    }
-}

@@ -11,8 +11,9 @@ struct IndexedPackRun: ~Copyable {
     private var entries: [Entry] = []
     /// Collected small files: new ones, and those whose previous frames are abandoned.
     private var clusters = [Cluster(), Cluster()]
-    /// The positions of the previous version's files by digest; and below, those of entries of this one.
+    /// The positions of the previous version's files, by digest.
     private let known: [Digest: Int]
+    /// The positions of the first entries of this version with a content, by digest.
     private var contents: [Digest: Int] = [:]
     private var done: Int64 = 0
     /// A reusable read buffer: zeroing a mebibyte takes longer than reading a small file.

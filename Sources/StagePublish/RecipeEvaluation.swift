@@ -15,12 +15,12 @@ package struct RecipeEvaluation: Sendable {
         /// The source path as written in the recipe; an implied parent directory has the source of one of its
         /// entries.
         package var source: String
-        /// What the source path is relative to; empty for the working directory.
+        /// The directory that the source path is relative to; empty for the working directory.
         package var root: FilePath
 
         /// The path to read it from.
         ///
-        /// Not stored: of hundreds of thousands of entries, paths are most of the memory.
+        /// Made anew each time: paths are most of the memory of hundreds of thousands of entries.
         package var file: FilePath { Self.located(source, in: root) }
 
         /// Returns the path to read a source from.

@@ -79,8 +79,8 @@ struct SelectorWalk {
             if isExcluded(below) { continue }
             let target = try path(destination.map { "\($0.text)/\(name)" } ?? name, of: below)
             guard entry.kind == .directory else {
-                // Equal texts share their memory.
-                let source = target.text == below ? target.text : below
+                // Equal texts share their memory; Swift treats canonically equivalent text as equal, too.
+                let source = target.text.utf8.elementsEqual(below.utf8) ? target.text : below
                 let leaf = Leaf(name: entry.name, kind: entry.kind, source: source)
                 try add(leaf, in: directory, as: target)
                 continue

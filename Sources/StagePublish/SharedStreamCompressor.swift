@@ -1,10 +1,12 @@
 import StageFrame
+import StageSystem
+import Synchronization
 
 /// A ``StreamCompressor`` that escaping closures can write to.
 ///
-/// Not thread-safe. End it with ``finish(to:)``.
+/// Not thread-safe. End it with ``finish(to:)`` or ``abandon()``.
 final class SharedStreamCompressor {
-    /// `nil` after the end, and after an error.
+    /// `nil` after the end.
     private var compressor: StreamCompressor?
 
     init(_ compressor: consuming StreamCompressor) {
@@ -16,32 +18,31 @@ final class SharedStreamCompressor {
         _ bytes: Span<UInt8>,
         to sink: (Span<UInt8>) throws(Failure) -> Void
     ) throws(Failure) {
-        guard var compressor = compressor.take() else {
-            preconditionFailure("a stream is finished once")
-        }
-        try compressor.write(bytes, to: sink)
-        self.compressor = consume compressor
+        try compressor?.write(bytes, to: sink)
     }
 
-    /// Ends the frame and starts another, as ``StageFrame/StreamCompressor/startFrame(level:to:)`` does.
+    /// Compresses the rest of the frame and ends it; the bytes that follow come into a further frame of another level.
     func startFrame<Failure: Error>(
         level: Int,
         to sink: (Span<UInt8>) throws(Failure) -> Void
     ) throws(Failure) {
-        guard var compressor = compressor.take() else {
-            preconditionFailure("a stream is finished once")
-        }
-        try compressor.startFrame(level: level, to: sink)
-        self.compressor = consume compressor
+        try compressor?.endFrame(to: sink)
+        compressor?.setLevel(level)
     }
 
     /// Compresses the rest, and ends the frame.
     func finish<Failure: Error>(
         to sink: (Span<UInt8>) throws(Failure) -> Void
     ) throws(Failure) {
-        guard let compressor = compressor.take() else {
-            preconditionFailure("a stream is finished once")
-        }
-        try compressor.finish(to: sink)
+        try compressor?.endFrame(to: sink)
+        compressor = nil
+    }
+
+    /// Discards the compressor without waiting for its threads, each of which first compresses what it has begun: up to
+    /// half a minute at level 19.
+    func abandon() {
+        guard let compressor = compressor.take() else { return }
+        let rest = Mutex<StreamCompressor?>(consume compressor)
+        Task { await withBlockingThread { rest.withLock { $0 = nil } } }
     }
 }

@@ -12,7 +12,7 @@ import SystemPackage
 struct SolidArchive: Sendable {
     /// The compression level, 1 to 22.
     var level: Int
-    /// Whether files that gain nothing are compressed fast.
+    /// Whether incompressible files are compressed fast.
     var triesFast: Bool
     /// The number of compression threads.
     var width: Int
@@ -32,37 +32,58 @@ struct SolidArchive: Sendable {
             try StoredArchive.find(of: objects.contentDigest, in: store)
         }
         if let present { return present }
-        let window = StreamCompressor.window(for: evaluation.archiveBound)
-        let archive = ZstandardArchive(
+        let archive = try await ZstandardArchive(
+            of: evaluation,
             level: level,
             triesFast: triesFast,
-            window: window,
             width: width,
             report: report
         )
-        let parts = try await archive.parts(of: evaluation)
         return try await withCancellableThread { cancellation throws(PackagingError) in
-            let file = try PackagingError.wrapping { () throws(FileError) in
-                try TemporaryArchive(
-                    in: try store.makeDirectory(FilePath(StoreObjectKind.archive.folder))
-                )
+            if archive.isIncompressible {
+                // Compressed twice, since the file would take as much space as all of the content.
+                let size = try archive.size(of: evaluation, cancellation: cancellation)
+                guard Self.isWorthKeeping(size, besides: objects) else { return nil }
             }
-            do throws(PackagingError) {
-                try archive.write(
-                    parts,
-                    of: evaluation,
-                    comparedWith: objects.index,
-                    cancellation: cancellation
-                ) { (bytes) throws(FileError) in try file.append(bytes) }
-                guard Self.isWorthKeeping(file.size, besides: objects) else {
-                    file.discard()
-                    return nil
-                }
-                return try file.publish(of: objects.contentDigest, window: ByteCount(window))
-            } catch {
+            return try make(
+                archive,
+                of: evaluation,
+                and: objects,
+                in: store,
+                cancellation: cancellation
+            )
+        }
+    }
+
+    private func make(
+        _ archive: ZstandardArchive,
+        of evaluation: RecipeEvaluation,
+        and objects: IndexObjects,
+        in store: Directory,
+        cancellation: Cancellation
+    ) throws(PackagingError) -> PackArchive? {
+        let file = try PackagingError.wrapping { () throws(FileError) in
+            try TemporaryArchive(
+                in: try store.makeDirectory(FilePath(StoreObjectKind.archive.folder))
+            )
+        }
+        do throws(PackagingError) {
+            try archive.write(
+                evaluation,
+                comparedWith: objects.index,
+                cancellation: cancellation
+            ) { (bytes) throws(FileError) in try file.append(bytes) }
+            guard Self.isWorthKeeping(file.size, besides: objects) else {
                 file.discard()
-                throw error
+                return nil
             }
+            return try file.publish(
+                of: objects.contentDigest,
+                window: ByteCount(archive.window)
+            )
+        } catch {
+            file.discard()
+            throw error
         }
     }
 

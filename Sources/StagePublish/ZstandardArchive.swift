@@ -4,102 +4,167 @@ import StageIndex
 import StageModel
 import StageSystem
 
-/// A tar archive of a recipe's files, compressed with Zstandard: files that gain nothing come last, and are compressed
+/// A tar archive of a recipe's files, compressed with Zstandard: incompressible files come last, and are compressed
 /// fast in a frame of their own.
 ///
 /// A decoder reads the frames as one stream (RFC 8878, section 3). The files of a frame are in the order of the bytes
 /// of their paths; directories and links are in the first.
 struct ZstandardArchive: Sendable {
-    /// The compression level, 1 to 22.
-    var level: Int
-    /// Whether files that gain nothing are compressed fast.
-    var triesFast: Bool
-    /// The decoder's window in bytes, a power of two.
-    var window: Int
-    /// The number of compression threads; the archive does not depend on it.
-    var width: Int
-    /// Called with the bytes that were read and written.
-    var report: @Sendable (PackagingProgress) -> Void
-
-    /// Entries that share a frame, by position.
-    struct Part: Sendable {
+    /// The entries of a frame, by position, and the level at which they are compressed.
+    private struct Frame: Sendable {
         var positions: [Int]
         var level: Int
     }
 
-    /// Returns the frames for the entries, after a trial.
-    func parts(of evaluation: RecipeEvaluation) async throws(PackagingError) -> [Part] {
-        let all = Part(positions: Array(evaluation.entries.indices), level: level)
-        guard triesFast, level > CompressionTrial.level else { return [all] }
-        let trial = try await CompressionTrial(evaluation, width: width, progress: report)
-        guard !trial.incompressible.isEmpty else { return [all] }
-        let fast = Set(trial.incompressible)
-        let others = all.positions.filter { !fast.contains($0) }
-        guard others.contains(where: { evaluation.entries[$0].size > .zero }) else {
-            return [Part(positions: all.positions, level: CompressionTrial.level)]
+    /// The decoder's window in bytes, a power of two.
+    let window: Int
+    /// Whether all files are incompressible.
+    let isIncompressible: Bool
+    private let first: Frame
+    private let second: Frame?
+    private let width: Int
+    private let report: @Sendable (PackagingProgress) -> Void
+
+    /// Chooses the frames of the files, after a trial.
+    ///
+    /// - Parameters:
+    ///   - evaluation: The recipe's files.
+    ///   - level: The compression level, 1 to 22.
+    ///   - triesFast: Whether incompressible files are compressed fast.
+    ///   - largestWindow: The most bytes of the decoder's window.
+    ///   - width: The number of compression threads; the archive does not depend on it.
+    ///   - report: Called with the bytes that were read and written.
+    /// - Throws: ``PackagingError`` if a file cannot be read or has changed, or ``PackagingError/cancelled``.
+    init(
+        of evaluation: RecipeEvaluation,
+        level: Int,
+        triesFast: Bool,
+        largestWindow: Int = StreamCompressor.largestWindow,
+        width: Int,
+        report: @escaping @Sendable (PackagingProgress) -> Void
+    ) async throws(PackagingError) {
+        self.width = width
+        self.report = report
+        window = min(StreamCompressor.window(for: evaluation.archiveBound), largestWindow)
+        let all = Array(evaluation.entries.indices)
+        var fast: [Int] = []
+        if triesFast, level > CompressionTrial.level {
+            let trial = try await CompressionTrial(evaluation, width: width, progress: report)
+            fast = trial.incompressible
         }
-        return [
-            Part(positions: others, level: level),
-            Part(positions: trial.incompressible, level: CompressionTrial.level),
-        ]
+        let isFast = Set(fast)
+        let slow = fast.isEmpty ? all : all.filter { !isFast.contains($0) }
+        isIncompressible = !slow.contains { evaluation.entries[$0].size > .zero }
+        if isIncompressible, !fast.isEmpty {
+            first = Frame(positions: all, level: CompressionTrial.level)
+            second = nil
+        } else {
+            first = Frame(positions: slow, level: level)
+            second =
+                fast.isEmpty ? nil : Frame(positions: fast, level: CompressionTrial.level)
+        }
+    }
+
+    /// Returns the size of the archive, without keeping it.
+    func size(
+        of evaluation: RecipeEvaluation,
+        cancellation: Cancellation
+    ) throws(PackagingError) -> ByteCount {
+        var size = ByteCount.zero
+        try write(evaluation, isTrial: true, cancellation: cancellation) {
+            (bytes) throws(FileError) in
+            size = size + ByteCount(bytes.count)
+            return .zero
+        }
+        return size
     }
 
     /// Writes the archive to a sink, which receives its bytes in order and returns how many it has.
     ///
     /// - Parameters:
-    ///   - parts: The frames, of which there is at least one.
     ///   - evaluation: The recipe's files.
     ///   - index: The index of the files, which have changed if their digests differ; `nil` to compare sizes alone.
+    ///   - isTrial: Whether the progress is that of a trial.
     ///   - cancellation: Polled after each buffer that was read or written.
     ///   - sink: Receives the bytes.
     /// - Throws: ``PackagingError``; the sink's output is incomplete then.
     func write(
-        _ parts: [Part],
-        of evaluation: RecipeEvaluation,
+        _ evaluation: RecipeEvaluation,
         comparedWith index: ContentIndex? = nil,
+        isTrial: Bool = false,
         cancellation: Cancellation,
         to sink: @escaping (Span<UInt8>) throws(FileError) -> ByteCount
     ) throws(PackagingError) {
         let stream = SharedStreamCompressor(
-            StreamCompressor(level: parts[0].level, window: window, width: width)
+            StreamCompressor(level: first.level, window: window, width: width)
         )
-        var count = PackagingProgress()
-        let report = report
-        let take = { (bytes: Span<UInt8>) throws(FileError) in
-            count.written = try sink(bytes)
-            report(count)
+        do throws(PackagingError) {
+            try write(
+                evaluation,
+                expecting: evaluation.digests(in: index),
+                through: stream,
+                progress: PackagingProgress(isTrial: isTrial),
+                cancellation: cancellation,
+                to: sink
+            )
+        } catch {
+            stream.abandon()
+            throw error
         }
-        let takeRest = { (bytes: Span<UInt8>) throws(PackagingError) in
+    }
+
+    private func write(
+        _ evaluation: RecipeEvaluation,
+        expecting digests: [Digest?],
+        through stream: SharedStreamCompressor,
+        progress: PackagingProgress,
+        cancellation: Cancellation,
+        to sink: @escaping (Span<UInt8>) throws(FileError) -> ByteCount
+    ) throws(PackagingError) {
+        var progress = progress
+        let report = report
+        let append = { (bytes: Span<UInt8>) throws(FileError) in
+            progress.written = try sink(bytes)
+            report(progress)
+        }
+        // At the end of a frame much is compressed while nothing is read.
+        let appendUnlessCancelled = { (bytes: Span<UInt8>) throws(PackagingError) in
             if cancellation.isRequested { throw PackagingError.cancelled }
-            try PackagingError.wrapping { () throws(FileError) in try take(bytes) }
+            try PackagingError.wrapping { () throws(FileError) in try append(bytes) }
         }
         var tar = try EntryWriter(.tar, isBuffered: false, cancellation: cancellation) {
-            (bytes) throws(FileError) in try stream.write(bytes, to: take)
+            (bytes) throws(FileError) in try stream.write(bytes, to: append)
         }
-        let digests = evaluation.digests(in: index)
         var buffer = EntryWriter.makeBuffer()
-        for (number, part) in parts.enumerated() {
+        for (number, frame) in [first, second].compactMap(\.self).enumerated() {
             if number > 0 {
                 try tar.finishEntry()
-                try stream.startFrame(level: part.level, to: takeRest)
+                try stream.startFrame(level: frame.level, to: appendUnlessCancelled)
             }
-            for position in part.positions {
+            for position in frame.positions {
                 try tar.add(
                     evaluation.entries[position],
                     expecting: digests[position],
                     using: &buffer
                 ) {
-                    count.read = count.read + ByteCount($0)
-                    report(count)
+                    progress.read = progress.read + ByteCount($0)
+                    report(progress)
                 }
             }
         }
         try tar.finish()
-        try stream.finish(to: takeRest)
+        try stream.finish(to: appendUnlessCancelled)
     }
 }
 
 extension RecipeEvaluation {
+    /// An upper bound for the size of a tar archive of the entries.
+    fileprivate var archiveBound: Int64 {
+        // A header, and headers for a long name and target, in whole blocks, and the rest of the last block.
+        let headers = Int64(entries.count) * 4096
+        return installedSize.rawValue + headers + 1 << 10
+    }
+
     /// Returns the digest of each entry in an index that was made of them; `nil` for all if there is no index.
     fileprivate func digests(in index: ContentIndex?) -> [Digest?] {
         var digests = [Digest?](repeating: nil, count: entries.count)

@@ -66,9 +66,27 @@ public import SystemPackage
     }
 
     /// Reads the first bytes of the file: `count`, or all that it has.
-    package func head(_ count: Int) throws(FileError) -> [UInt8] {
+    package func head(_ count: Int) throws(FileError) -> [UInt8] { try read(count: count, at: 0) }
+
+    /// Reads `count` bytes at `offset`, or all up to the end of the file.
+    package func read(count: Int, at offset: Int64) throws(FileError) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
-        bytes.removeLast(count - (try read(into: &bytes, at: 0)))
+        var done = 0
+        while done < count {
+            let more = try attempt("read") {
+                unsafe bytes.withUnsafeMutableBytes {
+                    unsafe pread(
+                        descriptor.rawValue,
+                        $0.baseAddress?.advanced(by: done),
+                        count - done,
+                        off_t(offset + Int64(done))
+                    )
+                }
+            }
+            guard more > 0 else { break }
+            done += more
+        }
+        bytes.removeLast(count - done)
         return bytes
     }
 

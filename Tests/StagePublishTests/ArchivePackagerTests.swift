@@ -91,6 +91,10 @@ import Testing
     ) async throws -> [UInt8] {
         let tree = try SourceTree("tree of \(name)")
         for (path, bytes) in files { try tree.file(path, bytes) }
+        if files["e"] != nil {
+            try tree.directory("d/empty")
+            try tree.link("link", to: "a/sound")
+        }
         let output = try TemporaryDirectory.required().path.appending(name)
         let packager = ArchivePackager(format: .tarZstandard, level: level, threads: threads)
         _ = try await packager.write(tree.evaluate(#"{"directory": "."}"#), to: output)
@@ -112,7 +116,7 @@ import Testing
     @Test func filesThatGainNothingComeLastInAFrameOfTheirOwn() async throws {
         let text = content(300_000, 1)
         let sounds = ["a/sound": sound(1), "c": sound(2)]
-        let files = sounds.merging(["a/text": text, "b": content(90_000, 2)]) { $1 }
+        let files = sounds.merging(["a/text": text, "b": content(90_000, 2), "e": []]) { $1 }
         let bytes = try await pack(files, level: nil, as: "mixed.tar.zst")
         #expect(try await pack(files, level: nil, threads: 5, as: "other") == bytes)
         let directory = try TemporaryDirectory.required()
@@ -134,12 +138,23 @@ import Testing
                 a/
                 a/text
                 b
+                d/
+                d/empty/
+                e
+                link
                 a/sound
                 c
 
                 """
         )
         #expect(result.standardError == "")
+        let inventory = try ArchiveInventory(
+            of: directory.path.appending("mixed.tar.zst"),
+            format: .tarZstandard,
+            decoding: .process(executable: try service, arguments: ["unpack-service"])
+        )
+        #expect(inventory.fileCount == 6)
+        #expect(inventory.installedSize == ByteCount(1_990_000))
         // The text is as small as alone, and two headers are not compressed.
         let alone = try await pack(files.filter { sounds[$0.key] == nil }, level: 19, as: "text")
         #expect(1_600_000..<1_602_000 ~= bytes.count - alone.count)
@@ -264,13 +279,46 @@ import Testing
         #expect(try text(of: directory.path.appending("out")) == "old")
     }
 
-    @Test func aCancelledArchiveLeavesNothing() async throws {
+    @Test func aFileThatChangesBeforeTheTrialIsAnError() async throws {
+        let tree = try SourceTree("one")
+        try tree.file("a", sound(1))
+        try tree.file("b", sound(2))
+        let evaluation = try tree.evaluate(#"{"directory": "."}"#)
+        let packager = ArchivePackager(format: .tarZstandard, threads: 2)
+        let directory = try TemporaryDirectory.required()
+        for content in [sound(2) + [1], Array(sound(2).dropLast()), []] {
+            try tree.file("b", content)
+            await #expect(throws: PackagingError.changed(source: "b")) {
+                try await packager.write(evaluation, to: directory.path.appending("out"))
+            }
+        }
+        #expect(try directory.entries().map(\.path.string) == ["one"])
+    }
+
+    @Test func theTrialReportsItsProgress() async throws {
+        let tree = try SourceTree("one")
+        try tree.file("large", noise(20 << 20))
+        try tree.file("small", "small")
+        let (stream, continuation) = AsyncStream.makeStream(of: PackagingProgress.self)
+        var packager = ArchivePackager(format: .tarZstandard, threads: 1)
+        packager.progress = { continuation.yield($0) }
+        let output = try TemporaryDirectory.required().path.appending("out")
+        _ = try await packager.write(tree.evaluate(#"{"directory": "."}"#), to: output)
+        continuation.finish()
+        var trial: [ByteCount] = []
+        for await progress in stream where progress.isTrial { trial.append(progress.read) }
+        #expect(trial == [.mebibytes(8), .mebibytes(16), ByteCount(20 << 20 + 5)])
+    }
+
+    @Test(arguments: [true, false])
+    func aCancelledArchiveLeavesNothing(duringTrial: Bool) async throws {
         let tree = try tree("one")
+        try tree.file("noise", noise(1 << 21))
         let directory = try TemporaryDirectory.required()
         let evaluation = try tree.evaluate(#"{"directory": "."}"#)
         let (stream, continuation) = AsyncStream.makeStream(of: Void.self)
         var packager = ArchivePackager(format: .tarZstandard, threads: 1)
-        packager.progress = { _ in continuation.yield() }
+        packager.progress = { if $0.isTrial == duringTrial { continuation.yield() } }
         let configured = packager
         let ending = await withTaskGroup(of: PackagingError?.self) { group in
             group.addTask {

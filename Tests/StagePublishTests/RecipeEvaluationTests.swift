@@ -221,4 +221,16 @@ import Testing
         )
         #expect(evaluation.entries.count == 6)
     }
+
+    @Test func aSourceKeepsItsBytesUnderACanonicallyEquivalentName() throws {
+        let tree = try SourceTree("tree")
+        try tree.file("caf\u{E9}/a", "1")
+        try tree.file("cafe\u{301}/a", "2")
+        let evaluation = try tree.evaluate(
+            #"{"directorySource": "cafe\u0301", "directoryDestination": "caf\u00e9"}"#
+        )
+        let entry = try #require(evaluation.entries.last)
+        #expect(Array(entry.content.path.text.utf8) == Array("caf\u{E9}/a".utf8))
+        #expect(try File.open(reading: entry.file).readAll(limit: 9) == Array("2".utf8))
+    }
 }

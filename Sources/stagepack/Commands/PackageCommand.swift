@@ -55,7 +55,7 @@ struct PackageCommand: ReportingSubcommand {
     @Option(
         help: ArgumentHelp(
             "How hard to compress: up to 19 for tar.zst, up to 22 for an indexed pack and its patches, up to 9 for "
-                + "the others. Without it: 19 (fast for files that gain nothing), 9 for tar.gz, 6 for tar.xz.",
+                + "the others. Without it: 19 (fast for incompressible files), 9 for tar.gz, 6 for tar.xz.",
             valueName: "number"
         )
     )
