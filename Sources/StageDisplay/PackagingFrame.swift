@@ -6,7 +6,7 @@ package struct PackagingActivity: Equatable, Sendable {
     package enum Phase: Equatable, Sendable {
         /// Packing files; the value is the number of packed bytes.
         case packing(ByteCount)
-        /// Looking for incompressible files; the value is the number of bytes read.
+        /// Looking for incompressible files, or for the size of an archive; the value is the number of bytes read.
         case trying(ByteCount)
         /// Writing an archive; the values are the bytes of files read, and the bytes of the archive written.
         case archiving(read: ByteCount, written: ByteCount)

@@ -18,7 +18,7 @@ package struct ArchivePackager: Sendable {
     package var level: Int?
     /// The number of compression threads, if the format supports them; memory grows with them.
     package var threads: Int
-    /// Called on a thread of the packager after each buffer that was read or written.
+    /// Called after each buffer that was read or written, and in a trial after some megabytes.
     package var progress: @Sendable (PackagingProgress) -> Void = { _ in }
 
     /// The window of Zstandard: what other programs keep in memory to decode the archive.

@@ -24,9 +24,9 @@ struct CompressionTrial {
     /// Compresses the files on `width` processors, and calls `progress` with the bytes read; the result does not
     /// depend on `width`.
     ///
-    /// - Throws: ``PackagingError`` if a file cannot be read or has changed, or ``PackagingError/cancelled``.
+    /// - Throws: ``PackagingError`` if a file cannot be read or is shorter now, or ``PackagingError/cancelled``.
     init(
-        _ evaluation: RecipeEvaluation,
+        of evaluation: RecipeEvaluation,
         width: Int,
         progress: @escaping @Sendable (PackagingProgress) -> Void
     ) async throws(PackagingError) {
@@ -34,7 +34,7 @@ struct CompressionTrial {
         for (position, entry) in evaluation.entries.enumerated() {
             guard case .file = entry.content.kind else { continue }
             if entry.size < Self.leastFileSize {
-                batch.skip(entry)
+                batch.countAsRead(entry)
             } else {
                 try await batch.add(entry, at: position)
             }
@@ -79,7 +79,8 @@ private struct PieceBatch {
     private(set) var sizes: [Int: ByteCount] = [:]
 
     init(width: Int, progress: @escaping @Sendable (PackagingProgress) -> Void) {
-        self.width = width
+        // Cancellation is polled after each batch.
+        self.width = min(max(width, 1), 16)
         self.progress = progress
     }
 
@@ -98,13 +99,15 @@ private struct PieceBatch {
         }
     }
 
-    /// Counts a file as read.
-    mutating func skip(_ entry: RecipeEvaluation.Entry) { done.read = done.read + entry.size }
+    /// Counts a file as read without reading it.
+    mutating func countAsRead(_ entry: RecipeEvaluation.Entry) {
+        done.read = done.read + entry.size
+    }
 
     /// Compresses the pending pieces, and adds to ``sizes``.
     mutating func compress() async throws(PackagingError) {
         if Task.isCancelled { throw .cancelled }
-        let results = await mapInParallel(pieces, width: width) { Self.compressedSizes(of: $0) }
+        let results = await mapInParallel(pieces, width: width) { Self.compress($0) }
         for (piece, result) in zip(pieces, results) {
             let size = try result.get()
             sizes[piece.position] = (sizes[piece.position] ?? .zero) + size
@@ -115,8 +118,9 @@ private struct PieceBatch {
         pendingSize = 0
     }
 
-    private static func compressedSizes(
-        of pieces: [Piece]
+    /// Returns the compressed size of each piece.
+    private static func compress(
+        _ pieces: [Piece]
     ) -> [Result<ByteCount, PackagingError>] {
         var compressor = FrameCompressor(level: CompressionTrial.level, findsDistantRepeats: true)
         var results: [Result<ByteCount, PackagingError>] = []

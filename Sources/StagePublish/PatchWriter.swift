@@ -102,8 +102,7 @@ struct PatchWriter: Sendable {
             new: newFrames,
             old: oldFrames
         )
-        let result = try await withAbandonableThread(cancelled: .cancelled) {
-            cancellation throws(PackagingError) in
+        let result = try await withCancellableThread { cancellation throws(PackagingError) in
             try PackagingError.wrapping { () throws(FileError) in
                 try write(plan, from: reader, insteadOf: other, in: store, unless: cancellation)
             }

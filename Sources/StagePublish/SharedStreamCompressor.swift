@@ -18,7 +18,7 @@ final class SharedStreamCompressor {
         _ bytes: Span<UInt8>,
         to sink: (Span<UInt8>) throws(Failure) -> Void
     ) throws(Failure) {
-        try compressor?.write(bytes, to: sink)
+        guard try compressor?.write(bytes, to: sink) != nil else { Self.failEnded() }
     }
 
     /// Compresses the rest of the frame and ends it; the bytes that follow come into a further frame of another level.
@@ -26,7 +26,7 @@ final class SharedStreamCompressor {
         level: Int,
         to sink: (Span<UInt8>) throws(Failure) -> Void
     ) throws(Failure) {
-        try compressor?.endFrame(to: sink)
+        guard try compressor?.endFrame(to: sink) != nil else { Self.failEnded() }
         compressor?.setLevel(level)
     }
 
@@ -34,15 +34,17 @@ final class SharedStreamCompressor {
     func finish<Failure: Error>(
         to sink: (Span<UInt8>) throws(Failure) -> Void
     ) throws(Failure) {
-        try compressor?.endFrame(to: sink)
+        guard try compressor?.endFrame(to: sink) != nil else { Self.failEnded() }
         compressor = nil
     }
 
     /// Discards the compressor without waiting for its threads, each of which first compresses what it has begun: up to
-    /// half a minute at level 19.
+    /// half a minute at level 19, with the memory for it.
     func abandon() {
         guard let compressor = compressor.take() else { return }
         let rest = Mutex<StreamCompressor?>(consume compressor)
-        Task { await withBlockingThread { rest.withLock { $0 = nil } } }
+        startBlockingThread { rest.withLock { $0 = nil } }
     }
+
+    private static func failEnded() -> Never { preconditionFailure("the stream has ended") }
 }

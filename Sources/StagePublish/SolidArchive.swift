@@ -41,8 +41,12 @@ struct SolidArchive: Sendable {
         )
         return try await withCancellableThread { cancellation throws(PackagingError) in
             if archive.isIncompressible {
-                // Compressed twice, since the file would take as much space as all of the content.
-                let size = try archive.size(of: evaluation, cancellation: cancellation)
+                // Compressed twice, since a file that is not kept would take the space of all content for a moment.
+                let size = try archive.size(
+                    of: evaluation,
+                    comparedWith: objects.index,
+                    cancellation: cancellation
+                )
                 guard Self.isWorthKeeping(size, besides: objects) else { return nil }
             }
             return try make(

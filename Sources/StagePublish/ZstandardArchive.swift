@@ -3,6 +3,7 @@ import StageFrame
 import StageIndex
 import StageModel
 import StageSystem
+import SystemPackage
 
 /// A tar archive of a recipe's files, compressed with Zstandard: incompressible files come last, and are compressed
 /// fast in a frame of their own.
@@ -18,7 +19,7 @@ struct ZstandardArchive: Sendable {
 
     /// The decoder's window in bytes, a power of two.
     let window: Int
-    /// Whether all files are incompressible.
+    /// Whether all of the content but a fiftieth is incompressible.
     let isIncompressible: Bool
     private let first: Frame
     private let second: Frame?
@@ -49,13 +50,15 @@ struct ZstandardArchive: Sendable {
         let all = Array(evaluation.entries.indices)
         var fast: [Int] = []
         if triesFast, level > CompressionTrial.level {
-            let trial = try await CompressionTrial(evaluation, width: width, progress: report)
+            let trial = try await CompressionTrial(of: evaluation, width: width, progress: report)
             fast = trial.incompressible
         }
         let isFast = Set(fast)
         let slow = fast.isEmpty ? all : all.filter { !isFast.contains($0) }
-        isIncompressible = !slow.contains { evaluation.entries[$0].size > .zero }
-        if isIncompressible, !fast.isEmpty {
+        let fastSize = fast.reduce(ByteCount.zero) { $0 + evaluation.entries[$1].size }
+        isIncompressible =
+            !fast.isEmpty && fastSize.rawValue * 50 >= evaluation.installedSize.rawValue * 49
+        if fastSize == evaluation.installedSize, !fast.isEmpty {
             first = Frame(positions: all, level: CompressionTrial.level)
             second = nil
         } else {
@@ -68,11 +71,16 @@ struct ZstandardArchive: Sendable {
     /// Returns the size of the archive, without keeping it.
     func size(
         of evaluation: RecipeEvaluation,
+        comparedWith index: ContentIndex,
         cancellation: Cancellation
     ) throws(PackagingError) -> ByteCount {
         var size = ByteCount.zero
-        try write(evaluation, isTrial: true, cancellation: cancellation) {
-            (bytes) throws(FileError) in
+        try write(
+            evaluation,
+            comparedWith: index,
+            isTrial: true,
+            cancellation: cancellation
+        ) { (bytes) throws(FileError) in
             size = size + ByteCount(bytes.count)
             return .zero
         }
@@ -109,7 +117,7 @@ struct ZstandardArchive: Sendable {
             )
         } catch {
             stream.abandon()
-            throw error
+            throw cancellation.isRequested ? .cancelled : error
         }
     }
 
@@ -123,14 +131,13 @@ struct ZstandardArchive: Sendable {
     ) throws(PackagingError) {
         var progress = progress
         let report = report
+        // Polls, too: while its input is full, and at the end of a frame, a compressor works long without reading.
         let append = { (bytes: Span<UInt8>) throws(FileError) in
+            if cancellation.isRequested {
+                throw FileError("compress", path: "", errno: .canceled)
+            }
             progress.written = try sink(bytes)
             report(progress)
-        }
-        // At the end of a frame much is compressed while nothing is read.
-        let appendUnlessCancelled = { (bytes: Span<UInt8>) throws(PackagingError) in
-            if cancellation.isRequested { throw PackagingError.cancelled }
-            try PackagingError.wrapping { () throws(FileError) in try append(bytes) }
         }
         var tar = try EntryWriter(.tar, isBuffered: false, cancellation: cancellation) {
             (bytes) throws(FileError) in try stream.write(bytes, to: append)
@@ -139,7 +146,9 @@ struct ZstandardArchive: Sendable {
         for (number, frame) in [first, second].compactMap(\.self).enumerated() {
             if number > 0 {
                 try tar.finishEntry()
-                try stream.startFrame(level: frame.level, to: appendUnlessCancelled)
+                try PackagingError.wrapping { () throws(FileError) in
+                    try stream.startFrame(level: frame.level, to: append)
+                }
             }
             for position in frame.positions {
                 try tar.add(
@@ -153,7 +162,7 @@ struct ZstandardArchive: Sendable {
             }
         }
         try tar.finish()
-        try stream.finish(to: appendUnlessCancelled)
+        try PackagingError.wrapping { () throws(FileError) in try stream.finish(to: append) }
     }
 }
 

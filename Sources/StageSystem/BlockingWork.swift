@@ -49,59 +49,9 @@ package func withCancellableThread<Value: Sendable, Failure: Error>(
     return try result.get()
 }
 
-/// Runs work as ``withCancellableThread(_:)`` does, but does not wait for it once the task is cancelled.
-///
-/// For work that cannot look at its ``Cancellation`` for a long time. It goes on until it does, with the memory and the
-/// files that it holds, and its result is dropped.
-///
-/// - Throws: `cancelled` at once if the task is cancelled, otherwise what `body` throws.
-package func withAbandonableThread<Value: Sendable, Failure: Error>(
-    cancelled: Failure,
-    _ body: @escaping @Sendable (Cancellation) throws(Failure) -> Value
-) async throws(Failure) -> Value {
-    let cancellation = Cancellation()
-    let first = FirstResult<Result<Value, Failure>>()
-    let result = await withTaskCancellationHandler {
-        await withCheckedContinuation { continuation in
-            first.wait(with: continuation)
-            BlockingThreads.shared.run {
-                first.take(Result { () throws(Failure) in try body(cancellation) })
-            }
-        }
-    } onCancel: {
-        cancellation.request()
-        first.take(.failure(cancelled))
-    }
-    return try result.get()
-}
-
-/// Resumes a continuation with the first of several results.
-private final class FirstResult<Value: Sendable>: Sendable {
-    private struct State {
-        var result: Value?
-        var continuation: CheckedContinuation<Value, Never>?
-    }
-
-    private let sharedState = Mutex(State())
-
-    /// Resumes `continuation` with the first result, which may have come before.
-    func wait(with continuation: CheckedContinuation<Value, Never>) {
-        let result = sharedState.withLock { state in
-            state.continuation = continuation
-            return state.result
-        }
-        if let result { continuation.resume(returning: result) }
-    }
-
-    /// Takes a result, if it is the first one.
-    func take(_ result: Value) {
-        let continuation = sharedState.withLock { state -> CheckedContinuation<Value, Never>? in
-            guard state.result == nil else { return nil }
-            state.result = result
-            return state.continuation
-        }
-        continuation?.resume(returning: result)
-    }
+/// Starts work that blocks on a separate thread, and does not wait for it.
+package func startBlockingThread(_ body: @escaping @Sendable () -> Void) {
+    BlockingThreads.shared.run(body)
 }
 
 /// A flag that asks work on another thread to end early, because its result is no longer needed.

@@ -6,6 +6,7 @@ import StagePublish
 import StageSystem
 import StageTesting
 import Subprocess
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -101,7 +102,7 @@ import Testing
         return try File.open(reading: output).readAll(limit: 1 << 24)
     }
 
-    @Test func filesThatGainNothingAreCompressedFast() async throws {
+    @Test func incompressibleFilesAreCompressedFast() async throws {
         let few = ["a": sound(1)]
         let many = few.merging(["d/c": sound(2)]) { $1 }
         let (fast, slow) = (
@@ -113,7 +114,7 @@ import Testing
         #expect(try await pack(few, level: nil, as: "few") == pack(few, level: 19, as: "slow few"))
     }
 
-    @Test func filesThatGainNothingComeLastInAFrameOfTheirOwn() async throws {
+    @Test func incompressibleFilesComeLastInAFrameOfTheirOwn() async throws {
         let text = content(300_000, 1)
         let sounds = ["a/sound": sound(1), "c": sound(2)]
         let files = sounds.merging(["a/text": text, "b": content(90_000, 2), "e": []]) { $1 }
@@ -284,12 +285,17 @@ import Testing
         try tree.file("a", sound(1))
         try tree.file("b", sound(2))
         let evaluation = try tree.evaluate(#"{"directory": "."}"#)
-        let packager = ArchivePackager(format: .tarZstandard, threads: 2)
-        let directory = try TemporaryDirectory.required()
-        for content in [sound(2) + [1], Array(sound(2).dropLast()), []] {
+        let hasWritten = Mutex(false)
+        var packager = ArchivePackager(format: .tarZstandard, threads: 2)
+        packager.progress = { progress in
+            if !progress.isTrial { hasWritten.withLock { $0 = true } }
+        }
+        let (configured, directory) = (packager, try TemporaryDirectory.required())
+        for content in [[], Array(sound(2).dropLast()), sound(2) + [1]] {
+            #expect(!hasWritten.withLock { $0 })
             try tree.file("b", content)
             await #expect(throws: PackagingError.changed(source: "b")) {
-                try await packager.write(evaluation, to: directory.path.appending("out"))
+                try await configured.write(evaluation, to: directory.path.appending("out"))
             }
         }
         #expect(try directory.entries().map(\.path.string) == ["one"])
@@ -313,7 +319,7 @@ import Testing
     @Test(arguments: [true, false])
     func aCancelledArchiveLeavesNothing(duringTrial: Bool) async throws {
         let tree = try tree("one")
-        try tree.file("noise", noise(1 << 21))
+        try tree.file("noise", noise(9 << 20))
         let directory = try TemporaryDirectory.required()
         let evaluation = try tree.evaluate(#"{"directory": "."}"#)
         let (stream, continuation) = AsyncStream.makeStream(of: Void.self)

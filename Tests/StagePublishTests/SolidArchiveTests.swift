@@ -54,7 +54,7 @@ struct SolidArchiveTests {
         #expect(first.archive != nil && first.archive == second.archive)
     }
 
-    @Test func anArchiveOfWhatGainsNothingIsCompressedFast() async throws {
+    @Test func anArchiveOfIncompressibleFilesIsCompressedFast() async throws {
         let films = ["film 1": noise(600_000), "film 3": noise(600_000, seed: 3)]
         let all = films.merging(["film 2": noise(64 << 10, seed: 2)]) { first, _ in first }
         var archives: [PackArchive?] = []
@@ -129,6 +129,12 @@ struct SolidArchiveTests {
         let archive = try #require(pack.archive)
         try store.directory("a").remove(try #require(FilePath(archive.url).lastComponent))
         #expect(try StoredIndex(at: path).reference.fileTableDelta == nil)
+    }
+
+    @Test func nothingIsWrittenForAnArchiveOfIncompressibleFilesThatSavesNothing() async throws {
+        let files = ["a": noise(1 << 21), "b": [1]]
+        #expect(try await store.package(files, "noise").archive == nil)
+        #expect(try store.names(in: ".") == ["b", "i"])
     }
 
     @Test func noArchiveIsMadeIfItSavesNothing() async throws {
