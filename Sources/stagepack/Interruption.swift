@@ -18,8 +18,9 @@ enum Deadline {
 
 /// Runs `body`, and cancels its task on SIGINT and SIGTERM, and at the deadline.
 ///
-/// Returns the result of `body`, and the interruption, if any. A second signal ends the program at once,
-/// which is safe, since files on disk are consistent at any time.
+/// Returns the result of `body`, and the interruption, if any. A signal that comes a second later or more ends the
+/// program at once, which is safe, since files on disk are consistent at any time. Earlier ones count as the first:
+/// timeout(1) sends its signal to the process and to its group.
 func withInterruption<Result: Sendable>(
     after deadline: Duration?,
     _ body: @escaping @Sendable () async -> Result
@@ -27,10 +28,16 @@ func withInterruption<Result: Sendable>(
     let (interruptions, continuation) = AsyncStream.makeStream(of: Interruption.self)
     let sources = [SIGINT, SIGTERM].map { number in
         signal(number, SIG_IGN)
-        let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+        let source = DispatchSource.makeSignalSource(
+            signal: number,
+            queue: .global(qos: .userInteractive)
+        )
         source.setEventHandler {
             continuation.yield(.signal)
-            signal(number, SIG_DFL)
+            // Threads of this queue are free when those of the default one are all busy.
+            DispatchQueue.global(qos: .userInteractive).asyncAfter(deadline: .now() + 1) {
+                signal(number, SIG_DFL)
+            }
         }
         source.resume()
         return source
