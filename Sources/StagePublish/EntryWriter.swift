@@ -27,16 +27,14 @@ struct EntryWriter: ~Copyable {
         sink: @escaping (Span<UInt8>) throws(FileError) -> Void
     ) throws(PackagingError) {
         self.cancellation = cancellation
-        do throws(ArchiveWritingError) {
-            writer = try ArchiveWriter(
+        writer = try Self.wrapping { () throws(ArchiveWritingError) in
+            try ArchiveWriter(
                 format,
                 level: level,
                 threads: threads,
                 isBuffered: isBuffered,
                 sink: sink
             )
-        } catch {
-            throw PackagingError(error)
         }
     }
 
@@ -54,10 +52,8 @@ struct EntryWriter: ~Copyable {
         progress: (Int) -> Void
     ) throws(PackagingError) {
         if cancellation.isRequested { throw .cancelled }
-        do throws(ArchiveWritingError) {
+        try Self.wrapping { () throws(ArchiveWritingError) in
             try writer.add(entry.content, size: entry.size)
-        } catch {
-            throw PackagingError(error)
         }
         guard case .file = entry.content.kind else { return }
         let file = try PackagingError.wrapping { () throws(FileError) in
@@ -66,21 +62,16 @@ struct EntryWriter: ~Copyable {
         var hasher = digest == nil ? nil : SHA256Hasher()
         var offset: Int64 = 0
         while true {
-            let count: Int
-            do throws(FileError) {
-                count = try file.read(into: &buffer, at: offset)
-            } catch {
-                throw .file(error)
+            let count = try PackagingError.wrapping { () throws(FileError) in
+                try file.read(into: &buffer, at: offset)
             }
             offset += Int64(count)
             guard count > 0, offset <= entry.size.rawValue else { break }
             if cancellation.isRequested { throw .cancelled }
             let piece = buffer.span.extracting(0..<count)
             hasher?.update(piece)
-            do throws(ArchiveWritingError) {
+            try Self.wrapping { () throws(ArchiveWritingError) in
                 try writer.write(piece)
-            } catch {
-                throw PackagingError(error)
             }
             progress(count)
         }
@@ -91,10 +82,8 @@ struct EntryWriter: ~Copyable {
 
     /// Ends the current entry, so that the sink of an archive without a buffer has received all of it.
     mutating func finishEntry() throws(PackagingError) {
-        do throws(ArchiveWritingError) {
+        try Self.wrapping { () throws(ArchiveWritingError) in
             try writer.finishEntry()
-        } catch {
-            throw PackagingError(error)
         }
     }
 
@@ -103,6 +92,17 @@ struct EntryWriter: ~Copyable {
         if cancellation.isRequested { throw .cancelled }
         do throws(ArchiveWritingError) {
             try writer.finish()
+        } catch {
+            throw PackagingError(error)
+        }
+    }
+
+    /// Calls `body`, and wraps its error.
+    private static func wrapping<Result: ~Copyable>(
+        _ body: () throws(ArchiveWritingError) -> Result
+    ) throws(PackagingError) -> Result {
+        do {
+            return try body()
         } catch {
             throw PackagingError(error)
         }

@@ -58,11 +58,7 @@ public import SystemPackage
         into buffer: inout [UInt8],
         at offset: Int64
     ) throws(FileError) -> Int {
-        try attempt("read") {
-            unsafe buffer.withUnsafeMutableBytes {
-                unsafe pread(descriptor.rawValue, $0.baseAddress, $0.count, off_t(offset))
-            }
-        }
+        try read(into: &buffer, from: 0, at: offset)
     }
 
     /// Reads the first bytes of the file: `count`, or all that it has.
@@ -73,16 +69,7 @@ public import SystemPackage
         var bytes = [UInt8](repeating: 0, count: count)
         var done = 0
         while done < count {
-            let more = try attempt("read") {
-                unsafe bytes.withUnsafeMutableBytes {
-                    unsafe pread(
-                        descriptor.rawValue,
-                        $0.baseAddress?.advanced(by: done),
-                        count - done,
-                        off_t(offset + Int64(done))
-                    )
-                }
-            }
+            let more = try read(into: &bytes, from: done, at: offset + Int64(done))
             guard more > 0 else { break }
             done += more
         }
@@ -178,6 +165,25 @@ public import SystemPackage
         var status = stat()
         _ = try attempt("inspect") { unsafe Int(fstat(descriptor.rawValue, &status)) }
         return FileStatus(status)
+    }
+
+    /// Reads with one call into the bytes of `buffer` from the position `start`.
+    private func read(
+        into buffer: inout [UInt8],
+        from start: Int,
+        at offset: Int64
+    ) throws(FileError) -> Int {
+        try attempt("read") {
+            unsafe buffer.withUnsafeMutableBytes {
+                let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: $0[start...])
+                return unsafe pread(
+                    descriptor.rawValue,
+                    rest.baseAddress,
+                    rest.count,
+                    off_t(offset)
+                )
+            }
+        }
     }
 
     private func attempt(_ operation: String, call: () -> Int) throws(FileError) -> Int {

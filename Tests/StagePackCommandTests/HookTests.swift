@@ -145,7 +145,9 @@ struct HookTests {
         let refused = "the request to 'http://127.0.0.1:9/manifest.json' failed: "
         installed.registration.manifestURLs = ["http://127.0.0.1:9/manifest.json"]
         try installed.install()
-        let ending = try await installed.world.program.run(Self.hook + ["--deadline", "2"])
+        // The pauses between attempts are random: with few attempts, the run may end before its deadline.
+        let arguments = Self.hook + ["--deadline", "4", "--attempts", "100"]
+        let ending = try await installed.world.program.run(arguments)
         let line =
             "nothing staged: the deadline passed, and the manifest is not available: \(refused)"
         #expect(ending.output.contains(line), "\(ending)")
@@ -157,7 +159,7 @@ struct HookTests {
         installed.registration.manifestURLs = [installed.world.manifestURL]
         try installed.install()
         installed.world.server.answer(packs[0].path, with: .status(503))
-        let second = try await installed.world.program.run(Self.hook + ["--deadline", "2"])
+        let second = try await installed.world.program.run(arguments)
         #expect(second.output.contains("was answered with status 503"), "\(second)")
     }
 
