@@ -158,7 +158,7 @@ struct IndexedPackRun: ~Copyable {
             let cluster = known[digest] == nil ? Cluster.new : Cluster.moved
             return (digest, try await gather(small, into: cluster))
         }
-        return (digest, try await chunk(file, size: size))
+        return (digest, try await chunk(file, size: size, digest: digest))
     }
 
     private func previousFile(with digest: Digest) -> ContentIndex.File? {
@@ -212,11 +212,13 @@ struct IndexedPackRun: ~Copyable {
         }
     }
 
-    /// Splits a large file into frames.
+    /// Splits a large file into frames; returns `nil` if its content no longer has this size and digest.
     private mutating func chunk(
         _ file: borrowing File,
-        size: Int64
+        size: Int64,
+        digest: Digest
     ) async throws(FileError) -> Content? {
+        var hasher = SHA256Hasher()
         var slots: [FramePacker.Slot] = []
         var window: [UInt8] = []
         var offset: Int64 = 0
@@ -227,9 +229,10 @@ struct IndexedPackRun: ~Copyable {
                 start = 0
                 var buffer = [UInt8](repeating: 0, count: 4 << 20)
                 let count = try file.read(into: &buffer, at: offset)
-                guard count > 0 else { return nil }
-                window += buffer[..<count]
                 offset += Int64(count)
+                guard count > 0, offset <= size else { return nil }
+                hasher.update(buffer.span.extracting(0..<count))
+                window += buffer[..<count]
             }
             guard start < window.count else { break }
             let rest = window.span.extracting(start..<window.count)
@@ -237,7 +240,7 @@ struct IndexedPackRun: ~Copyable {
             slots.append(try await packer.add(Array(window[start..<start + length])))
             start += length
         }
-        return .frames(slots)
+        return hasher.finish() == digest ? .frames(slots) : nil
     }
 
     /// Returns the directories that have entries, as the bytes of their paths.

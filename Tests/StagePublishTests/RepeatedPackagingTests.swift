@@ -51,6 +51,36 @@ struct RepeatedPackagingTests {
         #expect(try objects(of: store) == before)
     }
 
+    /// The file changes all the time: in most runs between the digest of the whole and the frames.
+    @Test func aLargeFileThatChangesHasTheContentOfItsDigestOrNone() async throws {
+        let store = try IndexedStore()
+        let path = try TemporaryDirectory.required().path.appending("tree").appending("log")
+        let cancellation = Cancellation()
+        startBlockingThread {
+            var number: UInt8 = 0
+            while !cancellation.isRequested {
+                number &+= 1
+                // Missing until the first run, and replaced by each.
+                guard let file = try? FileDescriptor.open(path, .writeOnly) else { continue }
+                _ = try? file.writeAll(toAbsoluteOffset: 1_000_000, [number])
+                try? file.close()
+            }
+        }
+        defer { cancellation.request() }
+        for _ in 0..<8 {
+            do {
+                let pack = try await store.package(["log": noise(2_000_000)], "tree") {
+                    $0.makesArchive = false
+                }
+                let file = try #require(pack.index.entries.file(at: 0))
+                let bytes = try #require(try store.files(of: pack.index)["log"])
+                #expect(Digest(of: bytes) == file.digest)
+            } catch PackagingError.changed {
+                continue
+            }
+        }
+    }
+
     @Test func aDamagedObjectIsReplaced() async throws {
         let store = try IndexedStore()
         let first = try await store.package(versions[0], "one")
