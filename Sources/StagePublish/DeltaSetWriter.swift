@@ -54,7 +54,7 @@ package struct DeltaSetWriter: Sendable {
         do throws(FileError) {
             lock = try await StoreLock(store)
         } catch {
-            throw .file(error)
+            throw Task.isCancelled ? .cancelled : .file(error)
         }
         let updates = try await update(version, from: bases, in: store)
         _ = consume lock

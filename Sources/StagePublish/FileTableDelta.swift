@@ -99,6 +99,24 @@ struct IndexObjects {
             delta.count < stored.count ? FileTableDelta(delta, of: contentDigest) : nil
     }
 
+    /// Throws if clients would refuse the index for its size.
+    func checkLimits() throws(PackagingError) {
+        let pathBytes = index.entries.indices.reduce(0) {
+            $0 + index.entries.pathBytes(at: $1).count
+        }
+        let limits = [
+            (contentSize.rawValue, Int64(IndexLimits.byteCount), "bytes of the index"),
+            (Int64(pathBytes), Int64(IndexLimits.pathByteCount), "bytes of all paths"),
+            (
+                index.storedSize.rawValue, ManifestLimits.archiveSize.rawValue,
+                "compressed bytes of all files"
+            ),
+        ]
+        for (size, limit, noun) in limits where size > limit {
+            throw .overLimit(ValueError(expected: "at most \(limit) \(noun)", found: "\(size)"))
+        }
+    }
+
     /// The bytes of the index that a first installation by the archive does not download.
     var saving: Int64 {
         fileTableDelta.map { Int64(stored.count) - $0.reference.size.rawValue } ?? 0

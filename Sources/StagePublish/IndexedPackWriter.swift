@@ -119,7 +119,7 @@ package struct IndexedPackWriter: Sendable {
         do throws(FileError) {
             lock = try await StoreLock(store)
         } catch {
-            throw .file(error)
+            throw Task.isCancelled ? .cancelled : .file(error)
         }
         let pack = try await write(evaluation, bundles: bundles, store: store)
         _ = consume lock
@@ -155,6 +155,7 @@ package struct IndexedPackWriter: Sendable {
         if let deltas { try version.putLast(deltas.positions) }
         if version.index != previous { try version.repackBundles() }
         let objects = IndexObjects(of: version.index)
+        try objects.checkLimits()
         let archive = try await writeArchive(evaluation, of: objects, to: store)
         var stored: StoredIndex
         do throws(FileError) {

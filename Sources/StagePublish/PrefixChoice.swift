@@ -94,7 +94,7 @@ struct PrefixChoice {
             guard let twin = counterparts[new.entries.pathBytes(at: piece.entry)] else { continue }
             let near = piece.offset - Self.reach..<piece.offset + Int64(piece.length) + Self.reach
             // As much as a quarter of the samples would, if they were found anywhere there.
-            let share = piece.length * Self.whole >> (matches.sampler.bits + 2)
+            let share = (piece.length * Self.whole) >> (matches.sampler.bits + 2)
             for position in self.pieces(of: twin, in: near) {
                 weights[position] += share * source.pieces[position].length / near.count
             }

@@ -34,14 +34,19 @@ package struct StoreGarbageCollection: Equatable, Sendable {
     /// The file that records since when objects are unused.
     static let recordName: FilePath.Component = ".unused"
 
+    /// Returns whether a temporary file is one of the record or of a mark.
+    static func isOwnFile(_ name: String) -> Bool {
+        name.hasPrefix(".\(recordName.string).") || name.hasPrefix(".\(StoreMark.prefix)")
+    }
+
     /// Removes objects that have been unused for a time, and records objects that are unused now.
     ///
     /// Reads and verifies all indexes that the manifests name before it removes an object. When killed, it
-    /// leaves objects that the next call removes. Waits at most 30 seconds for runs that package into the
-    /// store.
+    /// leaves objects that the next call removes.
     ///
     /// - Parameters:
     ///   - store: The store.
+    ///   - lock: The lock of the store, taken before the manifests were read: none is offered meanwhile.
     ///   - manifests: The published manifests of all applications whose packs are in the store.
     ///   - seconds: The time for which an unused object is kept; 0 removes it at once.
     ///   - now: The current time, in seconds since 1970.
@@ -50,22 +55,16 @@ package struct StoreGarbageCollection: Equatable, Sendable {
     /// - Throws: ``StoreGarbageCollectionError``; all objects that the manifests name are still in the store then.
     package static func collect(
         _ store: Directory,
+        holding lock: borrowing StoreLock,
         keeping manifests: [Manifest],
         for seconds: Int64,
         now: Int64,
         isDryRun: Bool = false
-    ) async throws(StoreGarbageCollectionError) -> StoreGarbageCollection {
-        let lock: StoreLock
-        do throws(FileError) {
-            lock = try await StoreLock(alone: store)
-        } catch {
-            throw .file(error)
-        }
+    ) throws(StoreGarbageCollectionError) -> StoreGarbageCollection {
         let live = try Self.objects(of: manifests, in: store)
         do throws(FileError) {
             var collection = StoreGarbageCollection()
             try collection.sort(store, live: live, seconds: seconds, now: now, isDryRun: isDryRun)
-            _ = consume lock
             return collection
         } catch {
             throw .file(error)
@@ -84,7 +83,7 @@ package struct StoreGarbageCollection: Equatable, Sendable {
         let marks = try StoreMark.all(in: store)
         var unused = UnusedObjects()
         var expired: [(folder: Directory, name: FilePath.Component)] = []
-        for folder in ["a", "b", "d", "i", "p"] {
+        for folder in StoreObjectKind.allCases.map(\.folder) {
             guard let directory = try store.directory(FilePath(folder)) else { continue }
             for entry in try directory.entries() where Self.isObject(entry) {
                 let path = "\(folder)/\(entry.name)"
@@ -95,9 +94,10 @@ package struct StoreGarbageCollection: Equatable, Sendable {
                 }
                 // A clock that was ahead does not extend the time. For a marked object, the time when it
                 // became unused is unknown.
-                let since = marks.paths.contains(path) ? now : min(known.times[path] ?? now, now)
+                let isMarked = marks.paths.contains(path)
+                let since = isMarked ? now : min(known.times[path] ?? now, now)
                 unused.times[path] = since
-                if now - since >= seconds {
+                if !isMarked, now - since >= seconds {
                     removed.add(size)
                     expired.append((directory, entry.name))
                 } else {

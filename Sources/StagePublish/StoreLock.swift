@@ -1,11 +1,12 @@
-import StageSystem
+package import StageSystem
 import SystemPackage
 
-/// A lock on a store: shared while a process writes into it, exclusive for its garbage collection.
+/// A lock on a store: shared while a process writes into it or a manifest is about to offer what is in it,
+/// exclusive for its garbage collection.
 ///
 /// Protects temporary files from cleanup. Hidden files that no process writes to remain after runs that were
 /// killed, and can be large; the next run that is alone removes them.
-struct StoreLock: ~Copyable {
+package struct StoreLock: ~Copyable, Sendable {
     private let lock: LockFile?
 
     /// The name of the lock file, in the store.
@@ -18,8 +19,15 @@ struct StoreLock: ~Copyable {
     ///
     /// Removes nothing if the file system has no such locks.
     ///
-    /// - Throws: ``FileError`` with `isHeldByOthers` if the cleanup by another process takes too long.
-    init(_ store: Directory) async throws(FileError) {
+    /// - Parameters:
+    ///   - store: The store.
+    ///   - canBeReadOnly: Whether no lock is taken in a store that the user cannot write.
+    /// - Throws: ``FileError`` with `isHeldByOthers` if the cleanup by another process takes too long, or the task is
+    ///   cancelled meanwhile.
+    package init(
+        _ store: Directory,
+        canBeReadOnly: Bool = false
+    ) async throws(FileError) {
         do throws(FileError) {
             if let alone = try LockFile.attempt(Self.name, in: store, mode: .exclusive) {
                 // Files that cannot be removed are left to a later run.
@@ -33,16 +41,23 @@ struct StoreLock: ~Copyable {
                 patience: Self.patience
             )
         } catch {
-            guard Self.isWithoutLocks(error) else { throw error }
+            guard Self.isWithoutLocks(error, canBeReadOnly: canBeReadOnly) else { throw error }
             lock = nil
         }
     }
 
-    /// Waits until no other process is using the store, removes temporary files of killed runs, and takes the
-    /// lock exclusively.
+    /// Waits until no other process is using the store, and takes the lock exclusively.
     ///
-    /// - Throws: ``FileError`` with `isHeldByOthers` if other processes use the store for too long.
-    init(alone store: Directory) async throws(FileError) {
+    /// - Parameters:
+    ///   - store: The store.
+    ///   - isDryRun: Whether the temporary files of killed runs are kept, and no lock is taken in a store that the user
+    ///     cannot write.
+    /// - Throws: ``FileError`` with `isHeldByOthers` if other processes use the store for too long, or the task is
+    ///   cancelled meanwhile.
+    package init(
+        alone store: Directory,
+        isDryRun: Bool
+    ) async throws(FileError) {
         do throws(FileError) {
             lock = try await LockFile.wait(
                 for: Self.name,
@@ -51,39 +66,52 @@ struct StoreLock: ~Copyable {
                 patience: Self.patience
             )
             // Files that cannot be removed are left to a later run.
-            _ = try? Self.sweep(store)
+            if !isDryRun { _ = try? Self.sweep(store) }
         } catch {
-            guard Self.isWithoutLocks(error) else { throw error }
+            guard Self.isWithoutLocks(error, canBeReadOnly: isDryRun) else { throw error }
             lock = nil
         }
     }
 
-    /// Returns whether the error means that the file system does not support locks.
-    private static func isWithoutLocks(_ error: FileError) -> Bool {
-        [.badFileDescriptor, .noLocks, .notSupported].contains(error.errno)
+    /// Returns whether the error means that the file system does not support locks, or that the user may write none.
+    private static func isWithoutLocks(_ error: FileError, canBeReadOnly: Bool) -> Bool {
+        if canBeReadOnly, error.errno == .permissionDenied || error.errno == .readOnlyFileSystem {
+            return true
+        }
+        return [.badFileDescriptor, .noLocks, .notSupported].contains(error.errno)
     }
 
     private static func sweep(_ store: Directory) throws(FileError) {
         for kind in StoreObjectKind.allCases {
             guard let directory = try store.directory(FilePath(kind.folder)) else { continue }
             for entry in try directory.entries()
-            where entry.kind == .file && entry.path.string.hasPrefix(kind.prefix) {
+            where entry.kind == .file
+                && (entry.path.string.hasPrefix(kind.prefix) || Directory.isTemporary(entry.name))
+            {
                 try directory.remove(entry.name)
             }
+        }
+        // Of the records and marks of garbage collections: the store may be a directory with files of others.
+        for entry in try store.entries()
+        where entry.kind == .file && Directory.isTemporary(entry.name)
+            && StoreGarbageCollection.isOwnFile(entry.path.string)
+        {
+            try store.remove(entry.name)
         }
     }
 }
 
-/// A kind of object that has a temporary name in its directory until it is complete.
-enum StoreObjectKind: CaseIterable {
-    case archive, bundle, deltas, patch
+/// A kind of object, with a directory of its own, in which it has a temporary name until it is complete.
+package enum StoreObjectKind: CaseIterable, Sendable {
+    case archive, bundle, deltas, index, patch
 
     /// The directory in the store.
-    var folder: String {
+    package var folder: String {
         switch self {
         case .archive: "a"
         case .bundle: "b"
         case .deltas: "d"
+        case .index: "i"
         case .patch: "p"
         }
     }
@@ -94,6 +122,7 @@ enum StoreObjectKind: CaseIterable {
         case .archive: ".archive."
         case .bundle: ".bundle."
         case .deltas: ".deltas."
+        case .index: ".index."
         case .patch: ".patch."
         }
     }

@@ -10,7 +10,7 @@ import SystemPackage
 /// marks; a store that was never collected gets none.
 package enum StoreMark {
     /// The prefix of the names of marks.
-    private static let prefix = ".offered."
+    static let prefix = ".offered."
     /// The most bytes of a mark, enough for the bundles of the largest index.
     private static let limit = 64 << 20
 

@@ -33,7 +33,7 @@ package struct LockFile: ~Copyable, Sendable {
 
     /// Takes the lock, and waits for other holders at most for `patience`.
     ///
-    /// - Throws: ``FileError`` with ``FileError/isHeldByOthers`` after that time.
+    /// - Throws: ``FileError`` with ``FileError/isHeldByOthers`` after that time, or when the task is cancelled.
     package static func wait(
         for name: FilePath.Component,
         in directory: Directory,
@@ -43,10 +43,10 @@ package struct LockFile: ~Copyable, Sendable {
         let deadline = ContinuousClock.now + patience
         while true {
             if let lock = try attempt(name, in: directory, mode: mode) { return lock }
-            guard ContinuousClock.now < deadline else {
+            guard ContinuousClock.now < deadline, !Task.isCancelled else {
                 throw FileError(lockedByOthers: directory.path.appending(name))
             }
-            // Sleep returns early on cancellation: one more attempt follows, and the caller gives up.
+            // Cancelled: one more attempt follows.
             try? await Task.sleep(for: .milliseconds(10))
         }
     }

@@ -24,6 +24,21 @@ struct IndexFile {
         try StoredIndex(at: FilePath(path), findsCompanions: findsCompanions)
     }
 
+    /// Keeps garbage collections away from the index's store until the lock ends; `nil` outside of a store.
+    ///
+    /// Hold it from before ``readForOffer(canBeArchive:)`` until the manifest is written.
+    func lockForOffer() async throws(CommandFailure) -> StoreLock? {
+        do throws(FileError) {
+            guard let store = try store() else { return nil }
+            return try await StoreLock(store, canBeReadOnly: true)
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            // Reading the index tells which file is missing.
+            return nil
+        } catch {
+            throw CommandFailure(output: error)
+        }
+    }
+
     /// Reads an index that a manifest is about to offer, and marks its objects in the store, so that they are
     /// kept until then.
     ///

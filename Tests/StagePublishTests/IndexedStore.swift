@@ -36,6 +36,25 @@ struct IndexedStore {
         return try await writer.write(source.evaluate(#"{"directory": "."}"#), to: directory())
     }
 
+    /// Collects the garbage of the store.
+    func collect(
+        keeping manifests: [Manifest],
+        for seconds: Int64,
+        now: Int64 = 1_800_000_000,
+        isDryRun: Bool = false
+    ) async throws -> StoreGarbageCollection {
+        let directory = try directory()
+        let lock = try await StoreLock(alone: directory, isDryRun: isDryRun)
+        return try StoreGarbageCollection.collect(
+            directory,
+            holding: lock,
+            keeping: manifests,
+            for: seconds,
+            now: now,
+            isDryRun: isDryRun
+        )
+    }
+
     /// Returns the store, or a directory in it.
     func directory(_ path: FilePath? = nil) throws -> Directory {
         let store = root.path.appending(name)

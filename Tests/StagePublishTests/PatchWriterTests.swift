@@ -180,6 +180,24 @@ struct PatchWriterTests {
         #expect(try #require(whole.first?.delta?.patch).windowSize == ByteCount(changed.count))
     }
 
+    /// Every 48 bytes are followed by a changed one, so that no 64 bytes of the versions are equal.
+    @Test func densePlacesOfAFileAreComparedWithTheSamePlaces() async throws {
+        let content = noise(3_000_000, seed: 3)
+        var changed = content
+        for place in stride(from: 24, to: content.count, by: 48) { changed[place] ^= 1 }
+        let first = try await store.package(["file": content], "one")
+        let second = try await store.package(["file": changed], "two", after: first.index) {
+            $0.makesPatches = true
+            $0.patchPartSize = .mebibytes(1)
+            $0.makesArchive = false
+        }
+        guard case .useless(let size) = try #require(second.updates.first).patch else {
+            Issue.record("\(second.updates)")
+            return
+        }
+        #expect(size < ByteCount(700_000))
+    }
+
     /// Packages two versions of one file, the second with patches and no archive, and returns the patch's bytes after
     /// its table, as one part.
     private func onlyFrame(
@@ -355,12 +373,7 @@ struct PatchWriterTests {
         }
         let names = try store.names(in: "p")
         func collect(_ pack: Pack) async throws {
-            _ = try await StoreGarbageCollection.collect(
-                store.directory(),
-                keeping: [manifest(pack)],
-                for: 0,
-                now: 1_700_000_000
-            )
+            _ = try await store.collect(keeping: [manifest(pack)], for: 0)
         }
         try await collect(second.pack(version: 2))
         #expect(try store.names(in: "p") == names && names.count == 2)

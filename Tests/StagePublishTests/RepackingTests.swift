@@ -52,12 +52,7 @@ struct RepackingTests {
                 revision: 1,
                 packs: [pack.pack(version: 1)]
             )
-            _ = try await StoreGarbageCollection.collect(
-                store.directory(),
-                keeping: [manifest],
-                for: 0,
-                now: 1_800_000_000
-            )
+            _ = try await store.collect(keeping: [manifest], for: 0)
         }
     }
 

@@ -183,12 +183,7 @@ struct SolidArchiveTests {
             revision: 1,
             packs: [second.pack(version: 2)]
         )
-        _ = try await StoreGarbageCollection.collect(
-            store.directory(),
-            keeping: [manifest],
-            for: 0,
-            now: 1_800_000_000
-        )
+        _ = try await store.collect(keeping: [manifest], for: 0)
         let kept = try #require(second.archive)
         #expect(first.archive != nil && first.archive != kept)
         #expect(try store.names(in: "a") == [String(kept.url.dropFirst(2))])

@@ -46,8 +46,7 @@ struct StoreGarbageCollectionTests {
         keeping: Int64? = nil,
         isDryRun: Bool = false
     ) async throws -> StoreGarbageCollection {
-        try await StoreGarbageCollection.collect(
-            store.directory(),
+        try await store.collect(
             keeping: manifests,
             for: keeping ?? 30 * day,
             now: start + seconds,
@@ -238,6 +237,46 @@ struct StoreGarbageCollectionTests {
         _ = try await collect(offered, after: 60 * day)
         let records = try names().filter { $0.hasSuffix(".pack.json") }
         #expect(records == ["i/.\(versions[2].reference.digest).pack.json"])
+    }
+
+    @Test func aVersionThatIsAboutToBeOfferedStaysOnce() async throws {
+        let versions = try await versions()
+        let offered = try manifest(versions[2])
+        _ = try await collect(offered)
+        let again = try await store.package(["z": noise(100_000, seed: 1), "y": [1]], "four")
+        let first = try await collect(offered, keeping: 0)
+        #expect(first.waiting.objects == 2)
+        #expect(try store.files(of: again.index)["y"] == [1])
+        #expect(try await collect(offered, keeping: 0).removed == first.waiting)
+    }
+
+    @Test func temporaryFilesOfKilledRunsGo() async throws {
+        let versions = try await versions()
+        let offered = try manifest(versions[2])
+        let left = [
+            (".", "..unused.1a2b.tmp"), (".", "..offered.x.1a2b.tmp"),
+            ("i", ".\(Digest(of: [])).1a.tmp"),
+            ("b", ".bundle.1a2b"), ("a", ".archive.1a2b"),
+        ]
+        // The store may be a directory of a web server, with files of other programs.
+        try write(left + [(".", ".page.1a2b.tmp")])
+        let before = try store.names(in: ".")
+        _ = try await collect(offered, isDryRun: true)
+        #expect(try store.names(in: ".") == before && isThere(left) == [true])
+        _ = try await collect(offered)
+        #expect(try isThere(left) == [false])
+        #expect(try store.names(in: ".").contains(".page.1a2b.tmp"))
+    }
+
+    private func write(_ files: [(folder: String, name: String)]) throws {
+        for (folder, name) in files {
+            let component = try #require(FilePath.Component(name))
+            try store.directory(FilePath(folder)).write([1], to: component, durably: false)
+        }
+    }
+
+    private func isThere(_ files: [(folder: String, name: String)]) throws -> Set<Bool> {
+        Set(try files.map { try store.names(in: FilePath($0.folder)).contains($0.name) })
     }
 
     @Test func contentPackagedAgainGetsItsFullTime() async throws {

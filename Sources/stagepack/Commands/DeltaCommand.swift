@@ -102,6 +102,7 @@ struct DeltaCommand: ReportingSubcommand {
         )
         let updates = try await write(to: stored, from: versions, in: store)
         // Reads the index again, now with the new sets.
+        let lock = try await IndexFile(index).lockForOffer()
         let present = try IndexFile(index).readForOffer()
         var report = DeltasReport(index: index, updates, from: versions)
         report.unnamedBases = present.unnamedBases
@@ -116,6 +117,7 @@ struct DeltaCommand: ReportingSubcommand {
                 isChanged: isChanged
             )
         }
+        _ = consume lock
         if json || !quiet { Console.print(report, asJSON: json) }
         if let target { try await target.file.signAfterChange(with: target.keyring) }
         return .success

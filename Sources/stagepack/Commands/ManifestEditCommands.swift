@@ -117,14 +117,18 @@ struct ManifestAddCommand: ReportingSubcommand {
         let source = try RecipeFile(recipe).read()
         let record = try record(for: source)
         guard let format = format?.format ?? ManifestLint.format(of: archive) else {
-            let stored = try IndexFile(archive).readForOffer(canBeArchive: true)
+            let index = IndexFile(archive)
+            let lock = try await index.lockForOffer()
+            let stored = try index.readForOffer(canBeArchive: true)
             try check(record, against: stored.reference.digest)
             if stored.unnamedBases > 0 {
                 Console.note("stagepack: note: \(UnnamedBases.text(stored.unnamedBases))")
             }
             let reference = reference(in: file)
             let pack = stored.pack(of: source, version: packVersion, url: reference)
-            return try await put(pack, into: file, signing: keyring)
+            let status = try await put(pack, into: file, signing: keyring)
+            _ = consume lock
+            return status
         }
         let (path, display) = (FilePath(archive), archive.forDisplay())
         let packaged: PackagedArchive

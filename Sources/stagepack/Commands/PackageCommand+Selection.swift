@@ -32,7 +32,8 @@ extension PackageCommand {
         of evaluation: RecipeEvaluation,
         in store: FilePath
     ) throws(CommandFailure) {
-        let folders = ["a", "b", "d", "i"].compactMap { store.appending($0).fileIdentity }
+        let folders = StoreObjectKind.allCases
+            .compactMap { store.appending($0.folder).fileIdentity }
         guard !folders.isEmpty else { return }
         let selected = evaluation.entries.first { entry in
             let name = entry.file.lastComponent?.string ?? ""

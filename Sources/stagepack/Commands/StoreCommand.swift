@@ -26,7 +26,7 @@ struct StoreCollectCommand: ReportingSubcommand {
     )
 
     @Argument(
-        help: "The store: the directory with the folders 'i', 'b' and 'd'.",
+        help: "The store: the directory with the folders 'i' and 'b'.",
         completion: .directory
     )
     var store: String
@@ -59,21 +59,27 @@ struct StoreCollectCommand: ReportingSubcommand {
     }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        var manifests: [Manifest] = []
-        for path in manifest {
-            manifests.append(try ManifestFile(path).read().manifest)
-            manifests += try signedCopies(of: path)
-        }
+        // Reports a manifest that cannot be read before the wait for the lock.
+        _ = try manifests()
         let directory: Directory
         do throws(FileError) {
             directory = try Directory.open(FilePath(store))
         } catch {
             throw .usage(error.description)
         }
+        let lock: StoreLock
+        do throws(FileError) {
+            lock = try await StoreLock(alone: directory, isDryRun: dryRun)
+        } catch {
+            throw CommandFailure(StoreGarbageCollectionError.file(error))
+        }
+        // A run that held the lock may have been about to offer a version.
+        let manifests = try manifests()
         let collection: StoreGarbageCollection
         do throws(StoreGarbageCollectionError) {
-            collection = try await StoreGarbageCollection.collect(
+            collection = try StoreGarbageCollection.collect(
                 directory,
+                holding: lock,
                 keeping: manifests,
                 for: keep.seconds,
                 now: Int64(Date().timeIntervalSince1970),
@@ -82,12 +88,23 @@ struct StoreCollectCommand: ReportingSubcommand {
         } catch {
             throw CommandFailure(error)
         }
+        _ = consume lock
         Console.print(StoreReport(collection, isDryRun: dryRun), asJSON: json)
         return .success
     }
 }
 
 extension StoreCollectCommand {
+    /// Reads the manifests and their signed copies.
+    private func manifests() throws(CommandFailure) -> [Manifest] {
+        var manifests: [Manifest] = []
+        for path in manifest {
+            manifests.append(try ManifestFile(path).read().manifest)
+            manifests += try signedCopies(of: path)
+        }
+        return manifests
+    }
+
     /// Returns the copies of a manifest that signed metadata names or recently named:
     /// `<SHA-256>.manifest.json`.
     private func signedCopies(of path: String) throws(CommandFailure) -> [Manifest] {
