@@ -62,7 +62,6 @@ package struct ManifestDocument {
             throw .contentOfVersionChanged(pack.id, version: pack.version)
         }
         pack.priority = priority ?? present?.priority ?? pack.priority
-        if pack == present { return false }
         let fresh = try Self.tree(of: pack)
         var packs = tree["packs"]?.elements ?? []
         if let index {
@@ -70,8 +69,7 @@ package struct ManifestDocument {
         } else {
             packs.append(fresh)
         }
-        try replacePacks(packs)
-        return true
+        return try replacePacks(packs)
     }
 
     /// Removes a pack, and increments the revision.
@@ -83,7 +81,7 @@ package struct ManifestDocument {
         }
         var packs = tree["packs"]?.elements ?? []
         packs.remove(at: index)
-        try replacePacks(packs)
+        _ = try replacePacks(packs)
     }
 
     /// Sets the policy of a pack, and increments the revision; returns whether the document has changed.
@@ -97,14 +95,12 @@ package struct ManifestDocument {
             throw .unknownPack(id)
         }
         var pack = manifest.packs[index]
-        guard pack.policy != policy else { return false }
         pack.policy = policy
         var packs = tree["packs"]?.elements ?? []
         if let value = try Self.tree(of: pack)["policy"] {
             packs[index] = packs[index].setting("policy", to: value)
         }
-        try replacePacks(packs)
-        return true
+        return try replacePacks(packs)
     }
 
     /// Adds the deltas and delta sets of the store to packs with the content of a stored index, and
@@ -118,7 +114,7 @@ package struct ManifestDocument {
     ) throws(ManifestEditError) -> Bool {
         let content = stored.reference.contentDigest
         var packs = tree["packs"]?.elements ?? []
-        var (isOffered, isChanged) = (false, false)
+        var isOffered = false
         for (position, pack) in manifest.packs.enumerated() {
             guard let index = pack.index, index.contentDigest == content else { continue }
             isOffered = true
@@ -135,28 +131,36 @@ package struct ManifestDocument {
                 "index",
                 to: present.setting("deltas", to: value)
             )
-            isChanged = true
         }
         guard isOffered else { throw .notOffered(content) }
-        if isChanged { try replacePacks(packs) }
-        return isChanged
+        return try replacePacks(packs)
     }
 
-    private mutating func replacePacks(_ packs: [JSONTree]) throws(ManifestEditError) {
-        let revised = tree.setting("packs", to: .array(packs))
-            .setting("revision", to: .integer(Int64(manifest.revision) + 1))
+    /// Replaces the packs and increments the revision, if that changes what clients read; returns whether it does.
+    private mutating func replacePacks(_ packs: [JSONTree]) throws(ManifestEditError) -> Bool {
+        let (revision, overflows) = Int64(manifest.revision).addingReportingOverflow(1)
+        let edited = tree.setting("packs", to: .array(packs))
+        let revised = edited.setting("revision", to: .integer(revision))
+        do throws(ManifestError) {
+            if try Manifest(json: Self.bytes(edited)) == manifest { return false }
+        } catch {
+            throw .manifest(error)
+        }
+        if overflows { throw .lastRevision }
         do throws(ManifestError) {
             manifest = try Manifest(json: Self.bytes(revised))
             tree = revised
+            return true
         } catch {
             throw .manifest(error)
         }
     }
 
-    /// The known members of a pack, in a readable order.
+    /// The known members of a pack, its archive and its index, in a readable order.
     private static let names = [
         "id", "version", "policy", "archive", "index", "installedSize", "fileCount", "priority",
-        "userInfo", "url", "format", "size", "sha256", "fileName", "windowSize",
+        "userInfo", "url", "format", "size", "sha256", "fileName", "windowSize", "contentSize",
+        "contentSHA256", "bundleSize", "deltas", "fileTableDelta",
     ]
 
     /// Returns the pack as JSON for the manifest.
@@ -180,13 +184,18 @@ package struct ManifestDocument {
         return .object(tree.members.sorted { rank($0) < rank($1) })
     }
 
-    /// Merges a pack's new entry with the unknown members of the old one.
+    /// Merges a pack's new entry with the members of the old one that the command does not set, in the order of the
+    /// old one.
     private static func merge(_ old: JSONTree, with new: JSONTree) -> JSONTree {
         var merged: JSONTree = .object([])
         for member in old.members {
             if let value = new[member.name] {
-                merged = merged.setting(member.name, to: value)
-            } else if !names.contains(member.name) {
+                let isMerged = ["archive", "index", "fileTableDelta"].contains(member.name)
+                merged = merged.setting(
+                    member.name,
+                    to: isMerged ? merge(member.value, with: value) : value
+                )
+            } else if keeps(member.name, of: old, with: new) {
                 merged = merged.setting(member.name, to: member.value)
             }
         }
@@ -194,6 +203,16 @@ package struct ManifestDocument {
             merged = merged.setting(member.name, to: member.value)
         }
         return merged
+    }
+
+    /// Returns whether a member that the new entry lacks stays.
+    private static func keeps(_ name: String, of old: JSONTree, with new: JSONTree) -> Bool {
+        switch name {
+        case "fileName": old["format"]?.text == new["format"]?.text
+        case "windowSize": old["sha256"]?.text == new["sha256"]?.text
+        // An unknown member of an archive or an index may describe its bytes; a pack itself has no digest.
+        default: !names.contains(name) && old["sha256"]?.text == new["sha256"]?.text
+        }
     }
 
     private static func bytes(_ tree: JSONTree) -> [UInt8] { Array("\(tree.indented())\n".utf8) }
@@ -210,6 +229,8 @@ package indirect enum ManifestEditError: Error, Equatable, Sendable {
     case versionWentBack(PackID, present: Int, offered: Int)
     /// The manifest has the same version with other content.
     case contentOfVersionChanged(PackID, version: Int)
+    /// The manifest has the largest revision, so that no other can follow.
+    case lastRevision
     /// No pack has the index with this digest of its decompressed bytes.
     case notOffered(Digest)
 }
@@ -226,6 +247,8 @@ extension ManifestEditError: CustomStringConvertible {
             "pack '\(id)': expected a version of \(present) or more, found \(offered)"
         case .contentOfVersionChanged(let id, let version):
             "pack '\(id)': the manifest has version \(version) with other content"
+        case .lastRevision:
+            "expected a revision below \(Int64.max), found the largest"
         case .notOffered:
             "no pack of the manifest has that index"
         }

@@ -151,6 +151,53 @@ import Testing
         #expect(document.manifest.revision == 3)
     }
 
+    @Test func membersThatTheCommandDoesNotSetAreKept() throws {
+        let digest = String(repeating: "a", count: 64)
+        let json = """
+            {"manifestVersion": 1, "application": "net.example.app", "revision": 7, "packs": [
+              {"id": "data", "version": 1, "policy": {"onDemand": {}}, "installedSize": 1, "fileCount": 1,
+               "requires": {"applicationVersion": ">=2"},
+               "archive": {"x-team": "maps", "sha256": "\(digest)", "url": "d/1", "size": 1,
+                           "format": "file", "fileName": "data.bin"}}
+            ]}
+            """
+        var document = try ManifestDocument(json: Array(json.utf8))
+        var pack = Pack(
+            id: try PackID("data"),
+            version: 1,
+            policy: .onDemand,
+            archive: PackArchive(
+                url: "d/1",
+                format: .file,
+                size: ByteCount(1),
+                digest: try Digest(hexadecimal: digest)
+            ),
+            installedSize: ByteCount(1),
+            fileCount: 1
+        )
+        #expect(try !document.add(pack))
+        #expect(document.manifest.revision == 7)
+        #expect(try document.add(pack, priority: 5))
+        #expect(text(document).contains(#""x-team": "maps""#))
+        pack.version = 2
+        pack.archive?.digest = try Digest(hexadecimal: String(repeating: "b", count: 64))
+        #expect(try document.add(pack))
+        let added = try #require(document.manifest.packs.first)
+        #expect(added.archive?.fileName == "data.bin" && added.applicationVersion != nil)
+        pack.version = 3
+        pack.archive?.format = .tar
+        #expect(try document.add(pack))
+        #expect(document.manifest.packs.first?.archive?.fileName == nil)
+    }
+
+    @Test func noRevisionFollowsTheLast() throws {
+        let json =
+            #"{"manifestVersion": 1, "application": "a", "revision": \#(Int.max), "packs": []}"#
+        var document = try ManifestDocument(json: Array(json.utf8))
+        #expect(throws: ManifestEditError.lastRevision) { try document.add(try pack("aurora", 2)) }
+        #expect(document.manifest.packs.isEmpty)
+    }
+
     @Test func aVersionGetsOtherContentOnlyIfToldSo() throws {
         var document = try empty()
         #expect(try document.add(try pack("aurora", 2)))

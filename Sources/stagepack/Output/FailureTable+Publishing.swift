@@ -104,6 +104,11 @@ extension CommandFailure {
                 .manifestRefused,
                 "raise --pack-version, or pass --replace if no client has fetched that version"
             )
+        case .lastRevision:
+            (status, hint) = (
+                .manifestRefused,
+                "offer the packs under another URL: clients accept no lower revision"
+            )
         case .versionWentBack:
             (status, hint) = (.manifestRefused, "raise --pack-version: a version never goes back")
         case .notOffered:
