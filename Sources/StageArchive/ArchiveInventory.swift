@@ -17,8 +17,8 @@ package struct ArchiveInventory: Hashable, Sendable, Codable {
 
     /// Reads a whole archive, and checks each entry as unpacking does.
     ///
-    /// Confines the decoder as for unpacking, and lets it open no file at all. Does not detect duplicate
-    /// names.
+    /// Confines the decoder as for unpacking, and lets it open no file at all. Names that only some file systems
+    /// treat as equal are not detected.
     ///
     /// - Throws: ``ArchiveError`` for an archive that cannot be unpacked.
     package init(
@@ -78,8 +78,7 @@ package struct ArchiveInventory: Hashable, Sendable, Codable {
             return
         }
         var links = ContentLinks()
-        // By the bytes of paths: as strings, canonically equivalent ones are equal.
-        var sizes: [[UInt8]: ByteCount] = [:]
+        var paths = PathInventory(limits: Self.limits)
         var reader = try ArchiveReader.open(
             file.descriptor,
             format: format,
@@ -89,8 +88,10 @@ package struct ArchiveInventory: Hashable, Sendable, Codable {
             guard let entry = try header.entry() else { continue }
             switch entry.kind {
             case .directory:
+                try paths.add(.directory, at: entry.path)
                 continue
             case .link(let target):
+                try paths.add(.link, at: entry.path)
                 links.add(entry.path, to: target)
             case .file:
                 var size = ByteCount.zero
@@ -100,10 +101,15 @@ package struct ArchiveInventory: Hashable, Sendable, Codable {
                         throw .tooLarge(entry: entry.path.text, limit: Self.limits.bytes)
                     }
                 }
-                sizes[Array(entry.path.text.utf8)] = size
+                try paths.add(.file(size), at: entry.path)
                 installedSize = installedSize + size
             case .copy(let original):
-                installedSize = installedSize + (sizes[Array(original.text.utf8)] ?? .zero)
+                let size = try paths.size(ofCopy: entry.path, of: original)
+                try paths.add(.file(size), at: entry.path)
+                installedSize = installedSize + size
+                guard installedSize <= Self.limits.bytes else {
+                    throw .tooLarge(entry: entry.path.text, limit: Self.limits.bytes)
+                }
             }
             fileCount += 1
             guard fileCount <= Self.limits.entries else {
@@ -111,5 +117,101 @@ package struct ArchiveInventory: Hashable, Sendable, Codable {
             }
         }
         if let (path, fault) = links.firstFault() { throw .notAllowed(entry: path, fault) }
+        try paths.checkDirectories(fileCount: fileCount)
+    }
+}
+
+/// The paths of an archive, with which unpacking would fail if two were in conflict.
+private struct PathInventory {
+    enum Kind {
+        case file(ByteCount)
+        case link
+        case directory
+    }
+
+    private let limits: UnpackLimits
+    /// The kinds of entries and implied parents, by the bytes of paths: as strings, canonically equivalent ones are
+    /// equal.
+    private var kinds: [[UInt8]: Kind] = [:]
+    private var directories = 0
+    private var directoryEntries = 0
+    private var lastDirectory = ""
+
+    init(limits: UnpackLimits) { self.limits = limits }
+
+    /// Adds an entry and its parents.
+    ///
+    /// - Throws: ``ArchiveError/collision(entry:_:)`` or ``ArchiveError/tooManyEntries(entry:limit:)``.
+    mutating func add(_ kind: Kind, at path: ContentPath) throws(ArchiveError) {
+        var above = path.parent
+        while let parent = above {
+            let bytes = Array(parent.text.utf8)
+            if let present = kinds[bytes] {
+                guard case .directory = present else {
+                    throw .collision(entry: path.text, .fileAndDirectory)
+                }
+                break
+            }
+            try addDirectory(at: parent, bytes: bytes)
+            above = parent.parent
+        }
+        let bytes = Array(path.text.utf8)
+        switch (kinds[bytes], kind) {
+        case (nil, .directory):
+            try countDirectoryEntry(at: path)
+            try addDirectory(at: path, bytes: bytes)
+        case (nil, _): kinds[bytes] = kind
+        case (.directory, .directory): try countDirectoryEntry(at: path)
+        case (.directory, _), (_, .directory):
+            throw .collision(entry: path.text, .fileAndDirectory)
+        case (_, _): throw .collision(entry: path.text, .sameName)
+        }
+    }
+
+    private mutating func addDirectory(
+        at path: ContentPath,
+        bytes: [UInt8]
+    ) throws(ArchiveError) {
+        kinds[bytes] = .directory
+        directories += 1
+        lastDirectory = path.text
+        guard directories <= limits.directories else {
+            throw .tooManyEntries(entry: path.text, limit: limits.directories)
+        }
+    }
+
+    private mutating func countDirectoryEntry(at path: ContentPath) throws(ArchiveError) {
+        directoryEntries += 1
+        guard directoryEntries <= limits.directories else {
+            throw .tooManyEntries(entry: path.text, limit: limits.directories)
+        }
+    }
+
+    /// Returns the size of a hard link's file.
+    ///
+    /// - Throws: ``ArchiveError/notAllowed(entry:_:)`` if it links to no earlier file.
+    func size(
+        ofCopy path: ContentPath,
+        of original: ContentPath
+    ) throws(ArchiveError) -> ByteCount {
+        guard case .file(let size) = kinds[Array(original.text.utf8)] else {
+            throw .notAllowed(entry: path.text, .copyWithoutOriginal(original.text))
+        }
+        return size
+    }
+
+    /// Checks the number of directories against that which a pack with this number of files and links may have.
+    func checkDirectories(fileCount: Int) throws(ArchiveError) {
+        let limit = ManifestLimits.directories(fileCount: fileCount)
+        guard max(directories, directoryEntries) <= limit else {
+            throw .tooManyEntries(entry: lastDirectory, limit: limit)
+        }
+    }
+}
+
+extension ValueError {
+    /// A hard link whose file does not precede it in the archive.
+    static func copyWithoutOriginal(_ original: String) -> ValueError {
+        ValueError(expected: "a hard link to a file that the pack brought before", text: original)
     }
 }

@@ -149,13 +149,7 @@ private struct Unpacking: ~Copyable {
     /// Copies a file that was unpacked before, in place of a hard link.
     private mutating func copy(_ original: String, to path: String) throws(ArchiveError) {
         try writer.finish()
-        let fault = ArchiveError.notAllowed(
-            entry: path,
-            ValueError(
-                expected: "a hard link to a file that the pack brought before",
-                text: original
-            )
-        )
+        let fault = ArchiveError.notAllowed(entry: path, .copyWithoutOriginal(original))
         guard case .success(let source) = try writer.open(original) else { throw fault }
         let descriptor = FileDescriptor(rawValue: source.descriptor)
         guard let status = FileStatus(of: descriptor), status.kind == .file else { throw fault }

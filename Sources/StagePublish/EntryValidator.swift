@@ -67,8 +67,18 @@ enum EntryValidator {
         throw .notAllowed(source: entry?.source ?? path, fault)
     }
 
-    /// Throws if the entries exceed the limits of a manifest.
-    static func checkLimits(size: ByteCount, count: Int) throws(PackagingError) {
+    /// Throws if the entries, which include all directories, exceed the limits of a manifest.
+    ///
+    /// - Parameters:
+    ///   - entries: The entries.
+    ///   - size: The sum of the sizes of the files.
+    ///   - count: The number of files and links.
+    /// - Throws: ``PackagingError/overLimit(_:)``.
+    static func checkLimits(
+        _ entries: [Entry],
+        size: ByteCount,
+        count: Int
+    ) throws(PackagingError) {
         guard count <= ManifestLimits.fileCount else {
             throw .overLimit(
                 ValueError(expected: "at most \(ManifestLimits.fileCount) files", found: "\(count)")
@@ -79,6 +89,16 @@ enum EntryValidator {
                 ValueError(
                     expected: "at most \(ManifestLimits.installedSize.rawValue) bytes",
                     found: "\(size.rawValue)"
+                )
+            )
+        }
+        let limit = ManifestLimits.directories(fileCount: count)
+        guard entries.count - count <= limit else {
+            throw .overLimit(
+                ValueError(
+                    expected: "at most \(limit.quantity(of: "directory", plural: "directories")) with "
+                        + count.quantity(of: "file"),
+                    found: "\(entries.count - count)"
                 )
             )
         }

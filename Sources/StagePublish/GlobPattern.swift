@@ -47,15 +47,21 @@ package struct GlobPattern: Hashable, Sendable {
         self.components = components
     }
 
-    /// Returns whether the pattern matches a path.
-    func matches(_ path: String) -> Bool {
-        guard isAbsolute == (path.utf8.first == UInt8(ascii: "/")) else { return false }
+    /// Returns whether an exclusion with this pattern excludes a path: whether it matches the path or a directory above.
+    ///
+    /// A pattern that begins with `**` matches absolute paths, too.
+    func excludes(_ path: String) -> Bool {
+        let isAbsolutePath = path.utf8.first == UInt8(ascii: "/")
+        guard isAbsolute == isAbsolutePath || components.first == .anyDirectories else {
+            return false
+        }
         var state = start
         for name in path.split(separator: "/") where name != "." {
             state = advance(state, over: name)
             if state.isEmpty { return false }
+            if accepts(state) { return true }
         }
-        return accepts(state)
+        return false
     }
 }
 

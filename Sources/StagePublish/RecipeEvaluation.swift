@@ -72,7 +72,7 @@ package struct RecipeEvaluation: Sendable {
         entries = try EntryValidator.ordered(walk.found)
         try EntryValidator.checkLinks(entries)
         warnings = EntryValidator.warnings(entries) + walk.idleExclusions.map(Warning.idleExclusion)
-        try EntryValidator.checkLimits(size: installedSize, count: fileCount)
+        try EntryValidator.checkLimits(entries, size: installedSize, count: fileCount)
     }
 }
 

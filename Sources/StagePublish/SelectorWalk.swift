@@ -31,7 +31,13 @@ struct SelectorWalk {
         case .directory(let source, let destination):
             try addDirectory(source, as: destination)
         case .pattern(let pattern):
-            try addMatches(of: pattern, in: try open("."), at: "", state: pattern.start)
+            try addMatches(
+                of: pattern,
+                in: try open("."),
+                at: "",
+                state: pattern.start,
+                belowMisnamed: nil
+            )
         case .exclusion:
             break
         }
@@ -90,22 +96,39 @@ struct SelectorWalk {
         }
     }
 
+    /// Adds the entries that a pattern selects in and below a directory.
+    ///
+    /// - Parameters:
+    ///   - pattern: The pattern.
+    ///   - directory: The directory.
+    ///   - source: Its path, with invalid UTF-8 replaced.
+    ///   - state: The pattern's state after `source`.
+    ///   - misnamed: The path above that is not UTF-8, an error once an entry below it is selected.
+    /// - Throws: ``PackagingError`` for an entry that a pack must not contain, or that cannot be read.
     private mutating func addMatches(
         of pattern: GlobPattern,
         in directory: Directory,
         at source: String,
-        state: GlobPattern.State
+        state: GlobPattern.State,
+        belowMisnamed misnamed: String?
     ) throws(PackagingError) {
         for entry in try entries(of: directory) {
-            // Names that are not UTF-8 are errors only if they are selected.
             let name = entry.path.string
             let next = pattern.advance(state, over: name[...])
             let below = source.isEmpty ? name : Self.join(source, with: name)
             if next.isEmpty || isExcluded(below) { continue }
             if entry.kind == .directory {
                 let inside = try open(entry.name, in: directory)
-                try addMatches(of: pattern, in: inside, at: below, state: next)
+                let isUTF8 = String(validating: entry.name) != nil
+                try addMatches(
+                    of: pattern,
+                    in: inside,
+                    at: below,
+                    state: next,
+                    belowMisnamed: misnamed ?? (isUTF8 ? nil : below)
+                )
             } else if pattern.accepts(next) {
+                if let misnamed { throw Self.notUTF8(misnamed) }
                 _ = try text(of: entry.name, in: source)
                 let leaf = Leaf(name: entry.name, kind: entry.kind, source: below)
                 try add(leaf, in: directory, as: try path(below, of: below))
@@ -114,7 +137,7 @@ struct SelectorWalk {
     }
 
     private mutating func isExcluded(_ source: String) -> Bool {
-        for index in exclusions.indices where exclusions[index].pattern.matches(source) {
+        for index in exclusions.indices where exclusions[index].pattern.excludes(source) {
             exclusions[index].isUsed = true
             return true
         }
@@ -159,9 +182,15 @@ extension SelectorWalk {
             (size, mode, claim) = (ByteCount(status.size), status.mode, .file)
         case .link:
             let target = try PackagingError.wrapping { () throws(FileError) in
-                try directory.link(leaf.name)
+                try directory.linkBytes(leaf.name)
             }
-            claim = .symbolicLink(target: target ?? "")
+            guard let text = String(validating: target ?? [], as: UTF8.self) else {
+                throw .notAllowed(
+                    source: leaf.source,
+                    ValueError(expected: "a link whose target is in UTF-8", found: "other bytes")
+                )
+            }
+            claim = .symbolicLink(target: text)
         case .directory, .other:
             claim = .other(noun: "a device, a fifo or a socket")
         }
@@ -227,12 +256,16 @@ extension SelectorWalk {
         in source: String
     ) throws(PackagingError) -> String {
         guard let text = String(validating: name) else {
-            throw .notAllowed(
-                source: Self.join(source, with: name.string),
-                ValueError(expected: "a name in UTF-8", found: "other bytes")
-            )
+            throw Self.notUTF8(Self.join(source, with: name.string))
         }
         return text
+    }
+
+    private static func notUTF8(_ source: String) -> PackagingError {
+        .notAllowed(
+            source: source,
+            ValueError(expected: "a name in UTF-8", found: "other bytes")
+        )
     }
 
     private func path(_ text: String, of source: String) throws(PackagingError) -> ContentPath {

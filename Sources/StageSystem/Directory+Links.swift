@@ -2,13 +2,31 @@ import Glibc
 public import SystemPackage
 
 extension Directory {
-    /// Returns the target of the symbolic link `name`, or `nil` if there is none or it is not a link.
+    /// Returns the target of the symbolic link `name`, with invalid UTF-8 replaced, or `nil` if there is none or it is not
+    /// a link.
     public func link(_ name: FilePath.Component) throws(FileError) -> String? {
-        try unsafe link(name) { base, count in
-            unsafe name.withPlatformString {
-                unsafe readlinkat(descriptor.rawValue, $0, base, count)
-            }
-        }
+        try unsafe link(
+            name,
+            read: { base, count in
+                unsafe name.withPlatformString {
+                    unsafe readlinkat(descriptor.rawValue, $0, base, count)
+                }
+            },
+            decode: { unsafe String(decoding: $0, as: UTF8.self) }
+        )
+    }
+
+    /// Returns the bytes of the target of the symbolic link `name`, or `nil` if there is none or it is not a link.
+    package func linkBytes(_ name: FilePath.Component) throws(FileError) -> [UInt8]? {
+        try unsafe link(
+            name,
+            read: { base, count in
+                unsafe name.withPlatformString {
+                    unsafe readlinkat(descriptor.rawValue, $0, base, count)
+                }
+            },
+            decode: { unsafe Array($0) }
+        )
     }
 
     /// Returns the target of the symbolic link `name`, or `nil` if there is none or it is not a link.
@@ -21,9 +39,11 @@ extension Directory {
     /// - Precondition: `name` contains no slash.
     public func link(named name: String) throws(FileError) -> String? {
         precondition(!name.utf8.contains(UInt8(ascii: "/")), "a name has no slash")
-        return try unsafe link(FilePath.Component(name)) { base, count in
-            unsafe readlinkat(descriptor.rawValue, name, base, count)
-        }
+        return try unsafe link(
+            FilePath.Component(name),
+            read: { base, count in unsafe readlinkat(descriptor.rawValue, name, base, count) },
+            decode: { unsafe String(decoding: $0, as: UTF8.self) }
+        )
     }
 
     /// Returns whether a path below this directory exists and can be reached, following links.
@@ -56,36 +76,39 @@ extension Directory {
         }
     }
 
-    /// Returns the text that `read` writes to a buffer, or `nil` if it finds no link; errors name `name`.
-    private func link(
+    /// Returns the bytes that `read` writes to a buffer, decoded, or `nil` if it finds no link; errors name `name`.
+    private func link<Target>(
         _ name: @autoclosure () -> FilePath.Component?,
-        read: (UnsafeMutablePointer<CChar>, Int) -> Int
-    ) throws(FileError) -> String? {
+        read: (UnsafeMutablePointer<CChar>, Int) -> Int,
+        decode: (UnsafeRawBufferPointer) -> Target
+    ) throws(FileError) -> Target? {
         do {
-            return try unsafe text(of: name(), read: read)
+            return try unsafe target(of: name(), read: read, decode: decode)
         } catch  where error.errno == .noSuchFileOrDirectory || error.errno == .invalidArgument {
             return nil
         }
     }
 
-    private func text(
+    private func target<Target>(
         of name: @autoclosure () -> FilePath.Component?,
-        read: (UnsafeMutablePointer<CChar>, Int) -> Int
-    ) throws(FileError) -> String {
+        read: (UnsafeMutablePointer<CChar>, Int) -> Int,
+        decode: (UnsafeRawBufferPointer) -> Target
+    ) throws(FileError) -> Target {
         try unsafe withUnsafeTemporaryAllocation(
             of: CChar.self,
             capacity: Int(PATH_MAX)
         ) { buffer throws(FileError) in
-            guard let base = buffer.baseAddress else { return "" }
+            guard let base = buffer.baseAddress else {
+                return unsafe decode(.init(start: nil, count: 0))
+            }
             let count = try Self.attempt(
                 "read the link",
                 at: path.appending([name()].compactMap(\.self))
             ) { unsafe CInt(read(base, buffer.count)) }
-            return unsafe String(
-                decoding: UnsafeRawBufferPointer(
+            return unsafe decode(
+                UnsafeRawBufferPointer(
                     rebasing: UnsafeRawBufferPointer(buffer)[..<Int(count)]
-                ),
-                as: UTF8.self
+                )
             )
         }
     }

@@ -157,6 +157,74 @@ import Testing
         ) { try tree.names(#"{"directory": "."}"#) }
     }
 
+    @Test func linksThatTakeLongToFollowAreRefused() throws {
+        var links = ContentLinks()
+        let deep = Array(repeating: "0123456789abcdef/..", count: 30).joined(separator: "/")
+        for number in 1..<39 {
+            links.add(try ContentPath("c\(number)"), to: try target("c\(number + 1)/\(deep)"))
+        }
+        for number in 0..<1000 {
+            links.add(try ContentPath("link\(number)"), to: try target("c1"))
+        }
+        let fault = try #require(links.firstFault()).fault
+        #expect(fault.expected == "links that lead through fewer other links")
+    }
+
+    private func target(_ text: String) throws -> LinkTarget {
+        try LinkTarget(text, of: try ContentPath("link"))
+    }
+
+    @Test func anExclusionHoldsForSelectorsBelowIt() throws {
+        let tree = try SourceTree()
+        try tree.file("a/kept")
+        try tree.file("a/secret/key")
+        try tree.file("a/secret/sub/more")
+        let selectors =
+            #"{"directory": "a"}, {"file": "a/secret/key"}, {"directory": "a/secret/sub"}, "#
+            + #"{"fileExclusion": "a/secret"}"#
+        #expect(throws: PackagingError.self) { try tree.names(selectors) }
+        #expect(
+            try tree.names(#"{"directory": "a"}, {"fileExclusion": "a/secret"}"#) == [
+                "a/", "a/kept",
+            ]
+        )
+        let other = try SourceTree("elsewhere")
+        try other.file("song")
+        try other.file("sub/.DS_Store")
+        let absolute = """
+            {"directorySource": "\(other.path)", "directoryDestination": "music"}, \
+            {"fileExclusion": "**/.DS_Store"}
+            """
+        #expect(try tree.names(absolute) == ["music/", "music/song", "music/sub/"])
+    }
+
+    @Test func directoriesBeyondTheLimitOfClientsAreRefused() throws {
+        let tree = try SourceTree()
+        try tree.file("file")
+        let root = try Directory.open(tree.path)
+        for number in 0..<4129 { _ = try root.makeDirectory(FilePath("\(number)")) }
+        #expect(
+            throws: PackagingError.overLimit(
+                ValueError(expected: "at most 4128 directories with 1 file", found: "4129")
+            )
+        ) { try tree.evaluate(#"{"directory": "."}"#) }
+        try root.removeDirectory("0")
+        #expect(try tree.evaluate(#"{"directory": "."}"#).entries.count == 4129)
+    }
+
+    @Test(arguments: [(directory: "caf\u{E9}", target: "x"), (directory: "d", target: "caf\u{E9}")])
+    func bytesThatAreNotUTF8AreNotReplaced(directory: String, target: String) throws {
+        /// Returns the text in Latin-1, terminated by zero.
+        func latin(_ text: String) -> [CChar] {
+            text.unicodeScalars.map { CChar(truncatingIfNeeded: $0.value) } + [0]
+        }
+        let tree = try SourceTree()
+        let folder = "\(tree.path)/\(directory)"
+        #expect(unsafe mkdir(latin(folder), 0o755) == 0)
+        #expect(unsafe symlink(latin(target), latin("\(folder)/a.png")) == 0)
+        #expect(throws: PackagingError.self) { try tree.evaluate(#"{"filePattern": "**/*.png"}"#) }
+    }
+
     @Test func aFIFOIsRefusedWithoutWaiting() throws {
         let tree = try SourceTree()
         let fifo = tree.path.appending("fifo").string
