@@ -27,12 +27,12 @@ STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_fields(
     return curl_easy_setopt(easy, CURLOPT_HTTPHEADER, fields);
 }
 
-/// Sets where libcurl puts its words on a failure: CURL_ERROR_SIZE bytes (CURLOPT_ERRORBUFFER(3)).
+/// Sets the buffer of CURL_ERROR_SIZE bytes for libcurl's error message (CURLOPT_ERRORBUFFER(3)).
 STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_error_buffer(CURL *easy, char *buffer) {
     return curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, buffer);
 }
 
-/// Sets what receives header lines and body, with its context (CURLOPT_WRITEFUNCTION(3)).
+/// Sets the functions that receive header lines and the body, and their context (CURLOPT_WRITEFUNCTION(3)).
 STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_receiver(
     CURL *easy, curl_write_callback header, curl_write_callback body, void *context) {
     CURLcode code = curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, header);
@@ -42,8 +42,8 @@ STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_receiver(
     return code;
 }
 
-/// Sets what the body of a request is read from, what goes back in it, and how many bytes it has
-/// (CURLOPT_READFUNCTION(3), CURLOPT_SEEKFUNCTION(3)).
+/// Sets the functions that read the body of a request and seek in it, their context, and the size of the body
+/// in bytes (CURLOPT_READFUNCTION(3), CURLOPT_SEEKFUNCTION(3)).
 STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_sender(
     CURL *easy, curl_read_callback read, curl_seek_callback seek, void *context, curl_off_t size) {
     CURLcode code = curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
@@ -55,40 +55,41 @@ STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_sender(
     return code;
 }
 
-/// Sets what is asked about a connection before a request is sent on it (CURLOPT_PREREQFUNCTION(3)).
+/// Sets the function that accepts or aborts a request once its connection is established
+/// (CURLOPT_PREREQFUNCTION(3)).
 STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_judge(
     CURL *easy, curl_prereq_callback judge) {
     return curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, judge);
 }
 
-/// Ties a pointer to a transfer (CURLOPT_PRIVATE(3)).
+/// Associates a pointer with a transfer (CURLOPT_PRIVATE(3)).
 STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_private(CURL *easy, void *pointer) {
     return curl_easy_setopt(easy, CURLOPT_PRIVATE, pointer);
 }
 
-/// Gets the pointer tied to a transfer (CURLINFO_PRIVATE(3)).
+/// Gets the pointer associated with a transfer (CURLINFO_PRIVATE(3)).
 STAGE_CURL_CHECKED static inline CURLcode stage_easy_private(CURL *easy, void **pointer) {
     return curl_easy_getinfo(easy, CURLINFO_PRIVATE, pointer);
 }
 
-/// Gets a number that a transfer leaves behind (curl_easy_getinfo(3)).
+/// Gets a `long` of the transfer's information (curl_easy_getinfo(3)).
 STAGE_CURL_CHECKED static inline CURLcode stage_easy_number(
     CURL *easy, CURLINFO item, long *value) {
     return curl_easy_getinfo(easy, item, value);
 }
 
-/// Gets a number of 64 bits that a transfer leaves behind (curl_easy_getinfo(3)).
+/// Gets a 64-bit number of the transfer's information (curl_easy_getinfo(3)).
 STAGE_CURL_CHECKED static inline CURLcode stage_easy_offset(
     CURL *easy, CURLINFO item, curl_off_t *value) {
     return curl_easy_getinfo(easy, item, value);
 }
 
-/// Gets the socket of a connection that was made for the caller to use (CURLINFO_ACTIVESOCKET(3)).
+/// Gets the socket of a connection that the caller uses itself (CURLINFO_ACTIVESOCKET(3)).
 STAGE_CURL_CHECKED static inline CURLcode stage_easy_socket(CURL *easy, curl_socket_t *value) {
     return curl_easy_getinfo(easy, CURLINFO_ACTIVESOCKET, value);
 }
 
-/// Gets a text that a transfer leaves behind, which belongs to the handle (curl_easy_getinfo(3)).
+/// Gets a string of the transfer's information; the handle owns it (curl_easy_getinfo(3)).
 STAGE_CURL_CHECKED static inline CURLcode stage_easy_text(
     CURL *easy, CURLINFO item, const char **value) {
     return curl_easy_getinfo(easy, item, value);
@@ -100,12 +101,12 @@ STAGE_CURL_CHECKED static inline CURLMcode stage_multi_set_number(
     return curl_multi_setopt(multi, option, value);
 }
 
-/// The result of a transfer that a message announces as done (curl_multi_info_read(3)).
+/// Returns the result of a transfer from its CURLMSG_DONE message (curl_multi_info_read(3)).
 STAGE_CURL_CHECKED static inline CURLcode stage_message_result(const CURLMsg *message) {
     return message->data.result;
 }
 
-/// Whether a numeric address is of this machine or its link (RFC 6890): loopback, unspecified, link-local.
+/// Returns 1 if a numeric address is loopback, unspecified or link-local (RFC 6890), or cannot be parsed; else 0.
 static inline int stage_is_near(const char *address) {
     struct in6_addr six;
     unsigned char four[4];
@@ -129,7 +130,7 @@ static inline int stage_is_near(const char *address) {
 }
 
 /// Aborts a request on a connection to this machine or its link (CURLOPT_PREREQFUNCTION(3)). `context` is the port
-/// of the URL: a connection to another one is that of a proxy, which may be on this machine.
+/// of the URL: a connection to another port is a connection to a proxy, which may run on this machine.
 static inline int stage_refuse_this_machine(
     void *context, char *address, char *local_address, int port, int local_port) {
     (void)local_port;
@@ -139,7 +140,7 @@ static inline int stage_refuse_this_machine(
     return is_near ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
 }
 
-/// Has nothing sent to this machine or its link on a connection to the port, whatever a name was looked up to be.
+/// Refuses requests on connections to `port` of this machine or its link, also if a host name resolves to them.
 STAGE_CURL_CHECKED static inline CURLcode stage_easy_refuse_this_machine(CURL *easy, long port) {
     CURLcode code = curl_easy_setopt(easy, CURLOPT_PREREQDATA, (void *)(intptr_t)port);
     if (code != CURLE_OK) return code;

@@ -1,7 +1,7 @@
 // The system calls that a downloader extension may make, as a filter for seccomp(2).
 //
-// A call that no table names does not exist for the program: it answers ENOSYS, upon which runtimes fall
-// back. The filter is assembled between fork(2) and execve(2) in memory of the caller, without any call.
+// A call that is in no table fails with ENOSYS, for which runtimes have a fallback. The filter is built
+// between fork(2) and execve(2) in memory of the caller, without a library call.
 #pragma once
 #include "confinement.h"
 #include <linux/audit.h>
@@ -25,8 +25,8 @@
 #define STAGE_REFUSE(number, error) \
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1), STAGE_ANSWER(error)
 
-/// Calls that are allowed whatever their arguments are: they concern the process itself, descriptors
-/// that it has, or paths, of which Landlock decides.
+/// Calls that are allowed with any arguments: they concern the process itself, descriptors that it has, or
+/// paths, whose access Landlock restricts.
 static const uint16_t stage_allowed_calls[] = {
     // Descriptors.
     SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_pread64, SYS_pwrite64, SYS_preadv, SYS_pwritev,
@@ -70,10 +70,10 @@ static const uint16_t stage_allowed_calls[] = {
 #endif
 };
 
-/// Calls that are not made and answer with an error other than ENOSYS; 0 is success.
+/// Calls that the kernel does not execute and that return an error other than ENOSYS; 0 is success.
 ///
-/// Success without effect is for what Landlock does not handle and programs do in passing: changes of
-/// modes, owners and times, which would reach every file that is the user's, and of process groups.
+/// Success without effect is for calls that Landlock does not handle and programs make routinely: changes of
+/// modes, owners and times, which could affect every file of the user, and of process groups.
 static const struct {
     uint16_t call, error;
 } stage_answered_calls[] = {
@@ -85,7 +85,7 @@ static const struct {
     {SYS_utimensat, 0},
     {SYS_setpgid, 0},
     {SYS_setsid, EPERM},
-    // Also where an argument was checked and not found allowed.
+    // Also for calls whose arguments are checked and not allowed.
     {SYS_openat, EACCES},
     {SYS_mkdirat, EPERM},
     {SYS_mknodat, EPERM},
@@ -112,9 +112,9 @@ static const struct {
     {SYS_bind, EACCES},
     {SYS_connect, EACCES},
     {SYS_sendto, EACCES},
-    // Runtimes write zeros instead, which takes time, and is seen while it happens.
+    // Runtimes write zeros instead, so that the allocation takes time and can be observed.
     {SYS_fallocate, EOPNOTSUPP},
-    // Attributes are as on a file system that has none.
+    // As on a file system without extended attributes.
     {SYS_setxattr, EOPNOTSUPP},
     {SYS_lsetxattr, EOPNOTSUPP},
     {SYS_fsetxattr, EOPNOTSUPP},
@@ -127,7 +127,7 @@ static const struct {
     {SYS_removexattr, EOPNOTSUPP},
     {SYS_lremovexattr, EOPNOTSUPP},
     {SYS_fremovexattr, EOPNOTSUPP},
-    // Privileges that it has not got.
+    // Privileges that the program lacks.
     {SYS_setuid, EPERM},
     {SYS_setgid, EPERM},
     {SYS_setreuid, EPERM},
@@ -158,8 +158,7 @@ static const struct {
 #endif
 };
 
-/// A call that is allowed where each argument, cut to the bits of its mask, has the value; a mask of 0
-/// asks nothing.
+/// A call that is allowed if each argument, masked, equals the value; a mask of 0 means no check.
 struct stage_checked_call {
     uint16_t call;
     struct {
@@ -200,7 +199,7 @@ static const struct stage_checked_call stage_checked_calls[] = {
     STAGE_IF(SYS_mknodat, 2, S_IFMT | STAGE_SET_ID, S_IFIFO),
     // Without RENAME_WHITEOUT, which makes a device.
     STAGE_IF(SYS_renameat2, 4, ~3u, 0),
-    // None that has the kernel send signals (F_SETOWN, F_SETSIG, F_NOTIFY) or hold other openers up
+    // None that makes the kernel send signals (F_SETOWN, F_SETSIG, F_NOTIFY) or delay other openers
     // (F_SETLEASE).
     STAGE_IF(SYS_fcntl, 1, STAGE_INT, F_GETFL),
     STAGE_IF(SYS_fcntl, 1, STAGE_INT, F_SETFL),
@@ -238,11 +237,11 @@ static const struct stage_checked_call stage_checked_calls[] = {
     STAGE_IF(SYS_prctl, 0, STAGE_INT, PR_GET_TIMERSLACK),
     STAGE_IF(SYS_prctl, 0, STAGE_INT, 0x53564d41 /* PR_SET_VMA */),
     STAGE_IF(SYS_clone, 0, STAGE_CLONE_REFUSED, 0),
-    // Of the calling process only.
+    // For the calling process only.
     STAGE_IF(SYS_prlimit64, 0, STAGE_INT, 0),
     STAGE_IF(SYS_sched_setaffinity, 0, STAGE_INT, 0),
     STAGE_IF_BOTH(SYS_setpriority, 0, STAGE_INT, PRIO_PROCESS, 1, STAGE_INT, 0),
-    // A stream or packets in their order: datagrams could be sent to any socket of the machine.
+    // Only connected types: a datagram socket could send to any socket of the machine.
     STAGE_IF_BOTH(SYS_socketpair, 0, STAGE_INT, AF_UNIX, 1, 0xf, SOCK_STREAM),
     STAGE_IF_BOTH(SYS_socketpair, 0, STAGE_INT, AF_UNIX, 1, 0xf, SOCK_SEQPACKET),
     // Without an address.
@@ -252,7 +251,7 @@ static const struct stage_checked_call stage_checked_calls[] = {
     STAGE_IF(SYS_creat, 1, STAGE_SET_ID, 0),
     STAGE_IF(SYS_mkdir, 1, STAGE_SET_ID, 0),
     STAGE_IF(SYS_mknod, 1, S_IFMT | STAGE_SET_ID, S_IFIFO),
-    // The registers that the runtime of C keeps its threads by.
+    // The segment registers that hold thread-local storage.
     STAGE_IF(SYS_arch_prctl, 0, STAGE_INT, 0x1001 /* ARCH_SET_GS */),
     STAGE_IF(SYS_arch_prctl, 0, STAGE_INT, 0x1002 /* ARCH_SET_FS */),
     STAGE_IF(SYS_arch_prctl, 0, STAGE_INT, 0x1003 /* ARCH_GET_FS */),
@@ -268,13 +267,13 @@ struct stage_filter {
     struct sock_filter code[2048];
 };
 
-/// Appends an instruction; one too many makes the filter invalid, which the kernel refuses.
+/// Appends an instruction. A filter that becomes too long is invalid: stage_set_filter() fails with E2BIG.
 static inline void stage_emit(struct stage_filter *filter, struct sock_filter instruction) {
     if (filter->length < STAGE_COUNT(filter->code)) filter->code[filter->length] = instruction;
     filter->length += 1;
 }
 
-/// Begins a filter: calls of other architectures answer that there is none, and the number of the call is loaded.
+/// Begins a filter: calls of other architectures fail with ENOSYS, and the number of the call is loaded.
 static inline void stage_begin_filter(struct stage_filter *filter) {
     const struct sock_filter head[] = {
         STAGE_LOAD(arch),
@@ -282,7 +281,7 @@ static inline void stage_begin_filter(struct stage_filter *filter) {
         STAGE_ANSWER(ENOSYS),
         STAGE_LOAD(nr),
 #ifdef __x86_64__
-        // The calls of the x32 interface, each a second name of another one.
+        // The calls of the x32 interface, which duplicate others under different numbers.
         BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1),
         STAGE_ANSWER(ENOSYS),
 #endif
@@ -291,7 +290,7 @@ static inline void stage_begin_filter(struct stage_filter *filter) {
     for (size_t index = 0; index < STAGE_COUNT(head); index++) stage_emit(filter, head[index]);
 }
 
-/// Sets the filter for the calling thread, and for the threads and processes that it makes from now on (seccomp(2)).
+/// Installs the filter for the calling thread, and for the threads and processes that it creates afterwards (seccomp(2)).
 STAGE_CHECKED static inline int stage_set_filter(struct stage_filter *filter) {
     if (filter->length > STAGE_COUNT(filter->code)) {
         errno = E2BIG;
@@ -301,7 +300,7 @@ STAGE_CHECKED static inline int stage_set_filter(struct stage_filter *filter) {
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
 }
 
-/// Appends `answer` for a call.
+/// Appends the filter result `answer` for a call.
 static inline void stage_emit_call(struct stage_filter *filter, uint32_t call, uint32_t answer) {
     stage_emit(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1));
     stage_emit(filter, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, answer));
@@ -336,8 +335,8 @@ static inline void stage_emit_checked(
         filter->code[checks[index]].jf = (uint8_t)(end - checks[index] - 1);
 }
 
-/// Appends the permission to send signals: to any process where Landlock confines them to the sandbox
-/// (version 6), else to the process that asks, which has to be the program itself, and to its group.
+/// Appends the permission to send signals: to any process if Landlock (version 6) confines signals to the
+/// sandbox, else only to the calling process, which must be the program itself, and to its group.
 static inline void stage_emit_signals(struct stage_filter *filter, int are_confined) {
     if (are_confined) {
         stage_emit_call(filter, SYS_kill, SECCOMP_RET_ALLOW);
@@ -362,8 +361,8 @@ static inline void stage_emit_signals(struct stage_filter *filter, int are_confi
 }
 #endif
 
-/// Installs the filter of system calls for the calling process, which leads its process group, and for
-/// all that it starts. `signals_are_confined` tells that Landlock keeps signals within the sandbox.
+/// Installs the filter of system calls for the calling process, which leads its process group, and for its
+/// descendants. `signals_are_confined` is not 0 if Landlock keeps signals within the sandbox.
 STAGE_CHECKED static inline int stage_filter_calls(int signals_are_confined) {
 #ifdef STAGE_AUDIT_ARCH
     struct stage_filter filter;

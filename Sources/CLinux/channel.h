@@ -6,10 +6,10 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
-/// The most open files that one message carries.
+/// The maximum number of open files in one message.
 #define STAGE_MESSAGE_FILES 2
 
-/// Makes two connected sockets that keep the borders of messages.
+/// Creates two connected sockets that preserve message boundaries.
 STAGE_CHECKED static inline int stage_socket_pair(int sockets[2]) {
     return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets);
 }
@@ -40,8 +40,8 @@ STAGE_CHECKED static inline ssize_t stage_send(
     return sendmsg(socket, &message, MSG_NOSIGNAL);
 }
 
-/// Receives one message and the open files it carries; those beyond the capacity of `files` are
-/// closed by the kernel. A message cut short is an error, EMSGSIZE.
+/// Receives one message and its open files; the kernel closes those that exceed the capacity of `files`. Fails with
+/// EMSGSIZE if the message was truncated.
 STAGE_CHECKED static inline ssize_t stage_receive(
     int socket, void *bytes, size_t capacity, int *files, size_t *file_count) {
     struct iovec part = {.iov_base = bytes, .iov_len = capacity};
@@ -76,7 +76,7 @@ STAGE_CHECKED static inline ssize_t stage_receive(
     return received;
 }
 
-/// Has reading from and writing to `socket` fail with EAGAIN after so many seconds without a byte; 0 is never.
+/// Makes reads from and writes to `socket` fail with EAGAIN after `seconds` without a byte; 0 for no limit.
 STAGE_CHECKED static inline int stage_set_patience(int socket, time_t seconds) {
     struct timeval patience = {.tv_sec = seconds};
     int status = setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
@@ -84,8 +84,8 @@ STAGE_CHECKED static inline int stage_set_patience(int socket, time_t seconds) {
     return setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 }
 
-/// Connects a stream to the socket at `path`; ENAMETOOLONG where the kernel has no room for that path,
-/// EAGAIN where the other side's queue has had none for so many seconds; 0 is never.
+/// Connects a stream to the socket at `path`, and returns its descriptor. Fails with ENAMETOOLONG if the path is too
+/// long for a socket address, and with EAGAIN if the queue of the listener stays full for `seconds`; 0 for no limit.
 STAGE_CHECKED static inline int stage_connect(const char *path, time_t seconds) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t length = strlen(path);
@@ -106,7 +106,7 @@ STAGE_CHECKED static inline int stage_connect(const char *path, time_t seconds) 
     return -1;
 }
 
-/// Gets the user that listened at the other end of a connected stream (`SO_PEERCRED`).
+/// Gets the user ID of the process that listens at the other end of a connected stream (`SO_PEERCRED`).
 STAGE_CHECKED static inline int stage_peer_user(int socket, uid_t *user) {
     // 'struct ucred', which glibc declares for _GNU_SOURCE only.
     struct {

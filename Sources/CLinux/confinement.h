@@ -1,4 +1,4 @@
-// Landlock (landlock(7)), the attributes of a thread, and spawning a child that inherits nothing.
+// Landlock (landlock(7)), the attributes of a thread, and spawning children that inherit few descriptors.
 // Each returns what the call returns, -1 with errno set on failure, unless it says otherwise.
 #pragma once
 #include "shim.h"
@@ -20,19 +20,19 @@ extern int posix_spawn_file_actions_addclosefrom_np(posix_spawn_file_actions_t *
 #define LANDLOCK_ACCESS_FS_IOCTL_DEV (1ULL << 15)
 #endif
 
-/// What a ruleset handles, as of version 6 of the interface; older kernels take a prefix of it.
+/// The accesses that a ruleset handles, as of version 6 of the interface; older kernels accept a prefix of it.
 struct stage_landlock_handled {
     uint64_t files;
     uint64_t network;
     uint64_t scopes;
 };
 
-/// Returns the version of Landlock that the kernel has, -1 if it has none or it is off.
+/// Returns the Landlock version of the kernel; -1 if the kernel lacks Landlock or it is disabled.
 STAGE_CHECKED static inline int stage_landlock_version(void) {
     return (int)syscall(SYS_landlock_create_ruleset, 0, 0, LANDLOCK_CREATE_RULESET_VERSION);
 }
 
-/// Makes a ruleset out of the first `size` bytes of `handled`.
+/// Creates a ruleset from the first `size` bytes of `handled`.
 STAGE_CHECKED static inline int stage_landlock_create(
     const struct stage_landlock_handled *handled, size_t size) {
     return (int)syscall(SYS_landlock_create_ruleset, handled, size, 0);
@@ -44,12 +44,12 @@ STAGE_CHECKED static inline int stage_landlock_allow(int ruleset, int parent, ui
     return (int)syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
 }
 
-/// Restricts the calling thread, and the threads it makes from now on.
+/// Restricts the calling thread and the threads that it creates afterwards.
 STAGE_CHECKED static inline int stage_landlock_restrict(int ruleset) {
     return (int)syscall(SYS_landlock_restrict_self, ruleset, 0);
 }
 
-/// Gives up, for the calling thread, whatever execve(2) could add to its rights.
+/// Sets no_new_privs for the calling thread: execve(2) grants it no privileges (set-user-ID bits, capabilities).
 STAGE_CHECKED static inline int stage_no_new_privileges(void) {
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
@@ -82,12 +82,12 @@ static inline uint64_t stage_cpu_seconds(void) {
     return (uint64_t)used.tv_sec + 1;
 }
 
-/// Makes a pipe whose ends are closed by execve(2) (pipe2(2)).
+/// Creates a pipe whose ends execve(2) closes (pipe2(2)).
 STAGE_CHECKED static inline int stage_plain_pipe(int ends[2]) {
     return (int)syscall(SYS_pipe2, ends, O_CLOEXEC);
 }
 
-/// Writes to a pipe; where nothing reads it, that is the error EPIPE, and no signal.
+/// Writes to a pipe; without a reader, fails with EPIPE and raises no SIGPIPE.
 STAGE_CHECKED static inline ssize_t stage_write_pipe(int pipe, const void *bytes, size_t count) {
     sigset_t broken, before, pending;
     sigemptyset(&broken);
@@ -97,7 +97,7 @@ STAGE_CHECKED static inline ssize_t stage_write_pipe(int pipe, const void *bytes
     pthread_sigmask(SIG_BLOCK, &broken, &before);
     ssize_t written = write(pipe, bytes, count);
     int error = errno;
-    // The signal of this call waits for this thread; one that was there before stays.
+    // Consumes the signal of this call, pending for this thread; one that was pending before stays.
     if (written < 0 && error == EPIPE && !sigismember(&pending, SIGPIPE)) {
         struct timespec at_once = {0};
         while (sigtimedwait(&broken, NULL, &at_once) < 0 && errno == EINTR) {}
@@ -107,8 +107,8 @@ STAGE_CHECKED static inline ssize_t stage_write_pipe(int pipe, const void *bytes
     return written;
 }
 
-/// Spawns `path` with `actions` for its descriptors and, of `flags`, those of posix_spawnattr_setflags(3) besides the
-/// signals, which are as a program expects them. Returns an error number, 0 for success.
+/// Spawns `path` with `actions` for its descriptors, all signals unblocked and at their default action. `flags` adds
+/// flags of posix_spawnattr_setflags(3). Returns an error number, 0 for success.
 STAGE_CHECKED static inline int stage_spawn_with_actions(
     pid_t *child, const char *path, char *const arguments[], char *const environment[],
     const posix_spawn_file_actions_t *actions, short flags) {
@@ -130,8 +130,8 @@ STAGE_CHECKED static inline int stage_spawn_with_actions(
     return status;
 }
 
-/// Spawns `path` with these standard streams, standard error inherited, in the caller's process group, so that it
-/// may ask at the terminal; signals are as a program expects them. Returns an error number, 0 for success.
+/// Spawns `path` with `input` and `output` as its standard streams and the inherited standard error, in the process group
+/// of the caller, so that it may read from the terminal. Returns an error number, 0 for success.
 STAGE_CHECKED static inline int stage_spawn_conversation(
     pid_t *child, const char *path, char *const arguments[], char *const environment[], int input,
     int output) {
@@ -147,8 +147,8 @@ STAGE_CHECKED static inline int stage_spawn_conversation(
     return status;
 }
 
-/// Spawns `path` with an empty environment; it inherits standard error, and `channel` as its
-/// descriptor 3. Returns an error number, 0 for success.
+/// Spawns `path` with an empty environment. It inherits standard error, and `channel` as descriptor 3; its standard input
+/// and output are /dev/null. Returns an error number, 0 for success.
 STAGE_CHECKED static inline int stage_spawn(
     pid_t *child, const char *path, char *const arguments[], int channel) {
     posix_spawn_file_actions_t actions;
@@ -159,7 +159,7 @@ STAGE_CHECKED static inline int stage_spawn(
     if (status == 0) status = posix_spawn_file_actions_adddup2(&actions, 0, 1);
     if (status == 0) status = posix_spawn_file_actions_adddup2(&actions, channel, 3);
     if (status == 0) status = posix_spawn_file_actions_addclosefrom_np(&actions, 4);
-    // A group of its own: Ctrl-C at a terminal is for the parent to act on.
+    // A process group of its own: the parent handles Ctrl-C at a terminal.
     if (status == 0)
         status = stage_spawn_with_actions(
             child, path, arguments, environment, &actions, POSIX_SPAWN_SETPGROUP);

@@ -1,35 +1,35 @@
-// The environment variables that a process with privileges believes.
+// The environment variables that a privileged process accepts.
 #pragma once
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
-/// Whether this process can do more than the user who started it may be able to: it acts as root, or as
-/// another user or group than the one that started it.
+/// Returns 1 if this process may have more rights than the user who started it: its effective user is root, or its
+/// effective user or group differs from the real one. Else 0.
 static inline int stage_is_privileged(void) {
     return geteuid() == 0 || getuid() != geteuid() || getgid() != getegid();
 }
 
-/// Whether a process with privileges believes a variable, given as `NAME=value`.
+/// Returns 1 if a privileged process accepts a variable, given as `NAME=value`; else 0.
 ///
 /// The reason of each is in the table of SECURITY.md.
 static inline int stage_is_believed(const char *variable) {
     static const struct {
         const char *name;
-        // The bytes that its value may have.
+        // The maximum size of its value in bytes.
         size_t limit;
     } believed[] = {
-        // They keep a run from the network, or shorten it.
+        // They disable the network for a run, or shorten it.
         {"STAGEPACK_OFFLINE", ~0ul},
         {"STAGEPACK_HOOK_DEADLINE", ~0ul},
         {"DPKG_MAINTSCRIPT_NAME", ~0ul},
-        // No daemon is asked; that another one is, is not the environment's to say.
+        // Only the empty value, which disables the daemon: the environment must not choose another daemon.
         {"STAGEPACK_SOCKET", 0},
-        // The daemon's own, for the handlers that it starts: a daemon ignores a launch that it does not know.
+        // The daemon sets them for the handlers that it starts, and ignores a launch that it does not know.
         {"STAGEPACK_SESSION", 1024},
         {"STAGEPACK_LAUNCH", 64},
-        // Digests and TLS hold whatever a proxy does; this machine is never asked through one.
+        // Digests and TLS protect content from a proxy; requests to this machine never use one.
         {"http_proxy", ~0ul},
         {"https_proxy", ~0ul},
         {"HTTPS_PROXY", ~0ul},
@@ -37,7 +37,7 @@ static inline int stage_is_believed(const char *variable) {
         {"ALL_PROXY", ~0ul},
         {"no_proxy", ~0ul},
         {"NO_PROXY", ~0ul},
-        // The service manager's (sd_notify(3), sd_listen_fds(3)).
+        // Set by the service manager (sd_notify(3), sd_listen_fds(3)).
         {"NOTIFY_SOCKET", ~0ul},
         {"WATCHDOG_PID", ~0ul},
         {"WATCHDOG_USEC", ~0ul},
@@ -60,8 +60,8 @@ static inline int stage_is_believed(const char *variable) {
     return 0;
 }
 
-/// Removes from a list of variables, which a null pointer ends, those that are not believed. One pass in
-/// place, without memory of its own: the list may be as long as execve(2) takes it.
+/// Removes the variables that are not accepted from a list that ends with a null pointer. One pass in place,
+/// without an allocation: the list may have any length that execve(2) permits.
 static inline void stage_keep_believed(char **variables) {
     char **kept = variables;
     for (char **next = variables; *next != NULL; next++) {
@@ -70,12 +70,12 @@ static inline void stage_keep_believed(char **variables) {
     *kept = NULL;
 }
 
-/// Removes from the environment what is not believed, and has signals that a crash sends do what they do by
-/// default, whatever a runtime has set for them.
+/// Removes the variables that are not accepted from the environment, and restores the default action of crash
+/// signals, for which a runtime may have installed handlers.
 static inline void stage_clean_environment(void) {
     extern char **environ;
     const int crashes[] = {SIGQUIT, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
-    // First: what a handler starts may have been named by a variable.
+    // First: a variable may name the program that such a handler starts.
     for (size_t index = 0; index < sizeof crashes / sizeof crashes[0]; index++) {
         signal(crashes[index], SIG_DFL);
     }

@@ -1,4 +1,4 @@
-// What wakes a thread that sleeps in poll(2): a counter, and news of devices.
+// Descriptors that wake a thread in poll(2): a counter, and kernel device events.
 #pragma once
 #include "shim.h"
 #include <linux/netlink.h>
@@ -6,12 +6,12 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-/// Makes a counter that poll(2) reports as readable while it is not zero (eventfd(2)).
+/// Creates a counter that poll(2) reports as readable while it is not zero (eventfd(2)).
 STAGE_CHECKED static inline int stage_counter(void) {
     return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 }
 
-/// Opens a socket for what the kernel tells of devices, whoever asks (netlink(7)).
+/// Opens a netlink socket for kernel device events (netlink(7)); needs no privileges.
 STAGE_CHECKED static inline int stage_device_events(void) {
     int file = socket(
         AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_KOBJECT_UEVENT);
@@ -24,8 +24,8 @@ STAGE_CHECKED static inline int stage_device_events(void) {
     return -1;
 }
 
-/// Receives one such message, and nothing that another process sent: then and when there is none,
-/// -1 with errno EPROTO or EAGAIN.
+/// Receives one device event of the kernel. Returns -1 with errno EAGAIN if there is none, and EPROTO for a message
+/// that another process sent.
 STAGE_CHECKED static inline ssize_t stage_receive_device_event(
     int file, void *bytes, size_t count) {
     struct sockaddr_nl sender = {0};

@@ -1,31 +1,32 @@
-// A process that does nothing but wait for another one: it has one thread, asks for no memory, keeps to a time and
-// ends with a status of its own, whatever becomes of the other.
+// The guard: a process that only waits for another process, the run. It has one thread, allocates no memory, enforces
+// a deadline, and exits with a defined status even if the run crashes or hangs.
 #pragma once
 #include "sandbox.h"
 #include <stdlib.h>
 
-/// The limits of a guard, and its lines. All strings belong to the caller and end with a new line.
+/// The limits of a guard, and its messages. The caller owns all strings; each message ends with a newline.
 struct stage_guard {
     /// The milliseconds after which the run is killed.
     int64_t limit;
-    /// The same in memory that guard and run share, where the run changes it once it knows better; NULL if there is none.
+    /// The same in memory that guard and run share, where the run can change it; NULL if there is none.
     int64_t *shared_limit;
-    /// Whether the guard ends with the status of the run, or with that of what became of it; else with 0.
+    /// If not 0, the guard exits with the status of the run, or with one of the statuses below; else with 0.
     int is_strict;
-    /// The line, and the status, for a run that did not stop in time and was killed.
+    /// The message and the exit status for a run that was killed because it exceeded its time.
     const char *late;
     int late_status;
-    /// The line before and after the number of the signal that ended the run, and the status.
+    /// The message before and after the number of the signal that killed the run, and the exit status.
     const char *died_of, *died;
     int died_status;
-    /// The line for a second process that could not be made; the status is `died_status`.
+    /// The message for a failure of fork(2); the exit status is `died_status`.
     const char *alone;
-    /// The line for a run that a signal ended which was handed on, and the status.
+    /// The message and the exit status for a run that was killed, by a signal or by the guard, after the guard had
+    /// forwarded a signal to it.
     const char *interrupted;
     int interrupted_status;
 };
 
-/// The milliseconds that a run has after a signal that asks it to end, and beyond its own deadline.
+/// The milliseconds that a run has to exit after a forwarded signal, and after its own deadline.
 #define STAGE_GUARD_PATIENCE 5000
 
 /// The options of a hook on a command line.
@@ -35,7 +36,7 @@ struct stage_hook {
     double deadline;
 };
 
-/// Returns the number of seconds in `text`, or `otherwise` where it holds none from 0 to some thirty years.
+/// Parses a number of seconds from 0 to 1e9; returns `otherwise` for other text and for NULL.
 static inline double stage_seconds(const char *text, double otherwise) {
     if (text == NULL) return otherwise;
     char *end = NULL;
@@ -43,8 +44,9 @@ static inline double stage_seconds(const char *text, double otherwise) {
     return end != text && *end == 0 && value >= 0 && value <= 1e9 ? value : otherwise;
 }
 
-/// Tells whether a command line is that of a hook: 'prefetch' with '--hook', or anything that dpkg has a maintainer
-/// script do with 'prefetch'. `script` and `seconds` are the variables that say so, or NULL.
+/// Reads the options of a hook from a command line. A hook is 'prefetch' with '--hook', or any 'prefetch' that a
+/// maintainer script of dpkg runs. `script` is the value of DPKG_MAINTSCRIPT_NAME, `seconds` that of
+/// STAGEPACK_HOOK_DEADLINE; NULL if unset.
 static inline struct stage_hook stage_hook_of(
     char *const *arguments, const char *script, const char *seconds) {
     struct stage_hook hook = {.deadline = stage_seconds(seconds, 60)};
@@ -63,7 +65,7 @@ static inline struct stage_hook stage_hook_of(
     return hook;
 }
 
-/// Returns a number that a process shares with those it forks, or NULL where the system has no memory for it.
+/// Allocates a number in memory that the process shares with its forked children; NULL without memory.
 static inline int64_t *stage_shared_number(int64_t value) {
     void *page = mmap(
         NULL, sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -73,33 +75,33 @@ static inline int64_t *stage_shared_number(int64_t value) {
     return number;
 }
 
-/// Changes a number that processes share.
+/// Sets a number that processes share, atomically.
 static inline void stage_set_shared_number(int64_t *number, int64_t value) {
     __atomic_store_n(number, value, __ATOMIC_RELAXED);
 }
 
-/// Returns the milliseconds of a clock that nobody sets.
+/// Returns the milliseconds of CLOCK_MONOTONIC.
 static inline int64_t stage_milliseconds(void) {
     struct timespec now = {0};
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/// Writes to standard output, unless nobody takes it: for a second it is waited for.
+/// Writes to standard output; gives up after one second if the reader accepts nothing.
 static inline void stage_guard_say(const char *text) {
     struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
     if (poll(&output, 1, 1000) != 1 || (output.revents & POLLOUT) == 0) return;
     if (write(STDOUT_FILENO, text, strlen(text)) < 0) errno = 0;
 }
 
-/// Says which signal ended the run, in one piece.
+/// Writes the message for a run that a signal killed, in one write.
 static inline void stage_guard_say_died(const struct stage_guard *guard, int signal) {
     char line[1024];
     int length = snprintf(line, sizeof line, "%s%d%s", guard->died_of, signal, guard->died);
     if (length > 0 && (size_t)length < sizeof line) stage_guard_say(line);
 }
 
-/// Makes the calling process the one that the machine ends first where memory runs out: not its guard, and not the
+/// Makes the calling process the first victim of the out-of-memory killer (oom_score_adj), before its guard and the
 /// package manager.
 static inline void stage_go_first(void) {
     int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -108,8 +110,8 @@ static inline void stage_go_first(void) {
     close(file);
 }
 
-/// Becomes the run: a group of its own, which the guard can kill, and which ends with the guard. A terminal does not
-/// stop what it writes, and no handler that was there before starts programs where it ends by a trap.
+/// Prepares the child that performs the run: its own process group, killed with the guard, default handlers for
+/// trap signals, and no stop when it writes to a terminal from the background (SIGTTOU).
 static inline void stage_guard_enter(pid_t guard) {
     static const int traps[] = {SIGQUIT, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
     setpgid(0, 0);
@@ -120,7 +122,7 @@ static inline void stage_guard_enter(pid_t guard) {
     stage_go_first();
 }
 
-/// Reaps every child that has ended; returns 1 if `run` is among them, with what waitpid(2) said of it.
+/// Reaps all exited children; returns 1 and sets `*status` to the wait status of the run if it is one of them.
 static inline int stage_guard_reap(pid_t run, int *status) {
     int ending = 0, is_run = 0;
     for (pid_t child; (child = waitpid(-1, &ending, WNOHANG)) > 0;) {
@@ -131,7 +133,9 @@ static inline int stage_guard_reap(pid_t run, int *status) {
     return is_run;
 }
 
-/// Waits for the end of the run, and hands on the signals in `awaited`; returns 0 where it did not end in time.
+/// Waits until the run has exited, and forwards the signals in `awaited` to its group; returns 0 if its time is over.
+///
+/// `*told` is set to 1 once a signal was forwarded.
 static inline int stage_guard_wait(
     const struct stage_guard *guard, pid_t run, const sigset_t *awaited, int *status, int *told) {
     int64_t start = stage_milliseconds(), limit = guard->limit, patience = INT64_MAX;
@@ -142,7 +146,7 @@ static inline int stage_guard_wait(
         int64_t end = start + limit < patience ? start + limit : patience;
         int64_t rest = end - stage_milliseconds();
         if (rest <= 0) return 0;
-        // Looked at again each second, so that nothing depends on the signal.
+        // Checks again each second, so that a lost SIGCHLD does not matter.
         if (rest > 1000) rest = 1000;
         const struct timespec time = {.tv_sec = rest / 1000, .tv_nsec = rest % 1000 * 1000000};
         int signal = sigtimedwait(awaited, NULL, &time);
@@ -154,7 +158,7 @@ static inline int stage_guard_wait(
     }
 }
 
-/// Kills the children of this process, whose number is `own`; returns 0 where there are none, or none can be seen.
+/// Kills the children of this process, whose process ID is `own`; returns 0 if there are none, or /proc shows none.
 static inline int stage_guard_kill_children(pid_t own) {
     char text[1024];
     snprintf(text, sizeof text, "/proc/self/task/%d/children", own);
@@ -167,15 +171,15 @@ static inline int stage_guard_kill_children(pid_t own) {
     int killed = 0;
     for (char *next = text, *end = NULL;; next = end) {
         long process = strtol(next, &end, 10);
-        // The last number may be cut; the next look has it.
+        // The last number may be truncated; the next call reads it.
         if (end == next || *end == 0) break;
         killed |= process > 0 && kill((pid_t)process, SIGKILL) == 0;
     }
     return killed;
 }
 
-/// Kills the run and whatever it has started and left, and reaps it, for two seconds at most: a process that waits
-/// for a disk ends when the disk lets it.
+/// Kills and reaps the run and all its descendants, for two seconds at most: a process in uninterruptible sleep
+/// cannot be killed at once.
 static inline void stage_guard_end(pid_t run, const sigset_t *awaited, int *status) {
     const struct timespec moment = {.tv_nsec = 20000000};
     kill(-run, SIGKILL);
@@ -188,8 +192,8 @@ static inline void stage_guard_end(pid_t run, const sigset_t *awaited, int *stat
     }
 }
 
-/// Goes on in a second process, and returns there; the first one waits for it, and never returns. The calling process
-/// has to have one thread.
+/// Forks: returns in the child, the run. The parent becomes its guard and exits here. The calling process must have
+/// only one thread.
 static inline void stage_enter_guarded(const struct stage_guard *guard) {
     static const int handed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     sigset_t awaited, before;
@@ -197,10 +201,10 @@ static inline void stage_enter_guarded(const struct stage_guard *guard) {
     sigaddset(&awaited, SIGCHLD);
     for (size_t index = 0; index < STAGE_COUNT(handed_on); index++)
         sigaddset(&awaited, handed_on[index]);
-    // Blocked, a signal waits even if the process was started with it ignored.
+    // A blocked signal stays pending even if the process was started with it ignored.
     sigprocmask(SIG_BLOCK, &awaited, &before);
     signal(SIGCHLD, SIG_DFL);
-    // What the run leaves behind becomes a child of the guard's.
+    // Orphans of the run become children of the guard.
     if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) errno = 0;
     pid_t own = getpid();
     pid_t run = fork();
@@ -214,7 +218,7 @@ static inline void stage_enter_guarded(const struct stage_guard *guard) {
         stage_guard_say(guard->alone);
         _exit(guard->is_strict ? guard->died_status : 0);
     }
-    // Whichever of the two comes first: afterwards the group is there.
+    // Parent and child both call it, so that the group exists afterwards in each of them.
     setpgid(run, run);
     int status = 0, told = 0;
     int has_ended = stage_guard_wait(guard, run, &awaited, &status, &told);

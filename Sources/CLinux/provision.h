@@ -1,11 +1,11 @@
-// Whether the system gives a process what it is going to need, and what to say where it does not: the runtimes of
-// Swift and of libdispatch trap, or try again for ever, where they get no thread, descriptor or memory.
+// Checks that the system has enough resources for a process, and reports the one that is short: without threads,
+// descriptors or memory, the Swift runtime and libdispatch trap or retry without end.
 #pragma once
 #include "sandbox.h"
 #include <pthread.h>
 #include <semaphore.h>
 
-/// A resource that the system did not give.
+/// A resource that is short; STAGE_PROVISION_ALL for none.
 enum stage_provision {
     STAGE_PROVISION_ALL = 0,
     STAGE_PROVISION_FILES = 1,
@@ -14,7 +14,7 @@ enum stage_provision {
     STAGE_PROVISION_PROCFS = 4,
 };
 
-/// The most threads, and the most descriptors, that stage_provision_lacks() looks for.
+/// The maximum numbers of threads and descriptors that stage_provision_lacks() checks.
 #define STAGE_PROVISION_THREAD_LIMIT 256
 #define STAGE_PROVISION_FILE_LIMIT 1024
 
@@ -23,11 +23,11 @@ static inline void stage_raise_files(uint64_t count) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= count) return;
     limit.rlim_cur = count < limit.rlim_max ? count : limit.rlim_max;
-    // With fewer it may do as well.
+    // The process may succeed with fewer.
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0) errno = 0;
 }
 
-/// Returns how many more files the process can have open, `count` at most.
+/// Returns the number of files that the process can open in addition, `count` at most.
 static inline unsigned stage_openable_files(unsigned count) {
     int files[STAGE_PROVISION_FILE_LIMIT];
     if (count > STAGE_PROVISION_FILE_LIMIT) count = STAGE_PROVISION_FILE_LIMIT;
@@ -41,8 +41,8 @@ static inline unsigned stage_openable_files(unsigned count) {
     return opened;
 }
 
-/// Returns whether /proc shows this thread: libdispatch, which looks there for the state of its threads, traps where it
-/// finds none (`_dispatch_workq_count_runnable_workers`).
+/// Returns 1 if /proc shows this thread, else 0. libdispatch reads the state of its threads there, and traps without
+/// it (`_dispatch_workq_count_runnable_workers`).
 static inline int stage_has_procfs(void) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)syscall(SYS_gettid));
@@ -56,15 +56,15 @@ static inline void *stage_idle(void *gate) {
     return NULL;
 }
 
-/// Returns how many more threads the process can have at once, `count` at most; sets `*has_memory` to whether it has
-/// `memory` bytes of address space besides.
+/// Returns the number of additional threads that the process can run at once, `count` at most; sets `*has_memory` to 1
+/// if `memory` bytes of address space are available besides, else to 0.
 static inline unsigned stage_startable_threads(unsigned count, size_t memory, int *has_memory) {
     pthread_t threads[STAGE_PROVISION_THREAD_LIMIT];
     if (count > STAGE_PROVISION_THREAD_LIMIT) count = STAGE_PROVISION_THREAD_LIMIT;
     sem_t gate;
     if (sem_init(&gate, 0, 0) != 0) return 0;
     unsigned started = 0;
-    // With stacks of the usual size: those are what address space is needed for most.
+    // With stacks of the default size, which take most of the address space.
     while (started < count && pthread_create(&threads[started], NULL, stage_idle, &gate) == 0)
         started++;
     int protection = PROT_READ | PROT_WRITE, kind = MAP_PRIVATE | MAP_ANONYMOUS;
@@ -77,8 +77,8 @@ static inline unsigned stage_startable_threads(unsigned count, size_t memory, in
     return started;
 }
 
-/// Tries to have so many files, threads and bytes at once, and gives them back; returns what there is not, and sets
-/// `*available` to how many of it there are.
+/// Reserves files, threads and memory, releases them, and returns the first resource that is short; sets `*available`
+/// to the available number.
 STAGE_CHECKED static inline enum stage_provision stage_provision_lacks(
     unsigned files, unsigned threads, size_t memory, unsigned *available) {
     *available = stage_openable_files(files);
@@ -91,19 +91,19 @@ STAGE_CHECKED static inline enum stage_provision stage_provision_lacks(
     return has_memory ? STAGE_PROVISION_ALL : STAGE_PROVISION_MEMORY;
 }
 
-/// The lines of a process that ends by a trap, and the status if the system lacks a resource.
+/// The messages of a process that traps, by the resource that is short, and its exit status if one is.
 struct stage_trap_words {
     const char *files, *threads, *memory, *procfs, *otherwise;
     int status;
 };
 
-/// Returns what the handler of traps says; one for each module that includes this, of which one calls it.
+/// Returns the messages of the trap handler. Each module that includes this header has its own; only one uses it.
 static inline struct stage_trap_words *stage_said_on_trap(void) {
     static struct stage_trap_words words;
     return &words;
 }
 
-/// Returns what the system refuses at this moment, by system calls alone.
+/// Returns the resource that is short at this moment. Makes system calls only, so a signal handler may call it.
 static inline enum stage_provision stage_provision_now(void) {
     int file = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (file < 0 && (errno == EMFILE || errno == ENFILE)) return STAGE_PROVISION_FILES;
@@ -120,7 +120,7 @@ static inline enum stage_provision stage_provision_now(void) {
     return STAGE_PROVISION_ALL;
 }
 
-/// Ends the process with a status where the system is short of something, else as the signal does.
+/// Handles a trap signal: exits with the status if a resource is short, else lets the signal kill the process.
 static inline void stage_on_trap(int signal_number) {
     static const int traps[] = {SIGILL, SIGTRAP, SIGABRT, SIGSEGV, SIGBUS, SIGFPE};
     for (size_t index = 0; index < STAGE_COUNT(traps); index++) signal(traps[index], SIG_DFL);
@@ -140,7 +140,7 @@ static inline void stage_on_trap(int signal_number) {
     raise(signal_number);
 }
 
-/// Has the process say why, where it ends by a trap. The strings have to stay.
+/// Installs the handler of trap signals, which writes the reason. The strings must stay valid.
 static inline void stage_catch_traps(const struct stage_trap_words *words) {
     static const int traps[] = {SIGILL, SIGTRAP, SIGABRT, SIGSEGV, SIGBUS, SIGFPE};
     *stage_said_on_trap() = *words;

@@ -1,5 +1,5 @@
-// Starting a program that may touch little: the steps between fork(2) and execve(2), all of them
-// system calls, since the other threads of the process may have held any lock when it was forked.
+// Starts a program in a sandbox: the steps between fork(2) and execve(2). They make system calls only,
+// since other threads of the process may have held any lock at the time of the fork.
 #pragma once
 #include "calls.h"
 #include <linux/capability.h>
@@ -29,7 +29,7 @@
 /// pthread_atfork(3).
 extern pid_t _Fork(void);
 
-/// What a program is started with. All strings and arrays belong to the caller.
+/// Start parameters of a program. The caller owns all strings and arrays.
 struct stage_sandbox {
     const char *program;
     char *const *arguments;
@@ -38,14 +38,14 @@ struct stage_sandbox {
     int input, output, errors;
     /// A Landlock ruleset, or -1 for none.
     int ruleset;
-    /// Whether the ruleset keeps signals within the sandbox.
+    /// Not 0 if the ruleset keeps signals within the sandbox.
     int confines_signals;
-    /// Whether the program is not started where its system calls cannot be filtered.
+    /// If not 0, the program is started only with a filter of its system calls.
     int requires_filter;
     uint64_t address_space, file_size, processor_seconds, open_files;
 };
 
-/// What a child that could not become the program was doing.
+/// The step at which a child failed before execve(2).
 enum stage_sandbox_step {
     STAGE_STEP_NONE = 0,
     STAGE_STEP_STREAMS = 1,
@@ -57,12 +57,12 @@ enum stage_sandbox_step {
     STAGE_STEP_CALLS = 7,
 };
 
-/// What the child says of itself before it becomes the program, and again if it cannot.
+/// The report of a child: written before execve(2), and again if a step has failed.
 struct stage_sandbox_report {
     int32_t step, error, restricts_files, filters_calls;
 };
 
-/// Gives up all capabilities; without new privileges, execve(2) gives none back.
+/// Drops all capabilities; with no_new_privs set, execve(2) does not restore them.
 STAGE_CHECKED static inline int stage_drop_capabilities(void) {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3];
@@ -70,7 +70,7 @@ STAGE_CHECKED static inline int stage_drop_capabilities(void) {
     return (int)syscall(SYS_capset, &header, none);
 }
 
-/// Puts `file` where nothing else is moved to, closed by execve(2).
+/// Duplicates `file` to a descriptor of 16 or more that execve(2) closes.
 STAGE_CHECKED static inline int stage_move_up(int file) {
     return fcntl(file, F_DUPFD_CLOEXEC, 16);
 }
@@ -84,14 +84,14 @@ STAGE_CHECKED static inline int stage_take_streams(int input, int output, int er
     if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0) return -1;
     // close_range(2) with CLOSE_RANGE_CLOEXEC, of Linux 5.11.
     if (syscall(SYS_close_range, 3u, ~0u, 1u << 2) == 0) return 0;
-    // Without it each by itself, as many as a process usually has at most.
+    // On older kernels one by one, up to a number that processes hardly exceed.
     for (int file = 3; file < 4096; file++) fcntl(file, F_SETFD, FD_CLOEXEC);
     return 0;
 }
 
-/// Limits what the process and each that it starts may use.
+/// Sets the resource limits of the process; each process that it starts inherits them.
 STAGE_CHECKED static inline int stage_take_limits(const struct stage_sandbox *sandbox) {
-    // 1 is less than any core has, and unlike 0 keeps it from a program that takes cores, too (core(5)).
+    // No core fits into 1 byte; unlike 0, this also prevents a core dump to a pipe program (core(5)).
     if (stage_set_limit(RLIMIT_CORE, 1, 1) != 0) return -1;
     if (stage_set_limit(RLIMIT_AS, sandbox->address_space, 1) != 0) return -1;
     if (stage_set_limit(RLIMIT_FSIZE, sandbox->file_size, 1) != 0) return -1;
@@ -99,14 +99,14 @@ STAGE_CHECKED static inline int stage_take_limits(const struct stage_sandbox *sa
     return stage_set_limit(RLIMIT_NOFILE, sandbox->open_files, 1);
 }
 
-/// Sets every signal to what it does by default.
+/// Sets the default action of every signal.
 static inline void stage_reset_handlers(void) {
     struct sigaction standard;
     memset(&standard, 0, sizeof standard);
     for (int signal = 1; signal <= 64; signal++) sigaction(signal, &standard, NULL);
 }
 
-/// Sets every signal to what it does by default, and lets all of them through.
+/// Sets the default action of every signal, and unblocks all signals.
 static inline void stage_reset_signals(void) {
     stage_reset_handlers();
     sigset_t none;
@@ -114,31 +114,30 @@ static inline void stage_reset_signals(void) {
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/// Puts a `/proc` without other processes and without the settings of the kernel in the place of the
-/// machine's, for this process and its children, where it has the right to (CAP_SYS_ADMIN).
+/// Mounts a `/proc` without other processes and without kernel settings over the existing one, for this
+/// process and its children; needs CAP_SYS_ADMIN, and does nothing without it.
 ///
-/// A process of root's reads there what its user could not: the arguments of all processes aside, files
-/// of the kernel that are root's. Of `hidepid=ptraceable` and `subset=pid` all kernels know that have
-/// Landlock.
+/// A process of root could otherwise read the arguments of all processes there, and files of the kernel
+/// that only root may read. All kernels with Landlock support `hidepid=ptraceable` and `subset=pid`.
 static inline void stage_hide_processes(void) {
     if (syscall(SYS_unshare, CLONE_NEWNS) != 0) return;
-    // The new mount is not to appear in the namespace of the host. No mount at all in a chroot without.
+    // The new mount must not appear in the namespace of the host. A chroot may have no mount here.
     if (mount(NULL, "/proc", NULL, MS_PRIVATE, NULL) != 0) return;
     unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY;
     if (mount("proc", "/proc", "proc", flags, "hidepid=ptraceable,subset=pid") != 0) errno = 0;
 }
 
-/// Allows the process to read below `/proc`, where runtimes look at their threads by number.
+/// Allows the process to read below `/proc`, where runtimes read the state of their threads.
 static inline void stage_allow_processes(int ruleset) {
     int directory = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    // There may be none.
+    // `/proc` may be missing.
     if (directory < 0) return;
     uint64_t access = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
     if (stage_landlock_allow(ruleset, directory, access) != 0) errno = 0;
     close(directory);
 }
 
-/// Becomes the program; returns the step that the system refused, with errno set.
+/// Applies the sandbox and executes the program; returns only on failure: the failed step, with errno set.
 STAGE_CHECKED static inline enum stage_sandbox_step stage_enter_sandbox(
     const struct stage_sandbox *sandbox, int pipe, struct stage_sandbox_report *report) {
     if (chdir(sandbox->directory) != 0) return STAGE_STEP_DIRECTORY;
@@ -152,19 +151,19 @@ STAGE_CHECKED static inline enum stage_sandbox_step stage_enter_sandbox(
     if (stage_take_streams(sandbox->input, sandbox->output, sandbox->errors) != 0) {
         return STAGE_STEP_STREAMS;
     }
-    // Not before: the host may have more files open than the program may.
+    // Not earlier: the host may have more files open than the limit of the program.
     if (stage_take_limits(sandbox) != 0) return STAGE_STEP_LIMITS;
     stage_reset_signals();
     report->filters_calls =
         stage_filter_calls(sandbox->ruleset >= 0 && sandbox->confines_signals) == 0;
     if (!report->filters_calls && sandbox->requires_filter) return STAGE_STEP_CALLS;
-    // A reader that is gone is of no interest here.
+    // The reader may have exited; that is no error here.
     if (write(pipe, report, sizeof *report) != sizeof *report) errno = 0;
     execve(sandbox->program, sandbox->arguments, sandbox->environment);
     return STAGE_STEP_PROGRAM;
 }
 
-/// Becomes the program, in a process group of its own, or reports to `pipe` why it cannot.
+/// Executes the program in a process group of its own, or reports to `pipe` why it cannot.
 static inline _Noreturn void stage_run_program(
     const struct stage_sandbox *sandbox, int pipe, pid_t supervisor) {
     struct stage_sandbox_report report = {0};
@@ -180,8 +179,8 @@ static inline _Noreturn void stage_run_program(
     _exit(127);
 }
 
-/// Waits until the program has ended, or this process is told to end it: by SIGTERM, which the kernel
-/// sends as well when the host dies. Orphans of the program are reaped, the program itself is not.
+/// Waits until the program has exited or this process receives SIGTERM, which the kernel also sends when
+/// the host dies. Reaps orphans of the program, but not the program itself.
 static inline void stage_await_program(pid_t program) {
     sigset_t awaited;
     sigemptyset(&awaited);
@@ -200,10 +199,10 @@ static inline void stage_await_program(pid_t program) {
     }
 }
 
-/// Kills the program's group, and reaps until nothing is left that the program started, for 5 s at
-/// most. Returns what waitpid(2) said of the program.
+/// Kills the program's group, and reaps until all descendants of the program have exited, for 5 s at most.
+/// Returns the wait status of the program.
 static inline int stage_end_group(pid_t program) {
-    // The program is not reaped yet, so its number is that of its group and of no other.
+    // The program is not reaped yet, so its process ID still identifies its group.
     kill(-program, SIGKILL);
     kill(program, SIGKILL);
     sigset_t awaited;
@@ -220,7 +219,7 @@ static inline int stage_end_group(pid_t program) {
     return ending;
 }
 
-/// Ends as another process has ended, by waitpid(2)'s word.
+/// Ends this process as `status`, a wait status, says: with the same exit status, or by the same signal.
 static inline _Noreturn void stage_end_likewise(int status) {
     if (WIFEXITED(status)) _exit(WEXITSTATUS(status));
     sigset_t deadly;
@@ -231,10 +230,10 @@ static inline _Noreturn void stage_end_likewise(int status) {
     _exit(128 + WTERMSIG(status));
 }
 
-/// Starts the program as a child, waits for its end and for that of all it started, and ends likewise.
+/// Starts the program as a child, waits until it and its descendants have exited, and ends likewise.
 ///
-/// Outside the sandbox and in a group of its own, so that what kills the program's group or the host's
-/// leaves it alive to kill the other. Orphans in the sandbox become its children.
+/// The supervisor runs outside the sandbox in a process group of its own, so that it survives a signal to
+/// the group of the program or of the host. Orphans in the sandbox become its children.
 static inline _Noreturn void stage_supervise(
     const struct stage_sandbox *sandbox, int pipe, pid_t host) {
     stage_reset_handlers();
@@ -251,13 +250,13 @@ static inline _Noreturn void stage_supervise(
         if (write(pipe, &report, sizeof report) != sizeof report) _exit(126);
         _exit(127);
     }
-    // Whichever of the two comes first: afterwards the group is there.
+    // Parent and child both call it, so that the group exists afterwards in each of them.
     setpgid(program, program);
-    // By another name than the host: what kills all processes of the host's name leaves it alive.
+    // A name other than the host's, so that killing all processes of that name does not kill it.
     if (stage_name_thread("extension-guard") != 0) errno = 0;
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     if (stage_no_new_privileges() != 0 || stage_drop_capabilities() != 0) errno = 0;
-    // Nothing of the host's stays open: its locks and pipes may depend on it.
+    // Closes all files of the host: open descriptors here could hold its locks and pipes.
     if (syscall(SYS_close_range, 0u, ~0u, 0u) != 0) {
         for (int file = 0; file < 4096; file++) close(file);
     }
@@ -266,17 +265,17 @@ static inline _Noreturn void stage_supervise(
 }
 
 /// Starts a supervisor and, as its child, the program in a process group of its own. Reports of the
-/// program go to `pipe`, which execve(2) closes. Returns the supervisor, which ends as the program does
-/// once all processes of the sandbox have ended, and which SIGTERM tells to kill them; -1 with errno set
-/// where no process could be made.
+/// program go to `pipe`, which execve(2) closes. Returns the process ID of the supervisor; -1 with errno set
+/// if fork(2) fails.
 ///
-/// It kills them also when the calling thread ends, so a host that is killed leaves none.
+/// The supervisor ends as the program does, once all processes of the sandbox have exited. It kills them on
+/// SIGTERM and when the calling thread ends, so none of them survives the host.
 STAGE_CHECKED static inline pid_t stage_start_sandboxed(
     const struct stage_sandbox *sandbox, int pipe) {
     sigset_t all, before;
     sigfillset(&all);
     pid_t host = getpid();
-    // No handler of the parent may run in the children; the supervisor asks for its signals.
+    // No handler of the parent may run in the children; the supervisor uses sigwaitinfo(2).
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pid_t supervisor = _Fork();
     if (supervisor == 0) stage_supervise(sandbox, pipe, host);
@@ -286,26 +285,26 @@ STAGE_CHECKED static inline pid_t stage_start_sandboxed(
     return supervisor;
 }
 
-/// Opens a process by its number, to wait for it with poll(2) (pidfd_open(2), of Linux 5.3).
+/// Opens a process by its ID, to wait for it with poll(2) (pidfd_open(2), Linux 5.3).
 STAGE_CHECKED static inline int stage_open_process(pid_t process) {
     return (int)syscall(SYS_pidfd_open, process, 0);
 }
 
-/// Makes a file without a name, in memory (memfd_create(2)).
+/// Creates an anonymous file in memory (memfd_create(2)).
 STAGE_CHECKED static inline int stage_memory_file(void) {
-    // MFD_NOEXEC_SEAL, of Linux 6.3, which a machine may ask for.
+    // MFD_NOEXEC_SEAL, Linux 6.3, which a system may require (vm.memfd_noexec).
     int file = (int)syscall(SYS_memfd_create, "stagepack", MFD_CLOEXEC | 8u);
     if (file >= 0 || errno != EINVAL) return file;
     return (int)syscall(SYS_memfd_create, "stagepack", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 }
 
-/// Has a file in memory stay as it is: it can be neither written nor executed (fcntl(2)).
+/// Seals a file in memory: it can be neither written nor executed (fcntl(2)).
 STAGE_CHECKED static inline int stage_seal(int file) {
     if (fchmod(file, S_IRUSR) != 0) return -1;
     return fcntl(file, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
 }
 
-/// Makes a pipe; each end is closed by execve(2), and reading does not wait.
+/// Creates a pipe; execve(2) closes both ends, and reads do not block.
 STAGE_CHECKED static inline int stage_pipe(int ends[2]) {
     if (syscall(SYS_pipe2, ends, O_CLOEXEC) != 0) return -1;
     if (fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0) return 0;
@@ -316,7 +315,7 @@ STAGE_CHECKED static inline int stage_pipe(int ends[2]) {
     return -1;
 }
 
-/// Whether the child has ended; it is not reaped. -1 with errno set where it cannot be told.
+/// Returns 1 if the child has exited, else 0; does not reap it. -1 with errno set on failure.
 STAGE_CHECKED static inline int stage_has_ended(pid_t process) {
     siginfo_t info;
     memset(&info, 0, sizeof info);
@@ -324,7 +323,8 @@ STAGE_CHECKED static inline int stage_has_ended(pid_t process) {
     return info.si_pid == process;
 }
 
-/// Returns the status that a child ended with, or 0 and the signal that ended it; it is not reaped.
+/// Returns the exit status of a child, or 0 and in `*signal` the signal that killed it; does not reap it. Waits
+/// until it has exited.
 static inline int stage_ending(pid_t process, int *signal) {
     siginfo_t info;
     memset(&info, 0, sizeof info);
@@ -334,7 +334,7 @@ static inline int stage_ending(pid_t process, int *signal) {
     return info.si_code == CLD_EXITED ? info.si_status : 0;
 }
 
-/// Opens a path for a rule, not for its content (open(2)).
+/// Opens a path for a Landlock rule, without access to the content (open(2)).
 STAGE_CHECKED static inline int stage_open_path(const char *path) {
     return open(path, O_PATH | O_CLOEXEC);
 }

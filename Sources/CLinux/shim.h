@@ -69,20 +69,20 @@ STAGE_CHECKED static inline int stage_ofd_lock(int file, short type) {
     return fcntl(file, F_OFD_SETLK, &lock);
 }
 
-/// Tells whether another open file holds a lock that forbids one of `type` (fcntl(2)): 1 if so, else 0.
+/// Returns 1 if another open file description holds a lock that conflicts with one of `type` (fcntl(2)), else 0.
 STAGE_CHECKED static inline int stage_ofd_is_locked(int file, short type) {
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
     if (fcntl(file, F_OFD_GETLK, &lock) == -1) return -1;
     return lock.l_type != F_UNLCK;
 }
 
-/// Tells whether the extended attribute `name` of an open file is the one character `value`.
+/// Returns 1 if the extended attribute `name` of an open file is the single character `value`, else 0.
 STAGE_CHECKED static inline int stage_has_attribute(int file, const char *name, char value) {
     char found;
     return fgetxattr(file, name, &found, 1) == 1 && found == value;
 }
 
-/// Writes everything the file system of `file` holds in memory (syncfs(2)).
+/// Writes all dirty data of the file system of `file` to disk (syncfs(2)).
 STAGE_CHECKED static inline int stage_syncfs(int file) {
     return (int)syscall(SYS_syncfs, file);
 }
@@ -102,18 +102,18 @@ STAGE_CHECKED static inline int stage_open_file(const char *path) {
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/// Opens a file by path for reading, and waits for nobody if it is a fifo or a device (open(2)).
+/// Opens a file by path for reading; does not block on a FIFO or device (open(2)).
 STAGE_CHECKED static inline int stage_open_regular_file(const char *path) {
     return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 }
 
-/// Finds a file by path without opening its content: nothing waits and no device notices. Magic links, such
-/// as those of /proc/self/fd, are refused with ELOOP (openat2(2)).
+/// Opens a file by path without access to its content (O_PATH): does not block, and does not open a device.
+/// Refuses magic links, such as those of /proc/self/fd, with ELOOP (openat2(2)).
 STAGE_CHECKED static inline int stage_find_file(const char *path) {
     return stage_openat2(AT_FDCWD, path, O_PATH | O_CLOEXEC, 0, RESOLVE_NO_MAGICLINKS);
 }
 
-/// Opens the content of what stage_find_file() found for reading; the kernel checks the rights of the calling
+/// Opens a file that stage_find_file() found for reading; the kernel checks the permissions of the calling
 /// thread.
 STAGE_CHECKED static inline int stage_open_found(int file) {
     char path[32];
@@ -121,7 +121,7 @@ STAGE_CHECKED static inline int stage_open_found(int file) {
     return stage_open_regular_file(path);
 }
 
-/// Tells whether the clock is kept by a time source, as adjtimex(2) says: 1 if so, else 0.
+/// Returns 1 if the clock is synchronised to a time source (adjtimex(2)), else 0.
 STAGE_CHECKED static inline int stage_is_clock_synchronized(void) {
     struct timex state = {.modes = 0};
     int status = adjtimex(&state);
@@ -129,7 +129,7 @@ STAGE_CHECKED static inline int stage_is_clock_synchronized(void) {
     return status != TIME_ERROR && !(state.status & STA_UNSYNC);
 }
 
-/// Tells whether the kernel makes up the content of `file` (procfs, sysfs and their like): 1 if so, else 0.
+/// Returns 1 if the kernel generates the content of `file` (procfs, sysfs and the like), else 0.
 STAGE_CHECKED static inline int stage_is_kernel_content(int file) {
     // Those that linux/magic.h does not name.
     enum { FUSECTL = 0x65735543, MQUEUE = 0x19800202, CONFIGFS = 0x62656570, RPC_PIPEFS = 0x67596969 };
@@ -146,9 +146,9 @@ STAGE_CHECKED static inline int stage_is_kernel_content(int file) {
     }
 }
 
-/// Finds the next bytes that are stored, from `*start` on, and where they end; returns 1, or 0 where only a
-/// hole follows (lseek(2), SEEK_DATA). Moves the position of `file`. Where the file system keeps no holes
-/// everything up to `size` is stored.
+/// Sets `*start` and `*end` to the next stored range from `*start` on, and returns 1; returns 0 if only a hole
+/// follows (lseek(2), SEEK_DATA). Moves the position of `file`. On a file system without holes, everything up to
+/// `size` is stored.
 STAGE_CHECKED static inline int stage_next_stored(int file, int64_t size, int64_t *start, int64_t *end) {
     if (*start >= size) return 0;
     // SEEK_DATA and SEEK_HOLE
@@ -170,29 +170,29 @@ STAGE_CHECKED static inline int stage_next_stored(int file, int64_t size, int64_
 #define FICLONE _IOW(0x94, 9, int)
 #endif
 
-/// Makes the content of `file` that of `source`, by sharing all of its blocks (ioctl_ficlone(2)).
+/// Replaces the content of `file` by that of `source`, sharing all blocks (ioctl_ficlone(2)).
 STAGE_CHECKED static inline int stage_clone_content(int source, int file) {
     return ioctl(file, FICLONE, source);
 }
 
-/// Copies bytes at `offset` of one file to the same place of another (copy_file_range(2)).
+/// Copies up to `count` bytes at `offset` of one file to the same offset of another (copy_file_range(2)).
 STAGE_CHECKED static inline ssize_t stage_copy_range(
     int source, int file, int64_t offset, size_t count) {
     int64_t from = offset, to = offset;
     return (ssize_t)syscall(SYS_copy_file_range, source, &from, file, &to, count, 0);
 }
 
-/// Sets the time of the last access of `file` alone (futimens(3)).
+/// Sets the access time of `file`, and leaves its modification time (futimens(3)).
 STAGE_CHECKED static inline int stage_set_access_time(int file, time_t seconds) {
     const struct timespec times[2] = {{.tv_sec = seconds}, {.tv_nsec = UTIME_OMIT}};
     return futimens(file, times);
 }
 
-/// Gives the calling thread alone a user's rights to files (setfsuid(2), setgroups(2)); for good.
+/// Permanently sets the file-system identity of the calling thread only (setfsuid(2), setgroups(2)).
 STAGE_CHECKED static inline int stage_act_as(
     unsigned user, unsigned group, const unsigned *groups, size_t count) {
     if (syscall(SYS_setgroups, count, groups) != 0) return -1;
-    // Both return what was before; asked for what cannot be, they change nothing.
+    // Both return the previous value and report no error; the invalid -1 below changes nothing and reads the value.
     syscall(SYS_setfsgid, group);
     syscall(SYS_setfsuid, user);
     if (syscall(SYS_setfsgid, -1) == (long)group && syscall(SYS_setfsuid, -1) == (long)user) return 0;
@@ -200,21 +200,20 @@ STAGE_CHECKED static inline int stage_act_as(
     return -1;
 }
 
-/// Returns another descriptor for what `file` is open on (fcntl(2)).
+/// Duplicates the descriptor `file` (fcntl(2)).
 STAGE_CHECKED static inline int stage_duplicate(int file) {
     return fcntl(file, F_DUPFD_CLOEXEC, 0);
 }
 
-/// Lets the threads of the process share `count` heaps (mallopt(3)).
+/// Limits the threads of the process to `count` malloc arenas (mallopt(3)).
 STAGE_CHECKED static inline int stage_limit_arenas(int count) {
     return mallopt(M_ARENA_MAX, count) == 1 ? 0 : -1;
 }
 
-/// Takes pieces of `size` bytes and more from the system, each by itself, and gives them back when they are
-/// freed (mallopt(3)).
+/// Serves allocations of `size` bytes and more with mmap(2), so that free(3) returns them to the system (mallopt(3)).
 STAGE_CHECKED static inline int stage_map_from(int size) {
     return mallopt(M_MMAP_THRESHOLD, size) == 1 ? 0 : -1;
 }
 
-/// Gives freed memory back to the system (malloc_trim(3)).
+/// Returns freed memory to the system (malloc_trim(3)).
 static inline void stage_trim_memory(void) { malloc_trim(0); }

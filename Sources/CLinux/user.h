@@ -1,29 +1,28 @@
-// Starting a program as another user, from a process that has threads.
+// Starts a program as another user, from a process that has threads.
 //
-// setuid(3) and its like are no system calls: glibc makes every thread of the process change, and after
-// a fork(2) or clone(2) waits for threads that there are none of any more. So the child makes the calls
-// itself.
+// setuid(3) and the like are not plain system calls: glibc changes every thread of the process, and after
+// fork(2) or clone(2) waits for threads that no longer exist. So the child makes the system calls itself.
 #pragma once
 #include "sandbox.h"
 
-/// What a program is started with. All strings and arrays belong to the caller.
+/// Start parameters of a program. The caller owns all strings and arrays.
 struct stage_user_program {
     const char *program;
     char *const *arguments;
     char *const *environment;
     const char *directory;
-    /// The file of its standard input and output, or -1 for /dev/null.
+    /// The descriptor of its standard input and output, or -1 for /dev/null.
     int channel;
-    /// The file `cgroup.procs` of the control group that it joins, or -1.
+    /// An open descriptor of `cgroup.procs` of the control group that it joins, or -1.
     int control_group;
-    /// Whether it takes on the user below.
+    /// If not 0, the program runs as the user below.
     int changes_user;
     unsigned user, group;
     const unsigned *groups;
     size_t group_count;
 };
 
-/// What a child that could not become the program was doing.
+/// The step at which a child failed before execve(2).
 enum stage_user_step {
     STAGE_USER_STEP_STREAMS = 1,
     STAGE_USER_STEP_USER = 2,
@@ -32,15 +31,15 @@ enum stage_user_step {
     STAGE_USER_STEP_GROUP = 5,
 };
 
-/// What the child says of itself if it cannot become the program.
+/// The report of a child that failed before execve(2).
 struct stage_user_report {
     int32_t step, error;
 };
 
-/// Becomes the program; returns the step that the system refused, with errno set.
+/// Changes the user and executes the program; returns only on failure: the failed step, with errno set.
 STAGE_CHECKED static inline enum stage_user_step stage_become(
     const struct stage_user_program *start) {
-    // First, as the user that the group belongs to; "0" stands for the writer (cgroups(7)).
+    // First, as the user that the group belongs to; "0" is the writing process (cgroups(7)).
     if (start->control_group >= 0 && write(start->control_group, "0", 1) != 1) {
         return STAGE_USER_STEP_GROUP;
     }
@@ -50,7 +49,7 @@ STAGE_CHECKED static inline enum stage_user_step stage_become(
         return STAGE_USER_STEP_STREAMS;
     }
     if (start->changes_user) {
-        // The user last: afterwards nothing else may be changed.
+        // The user last: afterwards the process has no right to change the groups.
         if (syscall(SYS_setgroups, start->group_count, start->groups) != 0 ||
             syscall(SYS_setresgid, start->group, start->group, start->group) != 0 ||
             syscall(SYS_setresuid, start->user, start->user, start->user) != 0) {
@@ -58,8 +57,8 @@ STAGE_CHECKED static inline enum stage_user_step stage_become(
         }
     }
     // A keyring of its own, not the one that all children of this process share (keyrings(7));
-    // KEYCTL_JOIN_SESSION_KEYRING is 1. A kernel without keyrings, or a filter that keeps everybody from
-    // them (EPERM), leaves nothing to share.
+    // KEYCTL_JOIN_SESSION_KEYRING is 1. On a kernel without keyrings (ENOSYS), or with a filter that refuses
+    // them to all processes (EPERM), no keyring is shared.
     if (syscall(SYS_keyctl, 1, NULL) < 0 && errno != ENOSYS && errno != EPERM) {
         return STAGE_USER_STEP_USER;
     }
@@ -70,9 +69,9 @@ STAGE_CHECKED static inline enum stage_user_step stage_become(
     return STAGE_USER_STEP_PROGRAM;
 }
 
-/// Starts the program in a session of its own, with nothing open but its three streams. A
-/// report of a child that fails goes to `pipe`, which execve(2) closes. Returns -1 with errno set where
-/// no process could be made.
+/// Starts the program in a session of its own, with only its three standard streams open. A child that
+/// fails reports to `pipe`, which execve(2) closes. Returns its process ID; -1 with errno set if fork(2)
+/// fails.
 STAGE_CHECKED static inline pid_t stage_start_as_user(
     const struct stage_user_program *start, int pipe) {
     sigset_t all, before;

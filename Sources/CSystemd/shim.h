@@ -1,5 +1,5 @@
 // Typed wrappers around the calls of sd-bus that take untyped pointers or whose status must not be
-// passed over. Each returns what the call returns: negative numbers are errors of errno(3).
+// ignored. Each returns what the call returns: negative numbers are errors of errno(3).
 #pragma once
 #include <sys/stat.h>
 #include <systemd/sd-bus.h>
@@ -7,24 +7,24 @@
 
 #define STAGE_BUS_CHECKED __attribute__((warn_unused_result))
 
-/// Makes a connection to a message bus, and does not wait for it: a bus that is not there yet is
-/// connected to once its socket appears (sd_bus_set_watch_bind(3)).
+/// Starts to connect to a message bus without blocking. If the socket of the bus does not exist yet,
+/// sd-bus connects once it appears (sd_bus_set_watch_bind(3)).
 ///
-/// `*bus` is set whenever there is something to release, be the result an error or not.
+/// `*bus` may be set even if the result is an error; the caller releases it in both cases.
 STAGE_BUS_CHECKED static inline int stage_bus_connect(sd_bus **bus, const char *address) {
     int status = sd_bus_new(bus);
     if (status >= 0) status = sd_bus_set_address(*bus, address);
     if (status >= 0) status = sd_bus_set_bus_client(*bus, 1);
     if (status >= 0) status = sd_bus_negotiate_fds(*bus, 0);
     if (status >= 0) status = sd_bus_set_watch_bind(*bus, 1);
-    // A message of its own, 'Connected', tells when the bus has answered.
+    // The local signal 'Connected' reports that the connection is established.
     if (status >= 0) status = sd_bus_set_connected_signal(*bus, 1);
     if (status >= 0) status = sd_bus_start(*bus);
     return status;
 }
 
-/// Sends a call with at most one string as its argument, and sets the cookie that the answer will have
-/// (sd_bus_send(3)). The service called is not started for it.
+/// Sends a method call with at most one string as its argument, and sets the cookie that identifies the
+/// reply (sd_bus_send(3)). The bus does not start the called service.
 STAGE_BUS_CHECKED static inline int stage_bus_send_call(
     sd_bus *bus, const char *destination, const char *path, const char *interface,
     const char *member, const char *argument, uint64_t *cookie) {
@@ -38,54 +38,55 @@ STAGE_BUS_CHECKED static inline int stage_bus_send_call(
     return status;
 }
 
-/// Does one step of what there is to do, and sets the message that has come, if one has
+/// Processes one pending step of the connection, and sets the received message, if there is one
 /// (sd_bus_process(3)).
 STAGE_BUS_CHECKED static inline int stage_bus_process(sd_bus *bus, sd_bus_message **message) {
     return sd_bus_process(bus, message);
 }
 
-/// The descriptor to wait on; it may be another one after each step (sd_bus_get_fd(3)).
+/// Returns the descriptor to poll; it may change after each step (sd_bus_get_fd(3)).
 STAGE_BUS_CHECKED static inline int stage_bus_descriptor(sd_bus *bus) {
     return sd_bus_get_fd(bus);
 }
 
-/// Whether the bus is not there, and its socket is waited for: then the descriptor is no socket.
+/// Returns 1 while sd-bus waits for the socket of the bus to appear, else 0. The descriptor is then not a
+/// socket.
 STAGE_BUS_CHECKED static inline int stage_bus_awaits_socket(sd_bus *bus) {
     struct stat status;
     int file = sd_bus_get_fd(bus);
     return file >= 0 && fstat(file, &status) == 0 && !S_ISSOCK(status.st_mode);
 }
 
-/// What to wait for, in the terms of poll(2) (sd_bus_get_events(3)).
+/// Returns the poll(2) events to wait for (sd_bus_get_events(3)).
 STAGE_BUS_CHECKED static inline int stage_bus_events(sd_bus *bus) {
     return sd_bus_get_events(bus);
 }
 
-/// Until when to wait, in microseconds of CLOCK_MONOTONIC; UINT64_MAX for ever
+/// Sets the time until which to wait, in microseconds of CLOCK_MONOTONIC; UINT64_MAX for no limit
 /// (sd_bus_get_timeout(3)).
 STAGE_BUS_CHECKED static inline int stage_bus_deadline(sd_bus *bus, uint64_t *deadline) {
     return sd_bus_get_timeout(bus, deadline);
 }
 
-/// The kind of a message: SD_BUS_MESSAGE_SIGNAL and its like, 0 for none.
+/// Returns the type of a message, an SD_BUS_MESSAGE_ constant such as SD_BUS_MESSAGE_SIGNAL; 0 on an error.
 STAGE_BUS_CHECKED static inline uint8_t stage_message_kind(sd_bus_message *message) {
     uint8_t kind = 0;
     return sd_bus_message_get_type(message, &kind) < 0 ? 0 : kind;
 }
 
-/// The cookie of the call that a message answers, 0 for none.
+/// Returns the cookie of the call that a message replies to; 0 for none.
 STAGE_BUS_CHECKED static inline uint64_t stage_message_answered(sd_bus_message *message) {
     uint64_t cookie = 0;
     return sd_bus_message_get_reply_cookie(message, &cookie) < 0 ? 0 : cookie;
 }
 
-/// The name of the error that a message answers with, or NULL.
+/// Returns the name of the error that a reply carries, or NULL.
 static inline const char *stage_message_error(sd_bus_message *message) {
     const sd_bus_error *error = sd_bus_message_get_error(message);
     return error ? error->name : NULL;
 }
 
-/// The type of what is read next, a SD_BUS_TYPE_ constant; 0 at the end of a container
+/// Sets the type of the next value, an SD_BUS_TYPE_ constant; returns 0 at the end of a container
 /// (sd_bus_message_peek_type(3)).
 STAGE_BUS_CHECKED static inline int stage_message_peek(
     sd_bus_message *message, char *type, const char **contents) {
@@ -98,17 +99,17 @@ STAGE_BUS_CHECKED static inline int stage_message_enter(
     return sd_bus_message_enter_container(message, type, contents);
 }
 
-/// Leaves a container all of which was read (sd_bus_message_exit_container(3)).
+/// Leaves a container that was read completely (sd_bus_message_exit_container(3)).
 STAGE_BUS_CHECKED static inline int stage_message_exit(sd_bus_message *message) {
     return sd_bus_message_exit_container(message);
 }
 
-/// Passes over one value of whatever type (sd_bus_message_skip(3)).
+/// Skips one value of any type (sd_bus_message_skip(3)).
 STAGE_BUS_CHECKED static inline int stage_message_skip(sd_bus_message *message) {
     return sd_bus_message_skip(message, NULL);
 }
 
-/// Reads a string, which belongs to the message.
+/// Reads a string; the message owns it.
 STAGE_BUS_CHECKED static inline int stage_message_read_text(
     sd_bus_message *message, const char **value) {
     return sd_bus_message_read_basic(message, SD_BUS_TYPE_STRING, value);

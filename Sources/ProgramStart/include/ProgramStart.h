@@ -1,9 +1,8 @@
-// Has a program know its arguments whatever is mounted, and remove, when it is started with privileges, the
-// variables that it does not believe, before any library reads them. A target that depends on this one needs to
-// call nothing.
+// Gives a program its arguments also without /proc, and removes the environment variables that a privileged process does
+// not accept, before any library reads them. A target that depends on this one needs no call.
 
-// The version of both programs and of their packages: the only place that has it. `Scripts/version` prints it.
+// The version of both programs and of their packages, defined only here. `Scripts/version` prints it.
 #define STAGEPACK_VERSION "0.1.0"
 
-/// The commit that `make` built this from, in hexadecimal; a null pointer where that is not known.
+/// Returns the commit that `make` built, in hexadecimal; a null pointer if it is unknown.
 const char *stage_commit(void);
