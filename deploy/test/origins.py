@@ -58,7 +58,7 @@ def slow(directory, serving):
 
 
 def unavailable(directory, serving):
-    """nginx that has no time."""
+    """nginx that answers with status 503."""
     return nginx(directory, serving, "return 503;")
 
 
@@ -86,7 +86,7 @@ def rubbish_archives(directory, serving):
 
 @contextlib.contextmanager
 def absent(directory, serving):
-    """Nobody: connections are refused."""
+    """No server: connections are refused."""
     yield
 
 
@@ -116,10 +116,10 @@ def listening(answer):
 
 
 def silent(directory, serving):
-    """Accepts, and says nothing."""
+    """Accepts connections and sends nothing."""
     return listening(lambda connection: None)
 
 
 def no_http(directory, serving):
-    """Accepts, and says what is no HTTP."""
+    """Accepts connections and sends random bytes that are not HTTP."""
     return listening(lambda connection: (connection.sendall(os.urandom(4096)), connection.close()))
