@@ -1,59 +1,59 @@
-/// What a ``TestServer`` answers to one request, well-behaved unless told otherwise.
+/// The response of a ``TestServer`` to one request; well-formed by default.
 ///
 /// ```swift
 /// server.answer("/pack", with: .content(bytes).cut(after: 1000), .content(bytes))
 /// ```
 package struct Answer: Sendable {
-    /// The status; `nil` stands for 200, or 206 and 416 as the request asks for a range.
+    /// The status; `nil` for 200, or for 206, 304 or 416 as the request demands.
     package var status: Int?
-    /// The reason and further header fields, which replace those of the same name made by the server.
+    /// Further header fields, which replace those of the same name that the server makes.
     package var fields: [String: String] = [:]
-    /// The names, in lower case, of fields that are left out.
+    /// The names, in lower case, of header fields that the server omits.
     package var omittedFields: Set<String> = []
     /// The content.
     package var content: [UInt8]
-    /// The entity tag, quotation marks and all; `nil` for none.
+    /// The entity tag with its quotation marks; `nil` for none.
     package var entityTag: String?
-    /// Whether a request for a range gets one.
+    /// Responds to a request for a range with that range; otherwise with the whole content.
     package var honoursRange = true
-    /// Whether a request for a range of another version gets the whole.
+    /// Responds with the whole content if `If-Range` names another version; otherwise with the range.
     package var honoursIfRange = true
-    /// How many bytes before the one asked for a range begins; negative for after.
+    /// The number of bytes by which a range begins before the requested one; negative for after it.
     package var rangeShift = 0
-    /// Whether the body comes in chunks, without a length.
+    /// Sends the body in chunks, without a length.
     package var isChunked = false
-    /// After how many bytes of the body the connection is closed.
+    /// The number of body bytes after which the server closes the connection; `nil` for none.
     package var cutAfter: Int?
-    /// After how many bytes of the body nothing more comes.
+    /// The number of body bytes after which the server stalls; `nil` for none.
     package var stallAfter: Int?
-    /// How many bytes come in a second; `nil` for as fast as can be.
+    /// The bytes per second; `nil` for no limit.
     package var rate: Int?
-    /// Whether the body never ends.
+    /// Sends a body that never ends.
     package var isEndless = false
-    /// Whether the connection is closed in the middle of nothing instead of an answer.
+    /// Closes the connection without a response.
     package var isDropped = false
-    /// Whether the connection is closed after the answer.
+    /// Closes the connection after the response.
     package var closes = false
-    /// After how many bytes of the request's body the connection is closed, without an answer.
+    /// The number of bytes of the request's body after which the server closes the connection without a response.
     package var dropsBodyAfter: Int?
-    /// Whether the answer comes before the request's body was read, which then ends the connection.
+    /// Responds before the request's body was read, and then closes the connection.
     package var comesEarly = false
-    /// Whether a request that asks for leave to send its body gets it.
+    /// Sends `100 Continue` if the request expects it.
     package var continues = true
-    /// The status line's version.
+    /// The version in the status line.
     package var version = "HTTP/1.1"
-    /// What the server sends without end instead of the answer.
+    /// The bytes that the server sends without end instead of a response.
     package var flood: Flood?
-    /// What writes the answer; the rest of it then does not count.
+    /// Writes the response; the other properties are then ignored.
     package var script: (@Sendable (Wire) -> Void)?
-    /// What the server waits for before it answers.
+    /// Blocks until the server may respond.
     package var gate: (@Sendable () -> Void)?
 
-    /// Creates an answer with content.
+    /// Creates a response with content.
     package init(content: [UInt8]) { self.content = content }
 
-    /// Sends content as a good server does: ranges, `If-Range` and `If-None-Match` under a strong
-    /// entity tag made from the content.
+    /// Returns a well-formed response with content: ranges, `If-Range` and `If-None-Match` with a strong
+    /// entity tag that is computed from the content.
     package static func content(_ content: [UInt8]) -> Answer {
         var answer = Answer(content: content)
         var hasher = Hasher()
@@ -63,26 +63,26 @@ package struct Answer: Sendable {
         return answer
     }
 
-    /// Sends a status with no content.
+    /// Returns a response with a status and no content.
     package static func status(_ status: Int) -> Answer {
         var answer = Answer(content: [])
         answer.status = status
         return answer
     }
 
-    /// Sends the client elsewhere.
+    /// Returns a redirect to `location`.
     package static func redirect(to location: String, status: Int = 302) -> Answer {
         Self.status(status).field("Location", location)
     }
 
-    /// Sends a page for a person, as a captive portal does.
+    /// The login page of a captive portal.
     package static var portal: Answer {
         var answer = Answer(content: Array("<html><body>Please log in</body></html>".utf8))
         answer.status = 200
         return answer.field("Content-Type", "text/html; charset=utf-8")
     }
 
-    /// Closes the connection without a word.
+    /// A connection that is closed without a response.
     package static var dropped: Answer {
         var answer = Answer(content: [])
         answer.isDropped = true
@@ -91,45 +91,45 @@ package struct Answer: Sendable {
 }
 
 extension Answer {
-    /// The answer with something about it changed.
+    /// Returns a copy that `change` has modified.
     package func with(_ change: (inout Answer) -> Void) -> Answer {
         var answer = self
         change(&answer)
         return answer
     }
 
-    /// The answer with a header field of its own.
+    /// Returns a copy with a further header field.
     package func field(_ name: String, _ value: String) -> Answer {
         with { $0.fields[name] = value }
     }
 
-    /// The answer without a header field that the server would make.
+    /// Returns a copy that omits a header field of the server.
     package func omitting(_ name: String) -> Answer {
         with { $0.omittedFields.insert(name.lowercased()) }
     }
 
-    /// The answer under another entity tag; `nil` for none.
+    /// Returns a copy with another entity tag; `nil` for none.
     package func tagged(_ entityTag: String?) -> Answer { with { $0.entityTag = entityTag } }
 
-    /// The answer whose connection is closed after so many bytes of the body.
+    /// Returns a copy whose connection is closed after `count` bytes of the body.
     package func cut(after count: Int) -> Answer { with { $0.cutAfter = count } }
 
-    /// The answer of which nothing more comes after so many bytes of the body.
+    /// Returns a copy that stalls after `count` bytes of the body.
     package func stalled(after count: Int) -> Answer { with { $0.stallAfter = count } }
 
-    /// The answer at so many bytes a second.
+    /// Returns a copy that sends `rate` bytes per second.
     package func slowed(to rate: Int) -> Answer { with { $0.rate = rate } }
 
-    /// The answer in chunks, without a length.
+    /// Returns a copy that is sent in chunks, without a length.
     package func chunked() -> Answer { with { $0.isChunked = true } }
 
-    /// The answer to which ranges mean nothing.
+    /// Returns a copy that ignores requested ranges.
     package func ignoringRanges() -> Answer { with { $0.honoursRange = false } }
 
-    /// The answer that gives ranges of whatever version there is.
+    /// Returns a copy that sends requested ranges even if `If-Range` names another version.
     package func ignoringIfRange() -> Answer { with { $0.honoursIfRange = false } }
 
-    /// The answer that comes once `gate` returns.
+    /// Returns a copy that is sent once `gate` returns.
     package func waiting(for gate: @escaping @Sendable () -> Void) -> Answer {
         with { $0.gate = gate }
     }
@@ -142,11 +142,11 @@ extension Answer {
         case fields
         /// One header field.
         case field
-        /// Interim answers.
+        /// Interim responses.
         case interim
         /// Lines that continue a header field.
         case continuations
-        /// Empty lines after an interim answer.
+        /// Empty lines after an interim response.
         case emptyLines
         /// Fields after the last chunk.
         case trailers
@@ -155,10 +155,10 @@ extension Answer {
         /// One extension of a chunk.
         case chunkExtension
 
-        /// The bytes after which a server falls silent.
+        /// The number of bytes after which the server stops sending.
         static let most = 64 << 20
 
-        /// The bytes that come first, and those that then repeat.
+        /// The first bytes, and those that are then repeated.
         var bytes: (first: String, repeated: String) {
             let head = "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
             let chunks = "\(head)Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
@@ -177,7 +177,7 @@ extension Answer {
         }
     }
 
-    /// Sends bytes without end instead of an answer.
+    /// Returns a flood of bytes instead of a response.
     package static func flood(_ flood: Flood) -> Answer {
         Answer(content: []).with { $0.flood = flood }
     }

@@ -1,10 +1,10 @@
 import Glibc
 import Synchronization
 
-/// An HTTP/1.1 server on this machine that a test can tell exactly how to misbehave.
+/// An HTTP/1.1 server on this machine that misbehaves exactly as a test tells it.
 ///
-/// Each connection has a thread of its own and is kept open between requests. What goes over the wire
-/// is what an ``Answer`` says, byte for byte.
+/// Each connection has its own thread and is kept open between requests. The server sends the bytes that an
+/// ``Answer`` describes.
 package final class TestServer: Sendable {
     /// The server of the running test, if it has one.
     @TaskLocal static var running: TestServer?
@@ -15,11 +15,11 @@ package final class TestServer: Sendable {
         return running
     }
 
-    /// What came in and went out so far.
+    /// The numbers of received requests and sent bytes.
     package struct Counts: Equatable, Sendable {
-        /// How many requests came in.
+        /// The number of received requests.
         package var requests = 0
-        /// How many bytes of bodies were sent.
+        /// The number of sent body bytes.
         package var bytes = 0
     }
 
@@ -49,7 +49,7 @@ package final class TestServer: Sendable {
     private let listener: Listener
     private let state = Mutex(State())
 
-    /// Starts a server on a port of its own.
+    /// Starts a server on a free port.
     package init() throws {
         let bound = try Socket.listen()
         listener = Listener(bound.listener)
@@ -58,7 +58,7 @@ package final class TestServer: Sendable {
         listener.accept { [self] in begin($0) }
     }
 
-    /// Ends all connections, and accepts no more.
+    /// Closes all connections, and accepts no further ones.
     package func stop() {
         state.withLock { state in
             state.isStopped = true
@@ -67,17 +67,17 @@ package final class TestServer: Sendable {
         listener.stop()
     }
 
-    /// The URL of a path, or of the same server under another name: `localhost` for `127.0.0.1`.
+    /// Returns the URL of a path, also with another host name of this machine such as `localhost`.
     package func url(_ path: String, host: String = "127.0.0.1") -> String {
         "http://\(host):\(port)\(path)"
     }
 
-    /// Sets the answers to the requests for `path`, in order; the last repeats.
+    /// Sets the responses to the requests for `path`, in order; the last one repeats.
     package func answer(_ path: String, with answers: Answer...) {
         answer(path, with: answers)
     }
 
-    /// Sets the answers to the requests for `path`, in order; the last repeats.
+    /// Sets the responses to the requests for `path`, in order; the last one repeats.
     package func answer(_ path: String, with answers: [Answer]) {
         state.withLock { $0.answers[path] = answers }
     }
@@ -91,20 +91,20 @@ package final class TestServer: Sendable {
     }
 
     /// The bodies of the requests for `path` that were read to their end, in order; requests without
-    /// one are left out.
+    /// a body are omitted.
     package func bodies(for path: String) -> [[UInt8]] {
         state.withLock { $0.bodies[path, default: []] }
     }
 
-    /// What came in and went out for `path`.
+    /// The numbers of received requests and sent bytes for `path`.
     package func counts(for path: String) -> Counts {
         state.withLock { $0.counts[path, default: Counts()] }
     }
 
-    /// How many connections were accepted.
+    /// The number of accepted connections.
     package var connectionCount: Int { state.withLock { $0.connectionCount } }
 
-    /// How many requests were being answered at once, at most.
+    /// The maximum number of concurrent requests.
     package var peakConcurrency: Int { state.withLock { $0.peakConcurrency } }
 
     private func begin(_ connection: CInt) {
@@ -122,7 +122,7 @@ package final class TestServer: Sendable {
         }
     }
 
-    /// Answers a request, and returns whether the connection goes on.
+    /// Responds to a request; returns whether the connection stays open.
     private func serve(_ head: RequestHead, _ socket: inout Socket) -> Bool {
         let answer = state.withLock { state in
             state.heads.append(head)
@@ -145,7 +145,7 @@ package final class TestServer: Sendable {
             let piece = Array(String(repeating: repeated, count: pieces).utf8)
             guard socket.send(Array(first.utf8)) else { return false }
             var sent = first.utf8.count
-            // An end all the same: who takes everything in fails a test, and not the machine.
+            // The flood ends after all, so that a client that stores everything fails only its test.
             while sent < Answer.Flood.most, socket.send(piece) {
                 sent += piece.count
                 let count = sent
@@ -162,7 +162,7 @@ package final class TestServer: Sendable {
         return goesOn && !answer.closes && !answer.comesEarly
     }
 
-    /// Reads the body of a request, if it has one, and returns whether it came to its end.
+    /// Reads the body of a request, if it has one; returns `false` if the connection must be closed.
     private func readBody(_ head: RequestHead, _ answer: Answer, _ socket: inout Socket) -> Bool {
         guard let length = head["content-length"].flatMap({ Int($0) }) else { return true }
         if head["expect"] != nil, answer.continues {
@@ -179,7 +179,7 @@ package final class TestServer: Sendable {
     }
 }
 
-/// A thread that is nobody's to wait for.
+/// Starts detached threads.
 enum Thread {
     private final class Work: Sendable {
         let run: @Sendable () -> Void
