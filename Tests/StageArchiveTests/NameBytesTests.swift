@@ -5,7 +5,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Names and targets keep the bytes of the archive, in whatever form of Unicode (UAX #15) they are.
+/// Names and targets keep the bytes of the archive in any normalisation form of Unicode (UAX #15).
 @Suite(.directory) struct NameBytesTests {
     private static let composed = "caf\u{E9}"
     private static let decomposed = "cafe\u{301}"

@@ -34,7 +34,7 @@ import Testing
         let previous = try stored(.previous)
         #expect(previous.name.content?.version == 1)
         #expect(!previous.isLeased)
-        // When it was staged: nobody has loaded it.
+        // The time of the staging: no process has loaded it.
         #expect(previous.lastUsed == 1)
         // Asking has taken no lock, so a reader is refused none.
         #expect(try container.reader.lease(.aurora)?.generation == current.name)

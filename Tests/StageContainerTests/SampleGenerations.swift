@@ -57,7 +57,7 @@ extension Lease {
 }
 
 extension Container {
-    /// Takes the lock on a pack as soon as nobody else has it.
+    /// Acquires the lock on a pack; waits while another process or thread holds it.
     func waitForLock(_ id: PackID) throws -> PackLock {
         while true {
             if let lock = try attemptLock(id) { return lock }

@@ -6,8 +6,8 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Clients of the daemon of all users that are kept from files or from the network, or that are not to
-/// be told apart from somebody else.
+/// Clients of the daemon of all users that are confined from files or from the network, and attempts to take
+/// the place of another process or user.
 @Suite(
     .directory,
     .daemon,

@@ -8,8 +8,8 @@ import Subprocess
 import SystemPackage
 import Testing
 
-/// The table of crashes of the design, row by row: the daemon is killed as it enters the n-th system
-/// call of a kind, for every kind that makes something durable or visible.
+/// The design's table of crashes, row by row: the daemon is killed as it enters the n-th system
+/// call of a kind, for every kind that makes data durable or visible.
 ///
 /// The scenario passes everything that the daemon makes durable, and each is made of calls of these kinds:
 /// what is in the journal (tasks, verified content, ends, launches, acknowledgements) is a commit

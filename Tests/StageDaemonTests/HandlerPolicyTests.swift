@@ -5,7 +5,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Whom the daemon of all users starts programs for, and with which groups.
+/// The clients for which the daemon of all users starts programs, and the groups of these programs.
 ///
 /// The daemon runs where `/etc/group` is one of the test's own: there, the user `daemon` is a member of
 /// the group 4242.

@@ -69,8 +69,8 @@ struct SlowReaderTests {
             request.headers = ["A": String(repeating: "x", count: 12_000)]
             request.isSuspended = true
         }
-        // What is kept for a client counts as read: 20 for the next request, else 30, and what a busy
-        // machine adds.
+        // Bytes in the socket's buffer count as read: 20 seconds until the next request, otherwise 30, and the delay of
+        // a busy machine.
         let seconds = try await secondsUntilClosed(path)
         #expect((15...60).contains(seconds), "\(seconds)")
         #expect(try await daemon.client.tasks(in: "s").count == 60)

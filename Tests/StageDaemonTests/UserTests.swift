@@ -145,7 +145,7 @@ struct UserTests {
         #expect(try await ask(nobody, "GET", "/v1/sessions/s").status == 404)
     }
 
-    /// The received bytes are kept for the owner of the session, whichever member cancels the task.
+    /// The received bytes are kept for the owner of the session if any member cancels the task.
     @Test func aMemberOfTheGroupResumesADownload() async throws {
         let body = noise(3 << 20)
         let answer = Answer.content(body)

@@ -149,13 +149,13 @@ struct ArchiveBesideIndexTests {
 
     @Test func frameByFrameIsTakenWhereThatIsLess() async throws {
         try await world.publish(["run.sh": noise(200_000), "b": noise(200_000, seed: 2)])
-        // An archive that its publisher made of something else, and larger.
+        // A larger archive of other content.
         try offer(noise(500_000, seed: 3))
         try await stage()
         #expect(world.archiveRequests == 0 && world.bundleRequests > 0)
     }
 
-    /// What is wrong with an archive costs bytes, and never the installation.
+    /// A defective archive costs transferred bytes, and never fails the installation.
     @Test(arguments: [
         Answer.status(404), .status(403), .status(410), .content([1, 2, 3]),
         .content(noise(10_000)),
@@ -291,7 +291,7 @@ struct ArchiveBesideIndexTests {
             throw Failure(text: "published below a file")
         }
         try generations.removeTree("levels")
-        // What such a run leaves beside the content: half of what it unpacked, and files that are begun.
+        // Such a run leaves beside the content half of the unpacked files, and incomplete files.
         let staging = try #require(try container.directory("staging"))
         let name = try #require(try staging.entries().first?.name)
         let area = try #require(try staging.directory(FilePath(name)))
@@ -311,7 +311,7 @@ struct ArchiveBesideIndexTests {
         var tree = Self.tree()
         try await world.publish(tree, archive: true)
         try await stage()
-        // What is missing lies in a bundle with much that is of no use any more.
+        // The missing file is in a bundle that mostly contains obsolete content.
         var other = Self.tree(9)
         other["new"] = noise(20_000, seed: 5)
         try await world.publish(other, deltas: false, archive: true)

@@ -219,12 +219,12 @@ struct DeltaStagingTests {
         #expect(came > 1_000_000)
         try world.serve()
         let sent = try await update()
-        // What had come is not asked for again.
+        // Received content is not requested again.
         #expect(sent.deltas < whole - 1_000_000 && sent.bundles < 75_000)
     }
 }
 
-/// What was reported.
+/// The reported counts.
 private final class Seen: Sendable {
     let counts = Mutex<[ByteCount]>([])
 }

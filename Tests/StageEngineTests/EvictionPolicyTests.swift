@@ -3,11 +3,11 @@ import StageEngine
 import StageModel
 import Testing
 
-/// What goes to make room, as a table, and how a plan makes use of it.
+/// The packs that are evicted to make room, as a table, and their use in a plan.
 struct EvictionPolicyTests {
     private static let events: Set<InstallationEvent> = [.firstInstallation]
 
-    /// A pack's policy and priority; when it was used last; and what keeps it, if anything does.
+    /// A pack's policy and priority, the time of its last use, and the reason that prevents its eviction, if any.
     private struct Row {
         var id: String
         var policy: DownloadPolicy?
@@ -64,7 +64,7 @@ struct EvictionPolicyTests {
     @Test(arguments: [1, 2, 3] as [UInt64])
     func itIsTheTableThatDecides(seed: UInt64) throws {
         var rows = Self.table.going + Self.table.staying
-        // Whatever the order on disk.
+        // For any order on disk.
         rows = seed == 1 ? rows : seed == 2 ? rows.reversed() : rows.sorted { $0.id < $1.id }
         var policy = try policy(rows)
         let all = policy.evict(ByteCount(Int64.max))
@@ -141,7 +141,7 @@ struct EvictionPolicyTests {
 /// Plans for which there is no room without what is there.
 struct PlannerRoomTests {
     private static let install: Set<InstallationEvent> = [.firstInstallation]
-    /// What a pack of these tests takes while it is staged: 100 bytes of archive, 100 of files.
+    /// The space that staging a pack of these tests takes: 100 bytes of archive, 100 of files.
     private static let space = ByteCount(Int64(200)) + .kibibytes(8) + Planner.reserve
 
     /// Level 2 is offered and level 1 staged; there are a previous generation of it, a pack on demand
@@ -167,7 +167,7 @@ struct PlannerRoomTests {
         return planner
     }
 
-    /// What is missing on the disk, and what goes for it; `nil` where nothing helps.
+    /// The bytes that the disk lacks, and the evictions for them; `nil` if no eviction helps.
     private static let rows: [(missing: Int64, reasons: [EvictionReason]?)] = [
         (0, []), (1, [.previous]), (100, [.previous]), (101, [.previous, .onDemand]),
         (200, [.previous, .onDemand]), (201, [.previous, .onDemand, .prefetch]),
@@ -266,7 +266,7 @@ struct PlannerRoomTests {
         #expect(planner.request == (isStaged ? .install : .update))
     }
 
-    /// What each selection does with a pack that is held at version 1.
+    /// The result of each selection for a pack that is pinned to version 1.
     @Test func aPinnedPackIsLeftAndNotFetched() throws {
         var planner = try planner()
         let pin = Planner.PinnedVersion(version: 1, rolledBackFrom: 2)

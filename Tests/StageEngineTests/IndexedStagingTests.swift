@@ -291,7 +291,7 @@ struct IndexedFaultTests {
         }
     }
 
-    /// What is declared of the pack bounds its index, before it is fetched and before it is decoded.
+    /// The declared sizes of the pack limit its index, before it is downloaded and before it is decoded.
     @Test func anIndexLargerThanItsPackCanHaveIsRefused() async throws {
         let packaged = try await world.publish(tree)
         var pack = try #require(world.pack)
@@ -333,7 +333,7 @@ struct IndexedFaultTests {
         #expect(world.bundleBytes - before < 4_500_000)
     }
 
-    /// What an earlier run left in the area is believed as little as what a server sends.
+    /// Content that an earlier run left in the area is verified, like content of a server.
     @Test func whatAnEarlierRunLeftIsVerified() async throws {
         try await world.publish(tree)
         let bundle = try #require(world.bundles.first)

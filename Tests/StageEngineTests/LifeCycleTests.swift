@@ -4,7 +4,7 @@ import Testing
 
 /// The life cycle that Apple documents for Managed Background Assets, against the plan, which is pure.
 struct LifeCycleTests {
-    /// What a container holds of the pack before the event.
+    /// The state of the pack in the container before the event.
     enum Before: CaseIterable {
         case nothing
         case thisVersion

@@ -129,7 +129,7 @@ struct PatchPartTests {
         case 0: patch.frames[position] = [UInt8](repeating: 7, count: 100)
         case 1: patch.frames[position].removeLast(patch.frames[position].count / 2)
         default:
-            // What is in the prefix does not fit the frame.
+            // The content of the prefix does not match the frame.
             patch.table.parts[position].prefix = [2_000_000..<2_900_000]
             patch.frames[position].swapAt(20, 21)
         }

@@ -6,7 +6,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Bad extensions: none stops the host, and none leaves anything behind.
+/// Misbehaving extensions: none stops the host, and none leaves files or processes behind.
 @Suite(.alone, .directory) struct ExtensionZooTests {
     private static let sh = "/bin/sh"
     private static let short = ExtensionLimits(deadline: .milliseconds(300))

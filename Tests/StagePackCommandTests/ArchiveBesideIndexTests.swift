@@ -148,7 +148,7 @@ struct ArchiveBesideIndexTests {
         }
         #expect(try world.staged(try PackID("levels")) == files)
         #expect(publisher.bytesSent(of: ["b", "d"]) == 0)
-        // What a server sends that a killed process has not taken is sent again.
+        // Bytes that the server sent and the killed process did not read are sent again.
         #expect(publisher.bytesSent(of: ["a"]) <= size + kills * (1 << 20))
         try await world.succeed("verify", "levels")
         try await world.succeed("gc", "--previous")

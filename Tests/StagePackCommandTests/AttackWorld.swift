@@ -12,7 +12,7 @@ import StagingService
 import SystemPackage
 import Testing
 
-/// An application that is registered with a root of trust and has version 1 of a pack, and whoever answers for its server.
+/// An application that is registered with a root of trust and has version 1 of a pack, and its server or an attacker's.
 struct AttackWorld {
     /// The form of the pack.
     enum Kind: CaseIterable, Sendable {

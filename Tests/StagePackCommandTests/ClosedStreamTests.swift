@@ -7,7 +7,7 @@ import Testing
 /// Programs that are started with closed standard streams, as some package managers and daemons do.
 @Suite(.apart, .server, .directory)
 struct ClosedStreamTests {
-    /// What the standard streams of a process are.
+    /// Returns the files of a process's standard streams.
     private func streams(of process: pid_t) throws -> [String?] {
         let directory = try Directory.open(FilePath("/proc/\(process)/fd"))
         return try ["0", "1", "2"].map { try directory.link($0) }
@@ -29,7 +29,7 @@ struct ClosedStreamTests {
             let process = try #require(pid_t(text(of: note).dropLast()))
             #expect(try streams(of: process) == ["/dev/null", "/dev/null", "/dev/null"])
         }
-        // What is printed is an error as on a closed stream, and the work is done.
+        // Printing fails as on a closed stream, and the run completes.
         #expect(ending.status == 74)
         #expect(try world.staged(try .aurora) == StagedFiles(pack))
         world.program.wrapper = []

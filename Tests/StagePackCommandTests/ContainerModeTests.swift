@@ -5,7 +5,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// The permission bits below a container, whatever the umask of the process that made it.
+/// The permission bits below a container, for any umask of the process that created it.
 @Suite(.server, .directory)
 struct ContainerModeTests {
     /// Runs the program with a umask.
@@ -41,7 +41,7 @@ struct ContainerModeTests {
         }
     }
 
-    /// What a container has after two packs were staged, one of them indexed, and one file fetched.
+    /// The modes in a container after two packs were staged, one of them indexed, and one file was fetched.
     private static let expected: [String: String] = [
         "container.json": "644", "packs": "755", "generations": "755", "staging": "755",
         "downloads": "755", "locks": "755", "manifest": "755", "history": "755", "files": "755",

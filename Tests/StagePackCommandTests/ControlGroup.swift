@@ -5,7 +5,7 @@ import Testing
 
 /// A control group of the running test's own that limits one resource, in either version of the kernel's tree.
 struct ControlGroup {
-    /// What a group limits.
+    /// The resource that a group limits.
     enum Resource: String {
         case processes = "pids"
         case memory = "memory"
@@ -58,7 +58,7 @@ struct ControlGroup {
         return String(decoding: bytes[..<count], as: UTF8.self)
     }
 
-    /// Whether the test may make such groups.
+    /// Returns whether the test may create groups that limit the resource.
     static func canLimit(_ resource: Resource) -> Bool { parent(of: resource) != nil }
 
     private static func parent(of resource: Resource) -> FilePath? {

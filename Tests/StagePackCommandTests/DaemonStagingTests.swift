@@ -7,10 +7,10 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Stagings that a daemon knows of: whoever goes on with one goes on where the other ended.
+/// Stagings that a daemon records: a command or worker that continues one resumes where the previous one ended.
 @Suite(.apart, .server, .directory, .timeLimit(.minutes(10)))
 struct DaemonStagingTests {
-    /// Who fetches a part of a pack.
+    /// The process that downloads a part of a pack.
     enum Fetcher: CaseIterable, Sendable {
         case command
         case worker
@@ -19,7 +19,7 @@ struct DaemonStagingTests {
     /// The bytes that may be sent twice: those that were on their way when a process was killed.
     private let lost = 3 << 20
 
-    /// Who fetches the first part of a pack, and who the rest.
+    /// The process that downloads the first part of a pack, and the one that downloads the rest.
     struct Order: Sendable {
         var first: Fetcher
         var second: Fetcher
@@ -247,7 +247,7 @@ struct DaemonStagingTests {
                 by: ["/usr/bin/setpriv", "--no-new-privs"]
             )
             guard geteuid() == 0 else {
-                // What a user's process was denied, a worker would have.
+                // A worker would have rights that the user's process lacks.
                 let sessions = try await client.sessions()
                 #expect(sessions.isEmpty)
                 return
@@ -336,14 +336,14 @@ struct PatientStagingTests {
         try bus.set("OnBattery", of: .power, to: .flag(false))
     }
 
-    /// What keeps a periodic run from updating.
+    /// The condition that prevents a periodic run from updating.
     enum Condition: CaseIterable, Sendable {
         case metered
         case battery
         case offline
         case portal
 
-        /// What 'prefetch', 'tasks' and 'why' say.
+        /// The reason as 'prefetch', 'tasks' and 'why' print it.
         var words: String {
             switch self {
             case .metered: "the network costs money by the byte"

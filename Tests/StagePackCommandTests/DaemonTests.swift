@@ -258,7 +258,7 @@ func withDaemon<Value: Sendable>(
     installed.allowDaemon()
     _ = try Directory.make(socket.removingLastComponent())
     let settings = #"{"relaunchDelay": 0.2, "settlingTime": 0, "busAddress": "\#(bus)"}"#
-    // What a daemon that was killed has left there.
+    // The socket of a killed daemon.
     _ = try? Directory.open(socket.removingLastComponent()).remove("control.sock")
     try installed.world.directory.write(
         Array(settings.utf8),

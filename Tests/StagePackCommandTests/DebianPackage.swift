@@ -3,13 +3,13 @@ import Subprocess
 import SystemPackage
 import Testing
 
-/// A package of Debian, fetched from where this machine gets its packages: content and programs that
-/// nobody here has made.
+/// A Debian package, downloaded from the machine's package sources: content and programs that were not made
+/// for these tests.
 ///
 /// It is unpacked and not installed, so no server is started and nothing of the machine changes.
 /// Fetched packages are kept beside the build.
 enum DebianPackage {
-    /// Whether this machine has packages of Debian.
+    /// `true` if this machine has apt-get and dpkg-deb.
     static var isAvailable: Bool {
         FileStatus.exists("/usr/bin/apt-get") && FileStatus.exists("/usr/bin/dpkg-deb")
     }

@@ -201,7 +201,7 @@ struct DeltaTests {
                 #expect(name.hasPrefix("i/") || name == "d/\(digest)")
             }
             #expect(now.filter { before[$0.key] != nil } == before)
-            // Whatever there is can be offered.
+            // Any stored index can be offered.
             _ = try StoredIndex(at: FilePath(indexes[2]))
         }
         let told = try await report(

@@ -34,9 +34,9 @@ struct LimitedCommand: CustomTestStringConvertible {
     var command: String
     /// The versions of the pack that may be staged if it fails, and the one if it succeeds; 0 for none.
     var versions: (before: Int, after: Int)
-    /// Whether it succeeds on a full disk, too.
+    /// `true` if the command succeeds also on a full disk.
     var makesRoom = false
-    /// Whether it makes so many files that they are a walk of their own.
+    /// `true` to test also with a little space and a few files left, since the command stages a pack.
     var stages = true
 
     var testDescription: String { name }
@@ -134,7 +134,7 @@ struct DiskLimitTests {
         }
         let room = "size=256m,nr_inodes=4096"
         let before = command.before.map {
-            // What is changed keeps its size: the digest tells.
+            // The changed file keeps its size: only the digest differs.
             $0 == "damage"
                 ? "printf x | dd of=$C/packs/aurora/readme.txt conv=notrunc 2>/dev/null"
                 : "run \(words($0, world)) >/dev/null || exit 99"

@@ -6,7 +6,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// What goes where a container has a quota, and what stays.
+/// The packs that are evicted from a container with a quota, and those that stay.
 @Suite(.server, .directory)
 struct EvictionTests {
     private static let events: Set<InstallationEvent> = [.firstInstallation, .subsequentUpdate]
@@ -21,7 +21,7 @@ struct EvictionTests {
         ]
     }
 
-    /// What a pack takes: some 20,025 bytes of files, and four blocks, rounded up.
+    /// The size of a pack: about 20,025 bytes of files, and four blocks, rounded up.
     private static let size = 36_600
 
     /// A world in which everything is staged, the essential pack with a previous generation.
@@ -51,7 +51,7 @@ struct EvictionTests {
         try world.names(in: "packs")
     }
 
-    /// How many packs may stay, and which ones do.
+    /// The number of packs that may stay, the exit status, and the packs that stay.
     private static let quotas: [(count: Int, status: Int32, staying: [String])] = [
         (5, 0, ["essential", "often", "prefetch", "rare"]),
         (4, 0, ["essential", "often", "prefetch", "rare"]),
@@ -125,7 +125,7 @@ struct EvictionTests {
         #expect(try await world.succeed("gc", "--previous", "--dry-run") == nothing)
     }
 
-    /// The calls that put something out of sight, with numbers up to where they end.
+    /// The system calls that remove files from view, each with the number of its last occurrence.
     private static let places = [("rename,renameat,renameat2", 2), ("fsync", 2), ("unlinkat", 9)]
         .flatMap { place in (1...place.1).map { (calls: place.0, number: $0) } }
 
@@ -207,7 +207,7 @@ struct QuotaTests {
         )
         #expect(try installed.staged() == ["essential": 2, "often": 1])
 
-        // One that does not fit whatever goes.
+        // A pack that does not fit even if all others are evicted.
         installed.registration.quota = ByteCount(Int64(50_000))
         try installed.install()
         let refused = try await installed.run("fetch", "rare", "--app", app, "--quiet")

@@ -131,7 +131,7 @@ struct ExtensionAbuseTests {
         let text = String(decoding: bytes, as: UTF8.self)
         let free = try #require(Int(text.filter(\.isNumber)))
         #expect(free > 0)
-        // What the policies asked for has had room.
+        // The packs that the policies request had enough space.
         #expect(free < 20 << 20)
     }
 
@@ -157,7 +157,7 @@ struct ExtensionAbuseTests {
         let folder = installed.container.appending("extension")
         let left = try Directory.open(folder).entries().map(\.path.string)
         #expect(!left.isEmpty && left.allSatisfy { $0.hasPrefix(ContainerLayout.removedPrefix) })
-        // What is left goes with the next run.
+        // The next run removes the rest.
         installed.world.program.wrapper = plain
         #expect(try await installed.run("gc", "--app", "net.example.wallpaper").status == 0)
         #expect(try Directory.open(folder).entries().isEmpty)

@@ -150,7 +150,7 @@ struct ExtensionAttackTests {
         #expect(ending.status == 0)
     }
 
-    /// What runtimes do all the time.
+    /// Calls that runtimes make routinely.
     private static let ordinary = """
         assert subprocess.run('echo one | tr o O', shell=True, capture_output=True).stdout == b'One\\n'
         script = 'x=$(echo two | cat); cat <(echo $x); sleep 0 & wait $!; set -m; true & wait'
@@ -258,7 +258,7 @@ struct ExtensionAttackTests {
         """
     private static let mark = "604.\(UInt32.random(in: .min ... .max))"
 
-    /// Whether a process of the extension is there.
+    /// Returns whether a process of the extension exists.
     private static func isRunning(of installed: Installed) throws -> Bool {
         let program = installed.world.directory.path.appending("program/choose").string
         for process in try Directory.open("/proc").entries() where Int(process.path.string) != nil {

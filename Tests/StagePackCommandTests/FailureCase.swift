@@ -3,16 +3,16 @@ import StageModel
 import StageTesting
 import Testing
 
-/// Something that goes wrong after version 1 of a pack was staged, and what the program says to it.
+/// A failure after version 1 of a pack was staged, with the message of the program.
 struct FailureCase: Sendable, CustomTestStringConvertible {
     let testDescription: String
     /// The exit status.
     let status: Int32
     /// All of standard error, as ``World/masked(_:)`` leaves it.
     let error: String
-    /// What to run, before the options that tell where things are.
+    /// The command, before the options that name manifest and container.
     var arguments: [String] = ["prefetch"]
-    /// Whether what was received stays, so that it need not be received again.
+    /// `true` if the received bytes stay on disk, so that they need not be downloaded again.
     var keepsDownload = false
     /// The manifest that the options name, where it is not the server's.
     var manifest: String?
@@ -58,7 +58,7 @@ struct FailureCase: Sendable, CustomTestStringConvertible {
         return result
     }
 
-    /// A manifest that says something else of version 2 than is so.
+    /// A manifest that describes version 2 incorrectly.
     static func pack(
         _ name: String,
         status: Int32,
@@ -91,7 +91,7 @@ struct FailureCase: Sendable, CustomTestStringConvertible {
         return result
     }
 
-    /// An archive of a file and of something else.
+    /// An archive of a file and of another entry.
     static func hostile(
         _ name: String,
         _ entry: TarBuilder.Entry,

@@ -77,7 +77,7 @@ struct FileOnDemandTests {
         #expect(try await Array(store.contents(at: "b", inPack: .levels)) == Array("text".utf8))
         #expect(publisher.bytesSent < large.count + 1000)
         #expect(try world.staged(.levels) == nil)
-        // From now on the server is asked nothing, by whatever store.
+        // From now on no store requests anything from the server.
         world.server.stop()
         let before = world.server.requests.count
         let other = PackStore(containers: ["/nowhere", world.container])
@@ -247,7 +247,7 @@ struct FileOnDemandTests {
         let collected = try await world.program.run(["gc", "--container", world.container.string])
         #expect(collected.status == 0 && collected.output.contains("1 generation is being read"))
         #expect(try bytes(of: FilePath(old.path)) == [1])
-        // What is handed out now is what is offered now.
+        // The store now returns the file that the manifest now offers.
         let new = try await store.url(for: "a", inPack: .levels)
         #expect(try bytes(of: FilePath(new.path)) == [2])
         store.release(.levels)

@@ -84,7 +84,7 @@ struct FullDiskStagingTests {
             }
             try disk.empty()
             try world.speedUp()
-            // Nobody asks for it again.
+            // No command requests it again.
             try await world.wait(forVersion: 1)
             try await poll("the session stays") { try await client.sessions().isEmpty }
         }

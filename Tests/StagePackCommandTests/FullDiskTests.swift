@@ -4,10 +4,10 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// What only a mount can make: the program runs in a mount namespace of its own, which takes root.
+/// Failures that need a mount: the program runs in a separate mount namespace, which takes root.
 @Suite(.server, .directory, .enabled("mounting takes root") { await Program.canMount })
 struct FullDiskTests {
-    /// What `verify` says after the failure, and the lines of a listing of two directories: nothing but
+    /// The output of `verify` after the failure, and the number of lines in a listing of two directories: only
     /// the first generation.
     private static let left = "aurora: as it was staged\n4\n"
 

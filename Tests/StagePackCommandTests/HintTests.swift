@@ -17,7 +17,7 @@ struct HintTests {
         var hinted: String
         /// The status that the command of the hint ends with.
         var status: Int32 = 0
-        /// Whether the hint is of a command that reads the manifest.
+        /// `true` if the hint belongs to a command that reads the manifest.
         var readsManifest = true
         /// Changes the container, in which version 1 of `aurora` is staged.
         var arrange: @Sendable (World) async throws -> Void = { _ in }

@@ -6,7 +6,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// What `prefetch` does in the hook of a package manager, and what comes after it.
+/// `prefetch` in the hook of a package manager, and the runs after it.
 @Suite(
     .apart,
     .server,

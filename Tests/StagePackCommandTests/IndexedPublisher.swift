@@ -10,7 +10,7 @@ import Testing
 /// A tree, a recipe and a store of an indexed pack that the test's server serves.
 struct IndexedPublisher {
     let world: World
-    /// What the pack is made of.
+    /// The source tree of the pack.
     let tree: FilePath
     let store: FilePath
     private let recipe: FilePath.Component = "recipe.json"
@@ -40,7 +40,7 @@ struct IndexedPublisher {
         }
     }
 
-    /// What the tree holds.
+    /// Returns the files of the tree.
     func files() throws -> StagedFiles { try StagedFiles(tree) }
 
     /// Makes a pack of the tree and publishes it; returns the path of its index.
@@ -100,7 +100,7 @@ struct IndexedPublisher {
         ).json()
     }
 
-    /// Has the server answer for bundles otherwise than it ought to.
+    /// Makes the server send changed responses for bundles.
     func answerForBundles(_ change: ([UInt8]) -> Answer) throws {
         let place = store.appending("b")
         for name in try Directory.open(place).entries().map(\.name) {

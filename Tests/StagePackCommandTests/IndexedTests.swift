@@ -176,7 +176,7 @@ struct IndexedTests {
         }
         #expect(publisher.bytesSent < 600_000)
         #expect(try world.staged(try PackID("levels")) == nil)
-        // What is here already is asked for nowhere.
+        // Content that is staged already is requested from no server.
         let before = publisher.bytesSent
         try await world.succeed("load", "levels", "--file", "a/large")
         #expect(publisher.bytesSent == before)

@@ -134,7 +134,7 @@ struct InlineRootTests {
         #expect(shown.status == 0, "\(shown)")
         let id = world.repository.root.keys.map(\.id).first ?? "none"
         #expect(shown.output.contains(id), "\(shown)")
-        // What 'app register' writes is the same root.
+        // 'app register' writes the same root.
         let directory = world.world.directory
         let copy: FilePath.Component = "net.example.wallpaper.json"
         try directory.write(world.installed.registration.json(), to: copy, durably: false)

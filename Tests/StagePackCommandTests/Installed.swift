@@ -14,7 +14,7 @@ import Testing
 /// which its environment names.
 struct Installed {
     var world: World
-    /// What the application's package installs.
+    /// The registration that the application's package installs.
     var registration: Registration
 
     /// Installs the application's registration.
@@ -64,7 +64,7 @@ struct Installed {
         ]
     }
 
-    /// Where the program looks for a daemon.
+    /// The socket at which the program looks for a daemon.
     var socket: FilePath {
         let name: FilePath = geteuid() == 0 ? "run/stagepack/control.sock" : "control.sock"
         return world.directory.path.appending(name.components)
@@ -129,7 +129,7 @@ struct Installed {
         return versions
     }
 
-    /// What is remembered of the application.
+    /// Returns the staging history of the application.
     func history() throws -> StagingHistory? {
         try ContainerReader.open(container)?.history(of: registration.application)
     }

@@ -4,7 +4,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// What programs read: members are never renamed or left out.
+/// Output for programs: members are never renamed or omitted.
 @Suite(.server, .directory)
 struct JSONTests {
     private struct Failure: Decodable, Equatable {

@@ -38,9 +38,9 @@ private struct Chain {
     private let contents: [StagedFiles]
     private(set) var kills = 0
     private(set) var versions = 1
-    /// Whether the version before the one that is published is staged.
+    /// `true` if the version before the published one is staged.
     private var isStaged = false
-    /// How often a reader saw nothing, the version before and the new one after a kill.
+    /// The numbers of kills after which a reader saw no version, the previous one and the new one.
     private(set) var sights = [0, 0, 0]
 
     init(seed: UInt64, archives: [SamplePack]) throws {

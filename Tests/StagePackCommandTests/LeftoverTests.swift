@@ -5,7 +5,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// What a run leaves that is killed between publishing and tidying.
+/// Files that a run leaves if it is killed between publishing and cleaning up.
 @Suite(.server, .directory)
 struct LeftoverTests {
     @Test func theArchiveOfAStagedPackGoes() async throws {
@@ -50,7 +50,7 @@ struct LeftoverTests {
             try area.write([1], to: "half", durably: false)
         }
         try await world.succeed("prefetch", "--quiet")
-        // What another application's manifest may want stays.
+        // Files that another application's manifest may need stay.
         #expect(try world.names(in: "downloads") == ["\(other).part.1"])
         #expect(try world.names(in: "staging") == ["aurora.\(other)"])
     }

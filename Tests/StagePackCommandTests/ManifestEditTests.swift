@@ -105,7 +105,7 @@ struct ManifestEditTests {
         #expect(lint.status == 0)
         #expect(lint.output.contains("packs[0].archive.url: 'a.tar' is not there"), "\(lint)")
         #expect(try await run("manifest lint site/manifest.json --strict").status == 3)
-        // Where the manifest is going to be, nothing is beside this copy of it.
+        // The published manifest has other neighbours than this copy, so none is checked.
         let elsewhere = "manifest lint site/manifest.json --manifest-url https://h.example/m.json"
         #expect(try await run(elsewhere).output == "")
         #expect(try await run("package recipe.json -o site/a.tar -q").status == 0)

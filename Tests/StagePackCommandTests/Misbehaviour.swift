@@ -53,9 +53,9 @@ func head(_ status: String, _ lines: [String] = []) -> String {
     "HTTP/1.1 \(status)\r\n\(lines.map { "\($0)\r\n" }.joined())\r\n"
 }
 
-/// What a run comes to.
+/// The result of a run.
 enum RunOutcome: Equatable {
-    /// The content is right, whatever the server did.
+    /// The content is correct despite the server.
     case right
     /// The run fails with the status for this class of failures, and standard error contains the phrase.
     case fails(FailureClass, String)
@@ -67,7 +67,7 @@ enum FailureClass {
     case request
     /// The answer is a refusal, or not acceptable.
     case refused
-    /// The content is something else.
+    /// The content differs.
     case wrong
     /// The answer is another's page.
     case portal
@@ -187,7 +187,7 @@ struct MisbehaviourRow: Sendable, CustomTestStringConvertible {
 
     var testDescription: String { "\(resource): \(misbehaviour.name)" }
 
-    /// What the run comes to.
+    /// The expected result of the run.
     var outcome: RunOutcome {
         if let exception = misbehaviour.exceptions[resource] { return exception }
         return switch (resource, misbehaviour.outcome) {

@@ -71,7 +71,7 @@ extension Misbehaviour {
             .on([.manifest])
         }
 
-    /// What is odd and does no harm.
+    /// Unusual responses that do no harm.
     static let harmless: [Misbehaviour] =
         [
             .answers("begins with a byte order mark", .right) { served in

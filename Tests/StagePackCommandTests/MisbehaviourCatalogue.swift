@@ -315,7 +315,7 @@ extension Misbehaviour {
             }
             .on(ServedResource.documents),
             .answers("sends a bomb", .fails(.refused, "the encoding 'gzip'")) { _ in
-                // What 10 GiB of zeros become.
+                // As large as 10 GiB of zeros compressed.
                 [.content(noise(10 << 20)).field("Content-Encoding", "gzip")]
             },
         ]

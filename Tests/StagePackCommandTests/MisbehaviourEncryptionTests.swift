@@ -10,7 +10,7 @@ import Testing
 /// Servers that misbehave below HTTP, proxies that do, and addresses at which no server is.
 @Suite(.waiting, .server, .directory, .timeLimit(.minutes(5)))
 struct MisbehaviourEncryptionTests {
-    /// How a server on an encrypted port misbehaves, and what the program says to it.
+    /// Misbehaviours of a server on an encrypted port, with the message of the program.
     enum Encryption: String, CaseIterable {
         case selfSigned
         case tls1
@@ -23,7 +23,7 @@ struct MisbehaviourEncryptionTests {
         case reset
         case downgrade
 
-        /// What standard error contains; `nil` for a run that succeeds.
+        /// The text that standard error contains; `nil` for a run that succeeds.
         fileprivate var words: String? {
             switch self {
             case .selfSigned: "is not signed by an authority that this machine trusts"
@@ -175,7 +175,7 @@ struct MisbehaviourDaemonTests {
 
     private static let turnstile = Turnstile(width: 4)
 
-    /// What the history says of the pack when a worker has done what it can; `nil` if it is staged.
+    /// Returns the problem of the pack in the history after the attempts of a worker; `nil` if it is staged.
     private func run(_ row: MisbehaviourRow) async throws -> StagingHistory.Problem? {
         var installed = try await Installed()
         let pack = try SamplePack.small(.aurora)

@@ -48,7 +48,7 @@ struct MissingFilesTests {
         #expect(ending.status == 0, "\(ending)")
         #expect(try world.staged(.aurora) == StagedFiles(pack))
         try await world.succeed("verify")
-        // What is left of the former generation goes with the previous ones.
+        // The rest of the former generation is removed with the previous ones.
         try await world.succeed("gc", "--previous")
         try await world.succeed("doctor")
     }
@@ -62,7 +62,7 @@ struct MissingFilesTests {
         #expect(try await world.run("verify").status == 3)
     }
 
-    /// A pack that was staged once is kept, whatever its policy.
+    /// A pack that was staged once is kept with any policy.
     @Test(arguments: [false, true])
     mutating func aPackOnDemandIsStagedAgain(isPinned: Bool) async throws {
         var pack = try SamplePack.small(.aurora)

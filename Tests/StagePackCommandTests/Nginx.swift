@@ -6,7 +6,7 @@ import Testing
 
 /// nginx as Debian builds it, on loopback, for as long as a function runs.
 struct Nginx {
-    /// Where the directory is to be had.
+    /// The URL of the served directory.
     let baseURL: String
 
     /// Serves the content of a directory while `body` runs.
@@ -45,7 +45,7 @@ struct Nginx {
         }
     }
 
-    /// Prints a port that nobody listens at.
+    /// Prints a free port.
     private static let freePort = """
         exec python3 -c 'import socket
         s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1], end="")'

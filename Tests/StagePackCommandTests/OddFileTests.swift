@@ -10,7 +10,7 @@ import Testing
 /// is wrong.
 @Suite(.server, .directory)
 struct OddFileTests {
-    /// What stands where a file is expected.
+    /// The kind of entry in the place of an expected file.
     enum Oddity: String, CaseIterable, Sendable {
         case fifo = "mkfifo \"$1\""
         case socket = """
@@ -85,7 +85,7 @@ struct OddFileTests {
         #expect(try await run("why", "levels").status < 100)
     }
 
-    /// What is checked is named, with what to do, by `doctor`.
+    /// `doctor` reports the checked entries, with advice.
     @Test(arguments: names.filter { !$0.hasPrefix("downloads") && !$0.hasPrefix("packs") })
     func doctorNamesAFifoAndWhatToDo(name: String) async throws {
         try await make()
@@ -98,7 +98,7 @@ struct OddFileTests {
         #expect(ending.output.contains("hint: remove it, then run 'stagepack "), "\(ending.output)")
     }
 
-    /// What a generation lacks is staged again.
+    /// Missing files of a generation are staged again.
     @Test(arguments: ["G/pack.json", "G/files", "G/lease", "G/index"], Oddity.allCases)
     func repairReplacesAGenerationWithOddFiles(name: String, oddity: Oddity) async throws {
         // A large lease is as good as a small one, and the index is only compared when it is used.
@@ -131,7 +131,7 @@ struct OddFileTests {
         try await world.succeed("verify", "levels")
     }
 
-    /// What has the name of a lock file and is none guards nothing: it is replaced.
+    /// An entry with the name of a lock file that is no regular file is replaced.
     @Test(
         arguments: ["locks/levels", "locks/.staging", "locks/.history", "downloads/D.lock"],
         [Oddity.fifo, .socket, .directory, .endlessLink]
@@ -154,7 +154,7 @@ struct OddFileTests {
         try await world.succeed("doctor")
     }
 
-    /// What an interrupted download has left does not keep the next one from working.
+    /// Odd files of an interrupted download do not prevent the next one.
     @Test(arguments: ["state", "part.1"], [Oddity.fifo, .endlessLink, .socket])
     func aDownloadBeginsAnewWhereItsFilesAreOdd(suffix: String, oddity: Oddity) async throws {
         var world = world

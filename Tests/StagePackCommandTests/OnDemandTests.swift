@@ -13,7 +13,7 @@ import Testing
 
 @Suite(.server, .directory)
 struct OnDemandTests {
-    /// What fetches: a process of its own, or the engine in this one.
+    /// The fetcher: a separate process, or the engine in this one.
     enum Fetching: CaseIterable {
         case command
         case engine

@@ -239,7 +239,7 @@ struct OwnFormatTests {
         serve(try manifest(revision: 7), installed)
         #expect(try await update().status == 0)
         try register(&installed, .application)
-        // What was accepted before is nothing that the extension could read.
+        // The extension cannot read the manifest that was accepted before.
         installed.world.server.answer("/news.json", with: .status(503))
         let without = try await update()
         #expect(without.status == 10, "\(without)")

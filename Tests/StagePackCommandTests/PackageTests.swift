@@ -10,7 +10,7 @@ import Testing
 /// From a recipe to a staged pack, with the built program.
 @Suite(.server, .directory)
 struct PackageTests {
-    /// What `package --json` prints.
+    /// The output of `package --json`.
     private struct Package: Decodable, Equatable {
         var pack, file, format, sha256: String
         var size, installedSize, fileCount: Int

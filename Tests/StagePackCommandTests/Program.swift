@@ -7,7 +7,7 @@ import Testing
 
 /// The `stagepack` program that the package builds, run as a process of its own.
 struct Program {
-    /// How a run ended, and what it printed.
+    /// The exit status of a run, and its output.
     struct Ending: Equatable {
         /// The exit status; 1,000 and the signal's number if a signal ended it.
         var status: Int32
@@ -15,7 +15,7 @@ struct Program {
         var error: String
     }
 
-    /// What a run that is still going on can be told.
+    /// Control of a run in progress.
     struct Running: Sendable {
         fileprivate let process: ProcessIdentifier
 
@@ -56,12 +56,12 @@ struct Program {
 
     /// Variables beside `PATH` and `HOME`: nothing of the tests' own environment is passed on.
     var environment: [String: String] = [:]
-    /// Whether the program may ask a daemon: of the system, where the environment names no other.
+    /// `true` if the program may use a daemon: the system's, unless the environment names another one.
     var asksDaemon = false
     /// A program and the arguments before those of `stagepack`, where another one is to start it.
     var wrapper: [String] = []
 
-    /// Whether this user may make mount namespaces.
+    /// `true` if this user may create mount namespaces.
     static var canMount: Bool {
         get async {
             let probe = Program(wrapper: ["/usr/bin/unshare", "-m", "/bin/sh", "-c", "exit 0"])

@@ -4,7 +4,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// What happens in root's programs before their first line: libraries read variables when they are loaded.
+/// The start of programs of root before `main`: libraries read variables when they are loaded.
 @Suite(.directory, .enabled("only root believes less") { geteuid() == 0 })
 struct ProgramStartTests {
     /// The programs that root runs.

@@ -42,7 +42,7 @@ struct PublisherLockTests {
         return file
     }
 
-    /// A manifest and a store are there to be read by everybody.
+    /// All users may read a manifest and a store.
     @Test(.alone) func whoMayOnlyReadHoldsNoPublisherUp() async throws {
         let (manifest, add) = try await makeManifest()
         let store = try Directory.make(world.directory.path.appending("store/b"))

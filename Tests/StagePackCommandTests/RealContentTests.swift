@@ -26,7 +26,7 @@ struct RealContentTests {
     /// A script that makes an archive has not made it.
     private struct NoArchive: Error {}
 
-    /// How the same tree is wrapped, and the script that does it: in the tree, to the path `$1`.
+    /// The formats in which the same tree is packed, and the script for each: it runs in the tree and writes to `$1`.
     private static let formats: [(format: ArchiveFormat, name: String, script: String)] = [
         (.tarZstandard, "tar.zst", #"tar -c . | zstd -q -1 -o "$1""#),
         (.tarGzip, "tar.gz", #"tar -c . | gzip -1 >"$1""#),

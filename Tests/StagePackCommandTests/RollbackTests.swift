@@ -9,7 +9,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// What `rollback` and `pin` do, and that nothing updates a pack that is held.
+/// `rollback` and `pin`: a pinned pack is never updated.
 @Suite(.server, .directory)
 struct RollbackTests {
     private let versions: [SamplePack]
@@ -156,7 +156,7 @@ struct RollbackTests {
         #expect(try container.reader.pin(of: .aurora)?.version == 1)
     }
 
-    /// The calls that put something in place or make it durable, with numbers up to where they end.
+    /// The system calls that publish files or make them durable, each with the number of its last occurrence.
     private static let places = [("rename,renameat,renameat2", 3), ("fsync,fdatasync", 6)]
         .flatMap { place in (1...place.1).map { (calls: place.0, number: $0) } }
 
@@ -177,7 +177,7 @@ struct RollbackTests {
             "trace=\(calls)", "-e", "inject=\(calls):signal=KILL:when=\(number)",
             try Program.path.string,
         ]
-        // There, back, and there again: whatever was done before the kill.
+        // Roll back, forward, and back again, from any state before the kill.
         for _ in 1...3 {
             let before = try state(world)
             let ending = try await killed.run("rollback", "aurora")
@@ -237,7 +237,7 @@ struct RollbackTests {
         case rolledBack
     }
 
-    /// What is staged; anything but the newer version unpinned and the older one pinned is an error.
+    /// Returns the staged state; all but the newer version unpinned and the older one pinned is an error.
     private func state(_ world: World) throws -> PackState {
         let reader = try #require(try ContainerReader.open(world.container))
         let isPinned = try reader.pin(of: .aurora) != nil

@@ -4,7 +4,7 @@ import StageTesting
 
 /// A pack made in code: its files, the archive of them, and how a manifest offers it.
 struct SamplePack: Sendable {
-    /// What the pack holds.
+    /// The entries of the pack.
     let files: [TarBuilder.Entry]
     /// The bytes on the server.
     let archive: [UInt8]

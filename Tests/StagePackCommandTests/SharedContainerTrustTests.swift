@@ -77,7 +77,7 @@ struct SharedContainerTrustTests {
         try await world.succeed()
     }
 
-    /// Before anything is staged the registration alone says what the container is for.
+    /// Before the first staging, only the registration assigns the container to an application.
     @Test func anotherPathToTheContainerIsNoWayAroundTheRoot() async throws {
         let world = try await SignedWorld()
         let group = world.installed.container

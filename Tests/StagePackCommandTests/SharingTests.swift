@@ -7,7 +7,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// What packs, applications and users share, and how none of them can harm the others.
+/// Files that packs, applications and users share, and that none of them can harm the others.
 @Suite(.server, .directory)
 struct SharingTests {
     private let quiet = ["--quiet", "--progress", "none", "--attempts", "1"]

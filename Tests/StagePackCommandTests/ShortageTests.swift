@@ -25,7 +25,7 @@ enum Shortage: CustomTestStringConvertible {
 
     var testDescription: String { "\(self)" }
 
-    /// Whether the test can have it here.
+    /// `true` if the test can create the shortage here.
     var isAvailable: Bool {
         switch self {
         case .processes: ControlGroup.canLimit(.processes)
@@ -84,8 +84,8 @@ enum Shortage: CustomTestStringConvertible {
     static let user: uid_t = 61_234
 }
 
-/// What the program does where the system gives it too little of something: an error, never a trap or silence, and
-/// in a hook nothing that the package manager could notice.
+/// The program with too little of a resource: it reports an error, never traps or stays silent, and
+/// in a hook never fails the package manager.
 @Suite(.apart, .serialized, .server, .directory)
 struct ShortageTests {
     private static let deadline = 3.0
@@ -112,13 +112,13 @@ struct ShortageTests {
         return world
     }
 
-    /// Whether the loader of programs says why there is no program.
+    /// Returns whether the message is that of the dynamic loader.
     private static func isLoaders(_ error: String) -> Bool {
         error.contains("shared libraries") || error == "out of memory\n"
             || error.contains("cannot allocate TLS data structures")
     }
 
-    /// Runs the program short of something; `nil` where the loader of programs was refused it already.
+    /// Runs the program with the shortage; returns `nil` if the dynamic loader has failed already.
     private func run(
         _ arguments: [String],
         _ shortage: Shortage

@@ -232,7 +232,7 @@ struct SignedManifestTests {
             "\(registered)"
         )
         #expect(world.server.requests.isEmpty)
-        // What '--root' names is the user's own choice, and root's is checked.
+        // A user may name any file with '--root'; for root the file is checked.
         let root = world.world.directory.path.appending("root.json")
         try world.world.directory.write(world.repository.firstRoot, to: "root.json", durably: false)
         expose(root)
@@ -257,7 +257,7 @@ struct SignedManifestTests {
         let writable = try await world.run("prefetch", "--attempts", "1")
         #expect(writable.status == 11, "\(writable)")
         #expect(writable.error.contains("alone can write, found mode 0664"), "\(writable)")
-        // What it says of a root is not known, so that nothing may be staged without one.
+        // Its root is unknown, so that no pack may be staged without one.
         let forged = try world.world.manifest(of: [try .small(.aurora, version: 9)])
         world.server.answer("/signed/manifest.json", with: .content(forged))
         let unsigned = try await world.world.program.run([

@@ -64,7 +64,7 @@ struct SignedTransportTests {
         for path in ["/metadata/timestamp.json", world.manifestPath, pack.path] {
             #expect(world.server.counts(for: "/signed\(path)").requests == 1, "\(path)")
         }
-        // What leads elsewhere is verified as ever.
+        // Content after a redirect is verified, too.
         let forged = try world.world.manifest(of: [try .small(.aurora, version: 9)])
         try world.publish(try .small(.aurora, version: 2))
         for path in world.repository.files.keys.map({ "/metadata/\($0)" }) + [world.manifestPath] {

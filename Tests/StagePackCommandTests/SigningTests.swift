@@ -101,7 +101,7 @@ struct SigningTests {
         #expect(forced.roles.map(\.version) == [1, 2, 3, 3])
     }
 
-    /// Whether a provider of tokens is installed or not, no file is taken for a key in a token, or made.
+    /// With or without an installed provider of tokens, no file is used as a key in a token, or created.
     @Test func aKeyInATokenIsNoFile() async throws {
         try await createManifest()
         for arguments in [

@@ -9,7 +9,7 @@ import Testing
 
 /// A registered application with one pack of some megabytes, which its server sends slowly.
 struct StagingWorld: Sendable {
-    /// What the pack is made of.
+    /// The kind of the pack.
     enum Kind: CaseIterable, Sendable {
         case archive
         case indexed
@@ -22,7 +22,7 @@ struct StagingWorld: Sendable {
     private let publisher: IndexedPublisher
     private var archives: [SamplePack]
 
-    /// How fast the server sends, in bytes a second for each request.
+    /// The rate of the server, in bytes per second for each request.
     private let rate: Int
 
     /// Publishes version 1.
@@ -97,7 +97,7 @@ struct StagingWorld: Sendable {
 
     /// The bytes on disk of the pack's file in its staging area.
     private var areaSize: Int {
-        // What is gone by now has no size.
+        // Files that were removed meanwhile have no size.
         guard let staging = try? Directory.open(installed.container.appending("staging")),
             let areas = try? staging.entries()
         else { return 0 }
@@ -183,7 +183,7 @@ struct StagingWorld: Sendable {
         return try Directory.open(path).entries().map(\.path.string)
     }
 
-    /// What lies in the container that is no pack: partial archives and areas.
+    /// Returns the partial files and staging areas in the container.
     func litter() throws -> [String] {
         try ["downloads", "staging"].flatMap { name in
             try Directory.open(installed.container).directory(FilePath(name))?.entries()

@@ -6,9 +6,9 @@ import Subprocess
 import SystemPackage
 import Testing
 
-/// Another user of the machine, who may do what everybody may.
+/// Another user of the machine, with the rights of all users.
 enum Stranger {
-    /// What runs a program as `nobody`, without groups and privileges.
+    /// The command that runs a program as `nobody`, without groups and privileges.
     static let command = [
         "/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs",
     ]

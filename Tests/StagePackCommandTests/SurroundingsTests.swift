@@ -9,7 +9,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// What root's programs believe of the environment that a user has prepared for them, as a package
+/// The variables that programs of root accept from an environment that a user has prepared, as a package
 /// manager under `su` passes it on.
 @Suite(
     .server,
@@ -95,7 +95,7 @@ struct SurroundingsTests {
     }
 }
 
-/// What root's programs take from a process at the place of the system's daemon.
+/// Programs of root and a process at the socket of the system's daemon.
 @Suite(
     .server,
     .directory,

@@ -16,7 +16,7 @@ struct TLSTests {
         /// Good, and the program is not told of the authority.
         case unknownAuthority
 
-        /// How openssl(1) is told of the certificate's days and name.
+        /// The arguments of openssl(1) for the dates and the name of the certificate.
         fileprivate var options: (start: String, end: String, name: String) {
             switch self {
             case .good, .unknownAuthority: ("20200101000000Z", "20990101000000Z", "IP:127.0.0.1")

@@ -53,7 +53,7 @@ struct TrustAttackTests {
 
     @Test func fastForwardIsRecoveredFromByNewKeys() async throws {
         var world = try await staged()
-        // Whoever has the keys of timestamp and snapshot gives them versions that no publisher reaches.
+        // An attacker with the keys of timestamp and snapshot gives them versions that no publisher reaches.
         world.repository.timestamp.version = 1 << 40
         world.repository.snapshot.version = 1 << 40
         try world.repository.publish([.snapshot, .timestamp])
@@ -71,7 +71,7 @@ struct TrustAttackTests {
         #expect(try world.installed.staged() == ["aurora": 2])
     }
 
-    /// Whoever has all keys but the root's signs a revision that no publisher reaches.
+    /// An attacker with all keys but the root's signs a revision that no publisher reaches.
     @Test func fastForwardOfTheRevisionIsRecoveredFromByNewKeys() async throws {
         var world = try await staged()
         world.installed.world.revision = 900_000
@@ -96,7 +96,7 @@ struct TrustAttackTests {
         world.repository.timestamp.expiry = SignedWorld.now - .days(1)
         try world.publish(try .small(.aurora), try .small(try PackID("dunes")))
         try await world.refuse("version 3 of the timestamp metadata expired at")
-        // What is staged stays in use.
+        // The staged pack stays in use.
         let load = try await world.run("load", "aurora")
         #expect(load.status == 0)
         let new = try await world.run("load", "dunes", "--attempts", "1")
@@ -236,7 +236,7 @@ struct TrustAttackTests {
     }
 }
 
-/// What another program has changed in the container.
+/// Changes of another program in the container.
 @Suite(.server, .directory)
 struct StoredTrustTests {
     private func staged() async throws -> SignedWorld {
@@ -324,7 +324,7 @@ struct StoredTrustTests {
     }
 }
 
-/// What people are told of trusted metadata.
+/// Reports about trusted metadata.
 @Suite(.server, .directory)
 struct TrustReportTests {
     private struct Status: Decodable {

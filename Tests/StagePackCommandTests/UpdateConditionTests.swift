@@ -120,7 +120,7 @@ struct UpdateConditionTests {
             #expect(voices.outcome == .waiting)
             #expect(voices.reason == .held(example.reasons))
         }
-        // What a person or a hook waits for does not wait for network and power.
+        // Runs for a person or a hook do not wait for network and power.
         let install = try await run(world, .install, example.conditions)
         let isThere = install["voices"].map { [.staged, .present].contains($0.outcome) }
         #expect(isThere == true)

@@ -12,7 +12,7 @@ import Testing
 struct World {
     let server: TestServer
     let directory: Directory
-    /// How the program is run.
+    /// The program with its environment.
     var program = Program()
     /// The revision of the manifest that is published next.
     var revision = 1
@@ -28,10 +28,10 @@ struct World {
     /// The URL of the manifest.
     var manifestURL: String { server.url("/manifest.json") }
 
-    /// What the program is told about where things are.
+    /// The options that name manifest and container.
     var source: [String] { source(manifest: nil) }
 
-    /// What the program is told about where things are, another manifest than the server's included.
+    /// Returns the options that name manifest and container; `nil` for the manifest of the server.
     func source(manifest: String?) -> [String] {
         ["--manifest", manifest ?? manifestURL, "--container", container.string]
     }
@@ -132,7 +132,7 @@ extension PackID {
     }
 }
 
-/// Something that a test waits for did not come about.
+/// A condition that a test waits for did not occur.
 struct NeverHappened: Error {}
 
 /// The bytes in the part files of a directory, which need not exist yet.

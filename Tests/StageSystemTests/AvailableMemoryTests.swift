@@ -62,7 +62,7 @@ private struct MemoryGroup {
 
     /// Returns the process to the top of the tree, and removes the group.
     func leave() {
-        // What is left is an empty group.
+        // The group is empty now.
         try? Self.write("0", to: parent.appending("cgroup.procs"))
         unsafe rmdir(path.string)
     }

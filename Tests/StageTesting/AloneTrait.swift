@@ -7,7 +7,7 @@ package import Testing
 /// would measure the load of the machine, or disturb them. `make test` runs these tests after all others
 /// (`Scripts/tests-with` finds them by this trait). A plain `swift test` runs one of them at a time.
 package struct AloneTrait: TestTrait, SuiteTrait, TestScoping {
-    /// Whether the tests of a suite inherit the trait.
+    /// The tests of a suite inherit the trait.
     package let isRecursive = true
 
     /// Waits for the tests with this trait that are under way, and runs the test.

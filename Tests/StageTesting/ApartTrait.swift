@@ -6,7 +6,7 @@ package import Testing
 /// those whose programs have to begin their work before a deadline of a few seconds. `make test` finds them by this trait
 /// (`Scripts/tests-with`), as it does those with `.alone`.
 package struct ApartTrait: TestTrait, SuiteTrait {
-    /// Whether the tests of a suite inherit the trait.
+    /// The tests of a suite inherit the trait.
     package let isRecursive = true
 }
 

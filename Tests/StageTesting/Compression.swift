@@ -1,7 +1,7 @@
 import CArchive
 package import StageModel
 
-/// What of libarchive did not work while a test's archive was written.
+/// A failure of libarchive while a test's archive was written.
 package struct CompressionError: Error {
     /// The words of libarchive.
     package var words: String

@@ -20,9 +20,9 @@ package import Testing
 /// }
 /// ```
 package final class DaemonProcess: Sendable {
-    /// The program cannot be started, or did not end, in words for whoever runs the tests.
+    /// The program could not be started, or did not exit.
     package struct Failure: Error, CustomStringConvertible {
-        /// The words.
+        /// The message.
         package var description: String
 
         /// Creates a failure from its words.
@@ -37,7 +37,7 @@ package final class DaemonProcess: Sendable {
         try #require(current, "the test needs the trait '.daemon'")
     }
 
-    /// Where everything of the daemon's is.
+    /// The directory of all files of the daemon.
     package let directory: FilePath
     private let child = Mutex<StartedProcess?>(nil)
 
@@ -107,7 +107,7 @@ package final class DaemonProcess: Sendable {
         (try? client.answer(to: .status, timeout: .seconds(5))) != nil
     }
 
-    /// How the daemon ended, as ``StartedProcess/status`` says; `nil` while it runs.
+    /// The ending of the daemon, in the form of ``StartedProcess/status``; `nil` while it runs.
     package var status: Int32? { child.withLock { $0?.status } }
 
     /// Sends the daemon a signal.
@@ -135,10 +135,10 @@ package final class DaemonProcess: Sendable {
         }
     }
 
-    /// Ends whatever runs, at once.
+    /// Kills the daemon if it runs.
     package func abandon() { child.withLock { $0 = nil } }
 
-    /// What the daemon wrote to standard error, of all of its runs.
+    /// Returns the standard error output of all runs of the daemon.
     package func said() throws -> String { try text(of: log) }
 
     /// The path of the program.
@@ -147,7 +147,7 @@ package final class DaemonProcess: Sendable {
     }
 }
 
-/// A process that is killed with its group, and reaped, when nobody refers to it any more.
+/// A process that is killed with its group, and reaped, when the last reference to it is gone.
 package final class StartedProcess: Sendable {
     /// The number of the process, and of its group.
     package let id: pid_t
@@ -225,7 +225,7 @@ package final class StartedProcess: Sendable {
             guard unsafe waitpid(id, &status, options) == id else { return nil }
             let signal = status & 0x7F
             ending = signal == 0 ? (status >> 8) & 0xFF : 1000 + signal
-            // Whatever it has left behind.
+            // Kills the processes that it has left behind.
             Glibc.kill(-id, SIGKILL)
             return ending
         }
@@ -234,7 +234,7 @@ package final class StartedProcess: Sendable {
 
 /// Runs each test with a daemon of its own, which the test starts.
 package struct DaemonTrait: TestTrait, SuiteTrait, TestScoping {
-    /// Whether the tests of a suite inherit the trait.
+    /// The tests of a suite inherit the trait.
     package let isRecursive = true
 
     /// Runs the test, and ends its daemon on every exit.

@@ -40,7 +40,7 @@ package final class MockBus: Sendable {
         case number(UInt32)
         /// `d`.
         case real(Double)
-        /// `s`, without anything that JSON would have to escape.
+        /// `s`, without characters that JSON escapes.
         case text(String)
         /// `as`, likewise.
         case texts([String])
@@ -119,7 +119,7 @@ package final class MockBus: Sendable {
         _ = consume service
     }
 
-    /// Sets a property, adding it if need be, and tells everybody unless told otherwise.
+    /// Sets a property, which it adds if necessary, and by default emits a signal about the change.
     package func set(
         _ property: String,
         of object: Object,
@@ -199,7 +199,7 @@ extension MockBus.Value {
 }
 
 extension MockBus {
-    /// Ends with the daemon once nobody is at the other end of its standard input.
+    /// Exits with the daemon once the other end of its standard input is closed.
     private static let daemon = """
         dbus-daemon --config-file="$1" --nofork --nopidfile --print-address=1 2>/dev/null &
         daemon=$!
@@ -211,7 +211,7 @@ extension MockBus {
         wait "$daemon" 2>/dev/null
         """
 
-    /// A bus on which everybody may do everything.
+    /// Returns the configuration of a bus on which all users may do everything.
     private static func configuration(_ address: String) -> String {
         """
         <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"

@@ -6,7 +6,7 @@ import SystemPackage
 /// Its standard input and output are one socket: it is to end when it reads the end of that, as it
 /// does when the process of the tests dies.
 final class MockProcess: Sendable {
-    /// What went wrong, in words for whoever runs the tests.
+    /// A failure of the program, with a message.
     struct Failure: Error, CustomStringConvertible {
         var description: String
     }
@@ -14,7 +14,7 @@ final class MockProcess: Sendable {
     private let process: pid_t
     private let socket: CInt
 
-    /// How long a program may take to answer.
+    /// The time in which the program must respond.
     private static let patience = Duration.seconds(120)
 
     /// Starts a program, the first of `command`.
@@ -67,7 +67,7 @@ final class MockProcess: Sendable {
         while unsafe waitpid(process, &status, 0) < 0, errno == EINTR {}
     }
 
-    /// Tells the program something.
+    /// Writes a line to the program.
     func write(_ line: String) throws(Failure) {
         let bytes = Array("\(line)\n".utf8)
         guard unsafe send(socket, bytes, bytes.count, CInt(MSG_NOSIGNAL)) == bytes.count

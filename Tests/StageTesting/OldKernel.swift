@@ -28,7 +28,7 @@ package enum OldKernel: Hashable, Sendable, CustomTestStringConvertible {
         }
     }
 
-    /// Whether this machine's kernel can stand in for it.
+    /// `true` if this machine's kernel can simulate the old one.
     package var isSimulated: Bool {
         switch self {
         case .landlock(let version): version <= Confinement.supportedVersion

@@ -87,7 +87,7 @@ package final class PartServer: Sendable {
     /// The object that a completion made.
     package var object: [UInt8]? { state.withLock { $0.object } }
 
-    /// Whether the parts were forgotten by request.
+    /// `true` if a client has aborted the upload.
     package var isAborted: Bool { state.withLock { $0.isAborted } }
 
     /// Requests that no client should send.

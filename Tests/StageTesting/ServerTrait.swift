@@ -2,7 +2,7 @@ package import Testing
 
 /// Runs each test with a server of its own.
 package struct ServerTrait: TestTrait, SuiteTrait, TestScoping {
-    /// Whether the tests of a suite inherit the trait.
+    /// The tests of a suite inherit the trait.
     package let isRecursive = true
 
     /// Starts a server, runs the test and stops the server.

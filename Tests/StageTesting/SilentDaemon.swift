@@ -3,7 +3,7 @@ import Synchronization
 
 /// A process at a daemon's socket that never says a word.
 package final class SilentDaemon: Sendable {
-    /// How it is silent.
+    /// The point at which it falls silent.
     package enum Silence: CaseIterable, Sendable {
         /// It takes clients in, and reads what they send.
         case afterAccepting

@@ -177,8 +177,8 @@ struct Socket {
         }
     }
 
-    /// Says that nothing more comes, and reads on until the other side has understood: what was sent
-    /// would be lost otherwise to bytes that nobody reads.
+    /// Ends the sending direction, and reads until the peer closes the connection. Closing a connection with unread
+    /// bytes would reset it, and the peer could lose the bytes that were sent.
     func lingerOn() {
         shutdown(descriptor, CInt(SHUT_WR))
         var bytes = [UInt8](repeating: 0, count: 1 << 16)
@@ -192,7 +192,7 @@ struct Socket {
         unsafe _ = setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, size)
     }
 
-    /// Waits until the other side ends the connection or sends something.
+    /// Waits until the peer closes the connection or sends a byte.
     func waitForEnd() {
         var byte: UInt8 = 0
         unsafe _ = recv(descriptor, &byte, 1, CInt(MSG_PEEK))

@@ -39,7 +39,7 @@ package enum StagedBait: String, CaseIterable, Sendable {
         return path
     }
 
-    /// Whether everything is where it was laid.
+    /// Returns whether all files are unchanged in their places.
     package func isWhole(in directory: Directory) throws -> Bool {
         let content = try File.open(reading: directory.path.appending("precious"))
             .readAll(limit: Self.content.count + 1)
@@ -49,6 +49,6 @@ package enum StagedBait: String, CaseIterable, Sendable {
         return content == Self.content && names == (isInside ? ["1"] : [])
     }
 
-    /// What must not get lost.
+    /// The content that must not be lost.
     package static let content = [UInt8](repeating: 7, count: 1000)
 }

@@ -23,7 +23,7 @@ package struct TarBuilder: Sendable {
     package struct Entry: Sendable {
         /// The name, in any bytes; at most 100 of them are kept.
         package var name: [UInt8]
-        /// What it is.
+        /// The kind of the entry.
         package var kind: Kind
         /// The permission bits.
         package var mode: Int

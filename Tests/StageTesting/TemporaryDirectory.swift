@@ -19,7 +19,7 @@ package struct TemporaryDirectory: Sendable {
 package struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
     /// Tests inside of a suite each get their own directory.
     package let isRecursive = true
-    /// Whether more than some ten megabytes are going to be in the directory.
+    /// `true` if the directory will hold more than about ten megabytes.
     let isLarge: Bool
 
     /// In memory where the system has such a place: tests make and remove thousands of small files.
@@ -60,7 +60,7 @@ package struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
         try parent.removeTree(name)
     }
 
-    /// Removes a directory, and returns `false` if somebody has put something into it meanwhile.
+    /// Removes a directory; returns `false` if another process has created an entry in it meanwhile.
     private func removes(
         _ name: FilePath.Component,
         from parent: Directory

@@ -41,7 +41,7 @@ extension TestDaemon {
         }
     }
 
-    /// What the daemon says of itself.
+    /// The identity and state of the daemon.
     var status: ServiceStatus {
         ServiceStatus(
             version: "0",

@@ -92,7 +92,7 @@ package final class TestDaemon: Sendable {
         state.withLock { $0.refusals[line] = refusal }
     }
 
-    /// Sends all events to whoever attaches, those that the client knows too.
+    /// Sends all events to each client that attaches, also those that it has received already.
     package func repeatEvents() { state.withLock { $0.repeatsEvents = true } }
 
     /// Says that finished downloads are in this directory from now on.
@@ -101,7 +101,7 @@ package final class TestDaemon: Sendable {
     /// The requests so far, but for those by which clients find the daemon.
     package var requests: [Request] { state.withLock { $0.requests } }
 
-    /// How many clients have connected.
+    /// The number of accepted connections.
     package var connectionCount: Int { state.withLock { $0.connectionCount } }
 
     /// The tokens of launches that were acknowledged.
@@ -117,7 +117,7 @@ package final class TestDaemon: Sendable {
         state.withLock { state in state.tasks.values.sorted { $0.id < $1.id } }
     }
 
-    /// Whether a client takes the events of a session in.
+    /// Returns whether a client is attached to a session.
     package func isAttached(_ identifier: String) -> Bool {
         state.withLock { $0.sessions[identifier]?.listener != nil }
     }

@@ -63,7 +63,7 @@ package struct TestRepository {
     /// The delegations of a role, in order.
     package var delegations: [String: [TestDelegation]] = [:]
     package var isConsistent = true
-    /// Whether the snapshot and the timestamp list lengths and digests.
+    /// The snapshot and the timestamp list lengths and digests.
     package var listsDigests = false
     /// Keys that the root lists besides those of roles.
     package var extraKeys: [(id: String, tree: JSONTree)] = []

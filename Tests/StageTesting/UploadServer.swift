@@ -31,7 +31,7 @@ package final class UploadServer: Sendable {
 
     /// The port that the server listens on.
     package let port: Int
-    /// Whether the server is asked for uploads that resume, and offers them.
+    /// `true` if the server supports resumable uploads.
     package let speaksDraft: Bool
     private let listener: Listener
     private let state = Mutex(State())

@@ -5,7 +5,7 @@ package import Testing
 /// `make test` runs them beside the others, in a process of their own: there they take no turns from tests that compute.
 /// It finds them by this trait (`Scripts/tests-with`), as it does those with `.alone`.
 package struct WaitingTrait: TestTrait, SuiteTrait {
-    /// Whether the tests of a suite inherit the trait.
+    /// The tests of a suite inherit the trait.
     package let isRecursive = true
 }
 

@@ -14,7 +14,7 @@ package struct ZipBuilder: Sendable {
         package var flags: UInt16 = 1 << 11
         /// The flags in the local header; `nil` for the same.
         package var localFlags: UInt16?
-        /// The compression method; the content is stored whatever it says.
+        /// The compression method in the headers; the content is always stored uncompressed.
         package var method: UInt16 = 0
         /// The compression method in the local header; `nil` for the same.
         package var localMethod: UInt16?
@@ -22,13 +22,13 @@ package struct ZipBuilder: Sendable {
         package var localSize: UInt32?
         /// The checksum in both headers; `nil` for the true one.
         package var checksum: UInt32?
-        /// Whether size and checksum follow the content instead of being in the local header.
+        /// Writes size and checksum after the content instead of in the local header.
         package var hasDescriptor = false
         /// The name in a Unicode path field (0x7075) of both headers; `nil` for no field.
         package var unicodeName: [UInt8]?
         /// The version of the Unicode path field; 1 is the only one.
         package var unicodeVersion: UInt8 = 1
-        /// Whether the central directory points at the first entry's local header.
+        /// Makes the central directory point to the first entry's local header.
         package var sharesFirst = false
 
         /// Creates an entry from its parts.

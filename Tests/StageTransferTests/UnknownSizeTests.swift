@@ -6,8 +6,8 @@ import Testing
 
 @testable import StageTransfer
 
-/// Content of which nobody but the server knows the size, and nobody the digest: what is written is
-/// compared with what was sent.
+/// Content whose size only the server knows, and whose digest is unknown: the tests compare the written bytes with
+/// the sent ones.
 @Suite(.server) struct UnknownSizeTests {
     static let size = 2 << 20
     static let half = size / 2

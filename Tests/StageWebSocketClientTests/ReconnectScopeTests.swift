@@ -79,7 +79,7 @@ import Testing
     }
 
     @Test func aConnectionThatEndedUnseenTakesNothing() async throws {
-        // The reader has not asked for anything since the connection opened, so it has not heard of its end.
+        // The reader has requested no message since the connection opened, so it does not know of its end.
         let ends = Mutex(0)
         serve(
             .webSocket { peer in

@@ -100,7 +100,7 @@ enum UserThread {
         try socket.send(Array("confined: \(isConfined), callbacks: \(threads.description)".utf8))
     }
 
-    /// What the threads that called back may do.
+    /// The rights of the threads that called back.
     private final class Threads: Sendable {
         private let states = Mutex<Set<String>>([])
 
