@@ -21,7 +21,7 @@ EVENTS = {"install": "firstInstallation", "update": "subsequentUpdate"}
 
 
 def chosen_quality(container):
-    """The quality that the user chose; until the application has run, nobody has."""
+    """Returns the quality that the user chose; the default until the application has run."""
     try:
         return pathlib.Path(container, "quality").read_text(encoding="utf-8").strip()
     except OSError:

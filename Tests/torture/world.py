@@ -18,11 +18,11 @@ HANGS = 120
 
 
 class Failure(Exception):
-    """Something is not as it has to be."""
+    """A check has failed."""
 
 
 def expect(is_so, otherwise):
-    """Ends the check unless something is so."""
+    """Fails the check unless `is_so` is true."""
     if not is_so:
         raise Failure(otherwise)
 
@@ -172,7 +172,7 @@ def served(programs, directory, port, *options):
 
 
 def wait_until(what, condition, within=60):
-    """Waits until something is so, and returns what the condition did."""
+    """Waits until the condition is true, and returns its value."""
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
         if value := condition():

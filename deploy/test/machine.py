@@ -14,11 +14,11 @@ import time
 
 
 class Failure(Exception):
-    """Something is not as a test expects it."""
+    """An expectation of a test is not met."""
 
 
 def expect(is_so, otherwise):
-    """Ends the test unless something is so."""
+    """Fails the test unless `is_so` is true."""
     if not is_so:
         raise Failure(otherwise)
 
@@ -92,7 +92,7 @@ class Machine:
     def run(self, *command, expected=0, **environment):
         """Runs a command, expects its status, and returns what it printed.
 
-        Its input is a pipe that nobody writes to: who reads it, waits.
+        Its input is a pipe without a writer: a program that reads it blocks.
         """
         self.log.append(f"$ {' '.join(map(str, command))}")
         done = subprocess.Popen(

@@ -73,7 +73,7 @@ def rubbish_manifest(directory, serving):
 
 
 def rubbish_archives(directory, serving):
-    """nginx whose archives have the right size and are something else."""
+    """nginx whose archives have the right size and random content."""
     root = pathlib.Path(directory) / "spoiled"
     (root / "packs").mkdir(parents=True)
     for path in [*serving.glob("*.json"), *serving.glob("packs/*")]:
