@@ -177,8 +177,9 @@ struct Socket {
         }
     }
 
-    /// Ends the sending direction, and reads until the peer closes the connection. Closing a connection with unread
-    /// bytes would reset it, and the peer could lose the bytes that were sent.
+    /// Ends the sending direction, and reads until the peer closes the connection.
+    ///
+    /// Closing a connection with unread bytes would reset it, and the peer could lose the bytes that were sent.
     func lingerOn() {
         shutdown(descriptor, CInt(SHUT_WR))
         var bytes = [UInt8](repeating: 0, count: 1 << 16)
