@@ -120,6 +120,38 @@ extension Container {
         try reader.storedManifest(for: application)
     }
 
+    /// Stores an accepted manifest, unless the stored one is newer.
+    ///
+    /// Of processes that store concurrently, none replaces a newer manifest by an older one.
+    ///
+    /// - Parameters:
+    ///   - manifest: The manifest.
+    ///   - application: The application.
+    ///   - isNewer: Returns whether the stored manifest is newer; called while the lock is held.
+    /// - Returns: The newer manifest that stays; `nil` if `manifest` was stored.
+    /// - Throws: ``ContainerError/file(_:)`` if the container cannot be read or written.
+    public func store(
+        _ manifest: StoredManifest,
+        for application: ApplicationID,
+        unless isNewer: (StoredManifest) -> Bool
+    ) throws(ContainerError) -> StoredManifest? {
+        let lock = try lockManifests()
+        if let stored = try storedManifest(for: application), isNewer(stored) { return stored }
+        try store(manifest, for: application)
+        _ = consume lock
+        return nil
+    }
+
+    /// Acquires the lock that is held while manifests and their signed metadata are replaced.
+    func lockManifests() throws(ContainerError) -> FileLock {
+        do throws(FileError) {
+            // The ID of a pack never begins with a dot, so the name is not that of a pack's lock.
+            return try waitForLock(".trust", mode: .exclusive)
+        } catch {
+            throw .file(error)
+        }
+    }
+
     /// Stores an accepted manifest atomically and durably, in place of the one before.
     public func store(
         _ manifest: StoredManifest,

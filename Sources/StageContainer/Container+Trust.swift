@@ -115,12 +115,7 @@ extension Container {
         for application: ApplicationID,
         unless isNewer: (StoredTrust) -> Bool = { _ in false }
     ) throws(ContainerError) -> StoredTrust? {
-        let lock: FileLock
-        do throws(FileError) {
-            lock = try waitForLock(Self.trustLock, mode: .exclusive)
-        } catch {
-            throw .file(error)
-        }
+        let lock = try lockManifests()
         var stored = try reader.storedTrust(for: application)
         let isKept = isNewer(stored)
         let directory = try ContainerError.wrapping { () throws(FileError) in
@@ -161,9 +156,6 @@ extension Container {
             _ = try trust.removeTree(application.component)
         }
     }
-
-    /// Held while metadata is replaced; the ID of a pack never begins with a dot.
-    private static let trustLock: FilePath.Component = ".trust"
 }
 
 extension Directory {

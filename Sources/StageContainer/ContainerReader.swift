@@ -191,6 +191,13 @@ public final class ContainerReader: Sendable {
         return nil
     }
 
+    /// Returns the record of the pack's current generation, or `nil` if the pack is not staged or its record is
+    /// damaged.
+    package func wholeRecord(of id: PackID) throws(ContainerError) -> StagedPack? {
+        guard let generation = try currentGeneration(of: id) else { return nil }
+        return try wholeRecord(of: generation, id)
+    }
+
     func record(of generation: GenerationName, _ id: PackID) throws(ContainerError) -> StagedPack? {
         let name = path(of: generation, id).appending(ContainerLayout.packRecord)
         return try JSONRecord.read(parsing: StagedPack.self, at: name, in: root)

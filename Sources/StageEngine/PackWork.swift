@@ -27,6 +27,7 @@ struct PackWork: Sendable {
             }
             // The record of a damaged pack says that it is staged.
             if reason != .repair, try isStaged() { return .alreadyStaged }
+            if try isSuperseded() { return .alreadyStaged }
             try checkPin()
             let source = try await source()
             defer { source.end() }
@@ -49,6 +50,26 @@ struct PackWork: Sendable {
                 return false
             }
             return try reader.hasFiles(of: pack.id)
+        }
+    }
+
+    /// Returns whether another process staged the pack from a newer manifest after the plan was made.
+    ///
+    /// The container must still have a newer manifest, so that packs of earlier revisions do not hold back a
+    /// publisher that numbers its manifests from the beginning again.
+    private func isSuperseded() throws(StageError) -> Bool {
+        guard let revision = manifest.revision else { return false }
+        let application = manifest.manifest.application
+        return try StageError.wrapping { () throws(ContainerError) in
+            let reader = container.reader
+            guard let record = try reader.wholeRecord(of: pack.id),
+                record.application == application, record.manifestRevision > revision,
+                try reader.hasFiles(of: pack.id),
+                let stored = try reader.storedManifest(for: application),
+                // A damaged manifest counts as none.
+                let newest = try? AcceptedManifest(stored: stored).revision
+            else { return false }
+            return newest > revision
         }
     }
 

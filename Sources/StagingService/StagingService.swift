@@ -221,37 +221,36 @@ public struct StagingService: Sendable {
     ) throws(StagingFailure) -> (container: Container, manifest: AcceptedManifest) {
         let application = manifest.manifest.application
         let container: Container
-        let before: StoredManifest?
+        let newer: StoredManifest?
         do throws(ContainerError) {
             container = try Container.make(path)
             if let trust = source.trust {
-                let newer = try container.store(
+                let metadata = try container.store(
                     trust.stored,
                     and: manifest.isUnchanged ? nil : manifest.record,
                     for: application,
                     unless: trust.isOlder
                 )
-                guard let newer else { return (container, manifest) }
-                trust.adopt(newer)
+                guard let metadata else { return (container, manifest) }
+                trust.adopt(metadata)
+                newer = try container.storedManifest(for: application)
             } else {
                 try container.removeTrust(of: application)
                 guard !manifest.isUnchanged else { return (container, manifest) }
+                newer = try container.store(manifest.record, for: application) { stored in
+                    // The error is thrown below, outside the lock.
+                    (try? manifest.checkRevision(after: stored)) == nil
+                }
             }
-            before = try container.storedManifest(for: application)
         } catch {
             throw StagingFailure(error)
         }
         guard source.trust == nil else {
             // Another process has stored a newer manifest meanwhile.
-            return (container, try accepted(before ?? manifest.record, for: source, at: nil))
+            return (container, try accepted(newer ?? manifest.record, for: source, at: nil))
         }
         do throws(StageError) {
-            try manifest.checkRevision(after: before)
-        } catch {
-            throw StagingFailure(error)
-        }
-        do throws(ContainerError) {
-            try container.store(manifest.record, for: application)
+            try manifest.checkRevision(after: newer)
         } catch {
             throw StagingFailure(error)
         }

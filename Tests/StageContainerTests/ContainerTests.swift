@@ -27,6 +27,19 @@ import Testing
         #expect(try container.reader.stagedPacks() == [.aurora])
     }
 
+    @Test func aManifestIsNotStoredInPlaceOfANewerOne() throws {
+        let application = try ApplicationID("net.example")
+        func manifest(_ text: String) -> StoredManifest {
+            StoredManifest(url: "", resolvedURL: "", entityTag: nil, receivedAt: 1, text: text)
+        }
+        let newer = manifest("43")
+        #expect(try container.store(newer, for: application) { _ in true } == nil)
+        #expect(try container.store(manifest("42"), for: application) { $0 == newer } == newer)
+        #expect(try container.storedManifest(for: application) == newer)
+        #expect(try container.store(manifest("44"), for: application) { _ in false } == nil)
+        #expect(try container.storedManifest(for: application) == manifest("44"))
+    }
+
     @Test func aLeasedGenerationSurvivesUpdateAndRemoval() throws {
         try container.publishAurora(version: 1, "old")
         let lease = try #require(try container.reader.lease(.aurora))

@@ -89,6 +89,20 @@ struct ContentSourceTests {
         _ = try await expectStaged()
     }
 
+    /// Another process has staged from a newer manifest since the plan was made; or the publisher numbers the
+    /// manifests from the beginning, and the container has none of the earlier ones any more.
+    @Test(arguments: [true, false])
+    func anOlderPlanReplacesNoPackOfANewerManifest(isNewest: Bool) async throws {
+        try await world.publish(tree)
+        let newer = ["a": noise(1000)]
+        let outcome = try await world.stagePlan(storesManifest: isNewest) {
+            try await world.publish(newer)
+            _ = try await world.stage()
+        }
+        #expect((outcome == .alreadyStaged) == isNewest)
+        #expect(try world.staged() == (isNewest ? newer : tree))
+    }
+
     @Test(arguments: Source.allCases)
     func aPackThatCannotBePublishedIsNotFetchedAgain(source: Source) async throws {
         _ = try await offer(source)

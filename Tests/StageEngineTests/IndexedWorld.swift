@@ -187,6 +187,27 @@ final class IndexedWorld {
         }
     }
 
+    /// Plans the pack of the manifest, and stages it after `body`; stores the manifest that is offered by then if
+    /// `storesManifest` is set.
+    func stagePlan(
+        storesManifest: Bool,
+        after body: () async throws -> Void
+    ) async throws -> StagingOutcome? {
+        let container = try Container.make(root.path.appending("container"))
+        let id = try PackID("levels")
+        return try await withStager(try options, logger: logger) { stager in
+            let manifest = try await stager.manifest(from: source, stored: nil)
+            let planner = try Planner(manifest: manifest.manifest, container: container)
+            try await body()
+            if storesManifest {
+                let newer = try await stager.manifest(from: source, stored: nil)
+                try container.store(newer.record, for: newer.manifest.application)
+            }
+            let plan = planner.plan(for: .packs([id]))
+            return await stager.stage(plan, of: manifest, in: container) { _, _ in }[id]
+        }
+    }
+
     /// Plans the pack of the manifest with some free space, and returns the way of its transfer.
     func estimate(
         _ name: String = "container",

@@ -90,9 +90,7 @@ struct FullDiskTests {
             after: "mount --bind \"$C\" \"$C\"; mount -o remount,ro,bind \"$C\""
         )
         let error = """
-            stagepack: error: cannot open \
-            'DIRECTORY/container/manifest/.net.example.wallpaper.json.MARK.tmp': \
-            Read-only file system
+            stagepack: error: cannot open 'DIRECTORY/container/locks/.trust': Read-only file system
             hint: make the file system writable, or pass --container
 
             """
@@ -107,9 +105,7 @@ struct FullDiskTests {
             after: "P=\"/usr/bin/setpriv --reuid=65534 --regid=65534 --clear-groups $P\""
         )
         let error = """
-            stagepack: error: cannot open \
-            'DIRECTORY/container/manifest/.net.example.wallpaper.json.MARK.tmp': \
-            Permission denied
+            stagepack: error: cannot open 'DIRECTORY/container/locks/.trust': Permission denied
             hint: run it as the user that owns the container, or pass --container
 
             """
