@@ -42,14 +42,10 @@ actor Publisher {
             let batch = waiting
             waiting = []
             let packs = batch.map { (area: $0.area, record: $0.record) }
-            let result = await withBlockingThread { [container] in
-                Result { () throws(StageError) in
-                    try StageError.wrapping { () throws(ContainerError) in
-                        try container.publish(packs)
-                    }
-                }
+            let results = await withBlockingThread { [container] in container.publish(packs) }
+            for (pack, result) in zip(batch, results) {
+                pack.continuation.resume(returning: result.mapError(StageError.container))
             }
-            for one in batch { one.continuation.resume(returning: result) }
         }
         isPublishing = false
     }

@@ -19,12 +19,29 @@ import Testing
         #expect(try container.reader.lease(.aurora) == nil)
         #expect(try container.reader.stagedPacks() == [])
 
-        try container.publish([(area, .aurora(version: 1))])
+        try container.publish(area, as: .aurora(version: 1))
 
         let lease = try #require(try container.reader.lease(.aurora))
         #expect(try lease.text(of: "sky.svg") == "<svg/>")
         #expect(try container.reader.record(of: .aurora) == .aurora(version: 1))
         #expect(try container.reader.stagedPacks() == [.aurora])
+    }
+
+    @Test func aPackThatCannotBePublishedStopsNoOther() throws {
+        let oceans = try PackID("oceans")
+        var record = StagedPack.aurora(version: 1)
+        record.id = oceans
+        try container.root.directory("generations")?.leave("oceans", "a file")
+        let locks = try [oceans, .aurora].map { try container.waitForLock($0) }
+        let areas = try locks.map { try container.makeStagingArea($0) }
+        for area in areas { try area.write("sky.svg", "<svg/>") }
+
+        let results = container.publish([(areas[0], record), (areas[1], .aurora(version: 1))])
+
+        #expect(throws: ContainerError.self) { try results[0].get() }
+        try results[1].get()
+        #expect(try container.reader.stagedPacks() == [.aurora])
+        #expect(try container.reader.lease(.aurora)?.text(of: "sky.svg") == "<svg/>")
     }
 
     @Test func aManifestIsNotStoredInPlaceOfANewerOne() throws {
@@ -109,7 +126,7 @@ import Testing
         #expect(removal.downloads == 1)
         #expect(try Directory.open(staging).entries().count == 1)
         #expect(try container.downloads.entries().map(\.name) == ["wanted.part"])
-        try container.publish([(living, .aurora(version: 1))])
+        try container.publish(living, as: .aurora(version: 1))
         #expect(try container.reader.lease(.aurora)?.text(of: "sky.svg") == "half")
     }
 

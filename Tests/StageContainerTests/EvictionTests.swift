@@ -86,7 +86,7 @@ import Testing
                     }
                     let area = try container.makeStagingArea(lock)
                     try area.content.leave("sky.svg", "\(version)")
-                    try container.publish([(area, .aurora(version: version))])
+                    try container.publish(area, as: .aurora(version: version))
                 }
             }
             for _ in 0..<2 {

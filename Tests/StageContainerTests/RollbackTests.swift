@@ -101,7 +101,7 @@ import Testing
         // As a crash between the pin of a rollback and its switch leaves it.
         let area = try container.makeStagingArea(lock)
         try area.content.leave("sky.svg", "new")
-        try container.publish([(area, .aurora(version: 2))])
+        try container.publish(area, as: .aurora(version: 2))
         #expect(try container.reader.pins() == [:])
         _ = try container.removeObsoleteGenerations(lock, keeping: 1)
         #expect(try container.root.directory("pins")?.entries().isEmpty == true)

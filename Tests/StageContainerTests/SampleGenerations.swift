@@ -30,11 +30,16 @@ extension StagedPack {
 }
 
 extension Container {
+    /// Publishes one pack.
+    func publish(_ area: StagingArea, as record: StagedPack) throws {
+        for result in publish([(area, record)]) { try result.get() }
+    }
+
     func publishAurora(version: Int, _ text: String) throws {
         let lock = try waitForLock(.aurora)
         let area = try makeStagingArea(lock)
         try area.write("sky.svg", text)
-        try publish([(area, .aurora(version: version))])
+        try publish(area, as: .aurora(version: version))
     }
 }
 

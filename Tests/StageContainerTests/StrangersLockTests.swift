@@ -42,7 +42,7 @@ import Testing
         let area = try container.makeStagingArea(lock, continuing: digest)
         #expect(try mode("staging/aurora.\(digest)") == 0o700)
         #expect(try mode("staging/aurora.\(digest)/lease") == 0o600)
-        try container.publish([(area, .aurora(version: 1))])
+        try container.publish(area, as: .aurora(version: 1))
         let generation = try #require(try container.reader.currentGeneration(of: .aurora))
         #expect(try mode("generations/aurora/\(generation)") == 0o755)
         #expect(try mode("generations/aurora/\(generation)/lease") == 0o644)
@@ -60,7 +60,7 @@ import Testing
         // Nor does the stranger make it look living or dead.
         #expect(try container.sweep(now: 0) { _ in false } == Removal())
         try area.write("sky.svg", "<svg/>")
-        try container.publish([(area, .aurora(version: 1))])
+        try container.publish(area, as: .aurora(version: 1))
         #expect(try container.reader.lease(.aurora)?.text(of: "sky.svg") == "<svg/>")
         _ = consume stranger
     }
@@ -114,7 +114,7 @@ import Testing
         let lock = try #require(try container.attemptLock(.aurora))
         let area = try container.makeStagingArea(lock, continuing: digest)
         try area.directory.leave(".pack.json.1a2b3c.tmp", "half")
-        try container.publish([(area, .aurora(version: 1))])
+        try container.publish(area, as: .aurora(version: 1))
         let generation = try #require(try container.reader.currentGeneration(of: .aurora))
         let names = try directory("generations/aurora/\(generation)").entries().map(\.path.string)
         #expect(names.sorted() == ["content", "lease", "pack.json"])

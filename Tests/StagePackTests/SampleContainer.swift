@@ -27,7 +27,9 @@ struct SampleContainer {
         let lock = try waitForLock(id, in: container)
         let area = try container.makeStagingArea(lock)
         for (name, text) in files { try area.content.write(text, to: name) }
-        try container.publish([(area, Self.record(id, version: version))])
+        for result in container.publish([(area, Self.record(id, version: version))]) {
+            try result.get()
+        }
     }
 
     /// Removes the generations of a pack that no process uses and that are not current.
