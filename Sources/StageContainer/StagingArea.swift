@@ -177,7 +177,9 @@ extension ContainerReader {
 
 extension PackID {
     /// Returns the name of a resumable staging area; `nil` if it would not be a valid file name.
+    ///
+    /// Contains the whole ID, because packs with equal content have the same digest.
     fileprivate func nameOfArea(for digest: Digest) -> FilePath.Component? {
-        FilePath.Component("\(text.prefix(64)).\(digest)")
+        FilePath.Component("\(text).\(digest)")
     }
 }

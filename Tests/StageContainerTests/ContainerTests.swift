@@ -44,6 +44,17 @@ import Testing
         #expect(try container.reader.lease(.aurora)?.text(of: "sky.svg") == "<svg/>")
     }
 
+    @Test func packsWithEqualContentHaveAreasOfTheirOwn() throws {
+        let digest = StagedPack.aurora(version: 1).contentDigest
+        let name = String(repeating: "a", count: 127)
+        let areas = try ["b", "c"].map { last in
+            let lock = try container.waitForLock(try PackID(name + last))
+            return try container.makeStagingArea(lock, continuing: digest)
+        }
+        #expect(areas[0].directory.path != areas[1].directory.path)
+        #expect(areas.map(\.isContinued) == [false, false])
+    }
+
     @Test func aManifestIsNotStoredInPlaceOfANewerOne() throws {
         let application = try ApplicationID("net.example")
         func manifest(_ text: String) -> StoredManifest {
