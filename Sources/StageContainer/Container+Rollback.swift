@@ -8,7 +8,8 @@ public struct Rollback: Equatable, Sendable {
     public var from: GenerationName
     /// The generation that is current now.
     public var to: GenerationName
-    /// The pin that the rollback created; `nil` if it undid an earlier rollback and removed its pin.
+    /// The effective pin: that of the rollback or, if it undid an earlier one, the pin before that; `nil` if there
+    /// was none.
     public var pin: Pin?
 }
 
@@ -16,7 +17,7 @@ extension Container {
     /// Makes the previous generation of a pack current, and pins the pack to it.
     ///
     /// Leases of readers stay valid. If the pack is pinned by a rollback, undoes that rollback instead: the
-    /// newer generation becomes current again, and the pin is removed.
+    /// newer generation becomes current again, and the pin is removed; a pin before the rollback is restored.
     ///
     /// The switch is one rename. On return, the change is durable; after an error or a crash, it is done
     /// completely, including the pin, or not at all.
@@ -31,13 +32,19 @@ extension Container {
         else {
             throw .noPrevious(id)
         }
-        if try reader.pin(of: id)?.replaced == previous {
-            // After the switch the pin does not match the current generation and has no effect.
+        let effective = try reader.pin(of: id)
+        if let effective, effective.replaced == previous {
+            // After the switch the pin does not match the current generation, and only the pin before it has
+            // effect.
             try setCurrent(previous, of: id)
-            try removePin(of: id)
-            return Rollback(from: current, to: previous, pin: nil)
+            if let earlier = effective.earlier {
+                try write(earlier, of: id)
+            } else {
+                try removePin(of: id)
+            }
+            return Rollback(from: current, to: previous, pin: effective.earlier)
         }
-        let pin = Pin(content, pinnedAt: now, replacing: current)
+        let pin = Pin(content, pinnedAt: now, replacing: current, heldBy: effective)
         // Before the switch the pin does not match the current generation and has no effect.
         try write(pin, of: id)
         try setCurrent(previous, of: id)

@@ -16,9 +16,13 @@ public struct Pin: Hashable, Sendable, Codable {
     public var pinnedAt: Int64
     /// The name of the generation that a rollback replaced; `nil` for a requested pin.
     public var rolledBackFrom: String?
+    /// The time at which the replaced generation was pinned, in seconds since 1970; `nil` if it was not pinned.
+    ///
+    /// An undone rollback, or one that did not complete, restores that pin.
+    public private(set) var earlierPinnedAt: Int64?
 
     private enum CodingKeys: String, CodingKey {
-        case version, pinnedAt, rolledBackFrom
+        case version, pinnedAt, rolledBackFrom, earlierPinnedAt
         case contentDigest = "archiveDigest"
     }
 
@@ -27,11 +31,29 @@ public struct Pin: Hashable, Sendable, Codable {
         rolledBackFrom.flatMap { FilePath.Component($0) }.map(GenerationName.init)
     }
 
-    init(_ content: GenerationName.Content, pinnedAt: Int64, replacing: GenerationName?) {
+    /// The pin of the replaced generation before the rollback; `nil` if it was not pinned.
+    var earlier: Pin? {
+        guard let content = replaced?.content, let earlierPinnedAt else { return nil }
+        return Pin(content, pinnedAt: earlierPinnedAt)
+    }
+
+    /// Creates a requested pin.
+    init(_ content: GenerationName.Content, pinnedAt: Int64) {
         version = content.version
         contentDigest = content.contentDigest
         self.pinnedAt = pinnedAt
-        rolledBackFrom = replacing?.description
+    }
+
+    /// Creates the pin of a rollback from a generation, which `earlier` holds.
+    init(
+        _ content: GenerationName.Content,
+        pinnedAt: Int64,
+        replacing generation: GenerationName,
+        heldBy earlier: Pin?
+    ) {
+        self.init(content, pinnedAt: pinnedAt)
+        rolledBackFrom = generation.description
+        earlierPinnedAt = earlier?.pinnedAt
     }
 
     /// Returns whether the pin has the version and content of this generation.
@@ -53,16 +75,20 @@ extension Pin: JSONReadable {
         contentDigest = try members.digest(.contentDigest)
         pinnedAt = Int64(try members.number(.pinnedAt, in: RecordLimits.times))
         rolledBackFrom = members.has(.rolledBackFrom) ? try members.string(.rolledBackFrom) : nil
+        earlierPinnedAt =
+            members.has(.earlierPinnedAt)
+            ? Int64(try members.number(.earlierPinnedAt, in: RecordLimits.times)) : nil
     }
 }
 
 extension ContainerReader {
     /// Returns the effective pin of the pack, or `nil` if there is none.
     public func pin(of id: PackID) throws(ContainerError) -> Pin? {
-        guard let pin = try recordedPin(of: id), let current = try currentGeneration(of: id),
-            pin.holds(current)
-        else { return nil }
-        return pin
+        guard let pin = try recordedPin(of: id), let current = try currentGeneration(of: id) else {
+            return nil
+        }
+        // A rollback that did not complete leaves the pin before it in effect.
+        return [pin, pin.earlier].compactMap(\.self).first { $0.holds(current) }
     }
 
     /// Returns the effective pins, by pack.
@@ -108,7 +134,7 @@ extension Container {
         }
         // An existing pin stays, since the pin of a rollback records how to undo the rollback.
         if let pin = try reader.pin(of: lock.id) { return pin }
-        let pin = Pin(content, pinnedAt: now, replacing: nil)
+        let pin = Pin(content, pinnedAt: now)
         try write(pin, of: lock.id)
         return pin
     }

@@ -118,6 +118,28 @@ import Testing
         #expect(try container.reader.pins() == [:])
     }
 
+    @Test func aRollbackThatIsUndoneOrCutShortRestoresThePinBefore() throws {
+        for version in 1...2 { try container.publishAurora(version: version, "\(version)") }
+        let lock = try container.waitForLock(.aurora)
+        let requested = try container.pin(lock, now: 5)
+        let rollback = try container.rollBack(lock, now: 6)
+        #expect(rollback.pin?.replaced == rollback.from)
+
+        // As a crash before the switch of the link leaves it.
+        let packs = try #require(try container.root.directory("packs"))
+        let target = try #require(try packs.link("aurora"))
+        try packs.replaceLink("aurora", to: "../generations/aurora/\(rollback.from)/content")
+        #expect(try container.reader.pins() == [.aurora: requested])
+        _ = try container.removeObsoleteGenerations(lock, keeping: 1)
+        #expect(try container.reader.pins() == [.aurora: requested])
+
+        try packs.replaceLink("aurora", to: target)
+        #expect(try container.reader.pin(of: .aurora) == rollback.pin)
+        #expect(try container.rollBack(lock, now: 7).pin == requested)
+        #expect(try text() == "2")
+        #expect(try container.release(lock) == requested)
+    }
+
     @Test func removalTakesThePinWithThePack() throws {
         try container.publishAurora(version: 1, "1")
         let lock = try container.waitForLock(.aurora)

@@ -59,7 +59,8 @@ struct RollbackReport: Codable, CustomStringConvertible {
     var from: Int?
     /// The version that is staged now.
     var version: Int?
-    /// Set if the pack is now pinned to that version; not set if the command undid a rollback.
+    /// Set if the pack is now pinned to that version; not set if the command undid a rollback of a pack that was
+    /// not pinned before.
     var isPinned: Bool
 
     init(of pack: PackID, rollback: Rollback) {
