@@ -100,11 +100,6 @@ public final class Container: Sendable {
     /// Returns the free space of the container's file system.
     public func freeSpace() throws(ContainerError) -> FreeSpace { try reader.freeSpace() }
 
-    /// Syncs everything that was written into the container to disk.
-    public func synchronize() throws(ContainerError) {
-        try ContainerError.wrapping { () throws(FileError) in try root.synchronizeFileSystem() }
-    }
-
     /// Returns whether this process has permission to change the container; changes nothing.
     public func isWritable() -> Bool {
         root.isWritable
