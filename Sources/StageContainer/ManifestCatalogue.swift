@@ -43,10 +43,16 @@ extension ContainerReader {
     /// They were staged for an application whose manifest is now in a format of its own, so StagePack does not
     /// know whether the application still needs them. A pack with a damaged record counts as one of them.
     /// Reads a record for each staged pack if an application has a manifest in its own format.
-    public func keptPacks() throws(ContainerError) -> Set<PackID> {
+    ///
+    /// - Parameter ignored: Applications whose packs need not be kept.
+    /// - Returns: The packs.
+    /// - Throws: ``ContainerError/file(_:)`` if the container cannot be read.
+    public func keptPacks(
+        ignoring ignored: Set<ApplicationID> = []
+    ) throws(ContainerError) -> Set<PackID> {
         var applications: Set<ApplicationID> = []
-        for application in try self.applications()
-        where try storedManifest(for: application)?.ownFormatOf == application {
+        for application in try self.applications() where !ignored.contains(application) {
+            guard try storedManifest(for: application)?.ownFormatOf == application else { continue }
             applications.insert(application)
         }
         guard !applications.isEmpty else { return [] }

@@ -202,12 +202,16 @@ extension Container {
     }
 
     /// Removes the manifest, the signed metadata and the history of an application.
+    ///
+    /// The history goes last: after a crash in between, ``ContainerReader/applicationsWithHistory()`` still has the
+    /// application.
     public func forget(_ application: ApplicationID) throws(ContainerError) {
-        try ContainerError.wrapping { () throws(FileError) in
-            try histories.remove(application.recordName)
-            try manifests.remove(application.recordName)
-        }
         try removeTrust(of: application)
+        try ContainerError.wrapping { () throws(FileError) in
+            try manifests.remove(application.recordName)
+            try manifests.synchronize()
+            try histories.remove(application.recordName)
+        }
     }
 
     /// Held while a history is changed; the ID of a pack never begins with a dot.

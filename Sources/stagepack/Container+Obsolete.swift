@@ -1,71 +1,124 @@
+import FoundationEssentials
 import StageContainer
 import StageModel
 import StageSystem
 import SystemPackage
 
+/// The result of removing the packs and records of applications that are no longer registered.
+struct UnregisteredRemoval {
+    /// The applications whose records were removed.
+    var applications: [ApplicationID] = []
+    /// The applications whose records stay, because not all of their packs could be removed.
+    var remaining: [ApplicationID] = []
+    /// The packs that were removed.
+    var packs: [PackID] = []
+    /// The packs that stay until they are no longer staged or read by another process.
+    var inUse: [PackID] = []
+    /// The first error; packs and records after it may have been removed.
+    var failure: ContainerError?
+}
+
 extension Container {
-    /// Removes the records of applications whose registration was removed, and their packs.
+    /// Removes the packs of applications whose registration was removed, and then their records.
     ///
     /// The file of the registration that the last run used must be missing from its folder. If the folder itself
     /// is missing, as on a disk that is not mounted, or with another `XDG_CONFIG_HOME`, the application stays.
+    ///
+    /// The records are removed after all packs, the history last: while a pack is in use, or after a crash, a
+    /// later call finds the application again.
     ///
     /// - Parameters:
     ///   - registered: The registered applications.
     ///   - isDryRun: Pass `true` to remove nothing.
     /// - Returns: The applications and packs that are removed, or that would be.
-    /// - Throws: ``CommandFailure`` if the container cannot be read or written.
-    func forgetUnregistered(
+    func removeUnregistered(
         _ registered: Set<ApplicationID>,
         isDryRun: Bool = false
-    ) async throws(CommandFailure) -> (forgotten: [ApplicationID], removed: [PackID]) {
-        var forgotten: [ApplicationID] = []
+    ) -> UnregisteredRemoval {
+        var removal = UnregisteredRemoval()
         do throws(ContainerError) {
-            for id in try reader.applicationsWithHistory() where !registered.contains(id) {
-                guard let path = try reader.history(of: id)?.registration,
-                    FilePath(path).isMissingFromItsFolder
-                else { continue }
-                if !isDryRun { try forget(id) }
-                forgotten.append(id)
+            let applications = try reader.unregisteredApplications(besides: registered)
+            guard !applications.isEmpty else { return removal }
+            let obsolete = try reader.packs(onlyOf: Set(applications))
+            removal.remaining = applications
+            guard let obsolete else { return removal }
+            if isDryRun {
+                removal.packs = obsolete
+            } else {
+                for id in obsolete { removeCompletely(id, countingIn: &removal) }
+                guard removal.inUse.isEmpty, removal.failure == nil,
+                    try removeRest(besides: Set(applications))
+                else { return removal }
+                for id in applications { try forget(id) }
             }
+            (removal.applications, removal.remaining) = (applications, [])
         } catch {
-            throw CommandFailure(error)
+            removal.failure = removal.failure ?? error
         }
-        guard !forgotten.isEmpty else { return ([], []) }
+        return removal
+    }
+
+    /// Removes all generations of a pack, unless another process stages or reads it.
+    private func removeCompletely(_ id: PackID, countingIn removal: inout UnregisteredRemoval) {
         do throws(ContainerError) {
-            let removed =
-                try isDryRun
-                ? reader.packs(onlyOf: Set(forgotten)) : removeObsoletePacks(includingPinned: true)
-            return (forgotten, removed)
+            guard let lock = try attemptLock(id), try remove(lock).inUse == 0 else {
+                removal.inUse.append(id)
+                return
+            }
+            removal.packs.append(id)
         } catch {
-            throw CommandFailure(error)
+            removal.failure = removal.failure ?? error
         }
     }
 
-    /// Returns whether the container has no manifests, no history and no packs.
-    func isDeserted() throws(CommandFailure) -> Bool {
-        do throws(ContainerError) {
-            guard try reader.applications().isEmpty else { return false }
-            guard try reader.applicationsWithHistory().isEmpty else { return false }
-            return try reader.packsWithGenerations().isEmpty
-        } catch {
-            throw CommandFailure(error)
-        }
+    /// Removes downloads, staging areas and single files from a container without other applications.
+    ///
+    /// - Returns: `false` if another process uses single files.
+    private func removeRest(besides applications: Set<ApplicationID>) throws(ContainerError) -> Bool
+    {
+        guard try isDeserted(besides: applications) else { return true }
+        _ = try sweep(now: Int64(Date().timeIntervalSince1970)) { _ in false }
+        return try removePartialContent { _ in false }.inUse == 0
+    }
+
+    /// Returns whether the container has no packs, and no manifests and histories of other applications.
+    func isDeserted(besides applications: Set<ApplicationID> = []) throws(ContainerError) -> Bool {
+        guard applications.isSuperset(of: try reader.applications()),
+            applications.isSuperset(of: try reader.applicationsWithHistory())
+        else { return false }
+        return try reader.packsWithGenerations().isEmpty
     }
 }
 
 extension ContainerReader {
-    /// Returns the staged packs that no manifest of other applications offers; none if such a manifest cannot be
-    /// read.
+    /// Returns the applications whose last registration was removed from its folder.
+    fileprivate func unregisteredApplications(
+        besides registered: Set<ApplicationID>
+    ) throws(ContainerError) -> [ApplicationID] {
+        var found: [ApplicationID] = []
+        for id in try applicationsWithHistory() where !registered.contains(id) {
+            guard let path = try history(of: id)?.registration,
+                FilePath(path).isMissingFromItsFolder
+            else { continue }
+            found.append(id)
+        }
+        return found
+    }
+
+    /// Returns the packs with generations that no manifest of other applications offers; `nil` if such a manifest
+    /// cannot be read.
     fileprivate func packs(
         onlyOf applications: Set<ApplicationID>
-    ) throws(ContainerError) -> [PackID] {
-        var wanted = try keptPacks()
-        for id in applications { wanted.subtract(try stagedPacks(of: id)) }
+    ) throws(ContainerError) -> [PackID]? {
+        var wanted = try keptPacks(ignoring: applications)
         for id in try self.applications() where !applications.contains(id) {
-            guard let manifest = try? storedManifest(for: id)?.manifest(of: id) else { return [] }
+            // The run that fetches this manifest reports the error.
+            guard let manifest = try? storedManifest(for: id)?.manifest(of: id) else { return nil }
             wanted.formUnion(manifest.packs.map(\.id))
         }
-        return try stagedPacks().filter { !wanted.contains($0) }.sorted()
+        // An earlier call has removed the links of packs that were in use.
+        let found = Set(try stagedPacks()).union(try packsWithGenerations())
+        return found.subtracting(wanted).sorted()
     }
 }
 

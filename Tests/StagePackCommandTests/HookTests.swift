@@ -287,6 +287,47 @@ struct HookTests {
         #expect(!FileStatus.exists(installed.container))
     }
 
+    @Test func packsThatAreReadStayWithTheRecordsOfTheirApplication() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        _ = try await installed.run("prefetch", "--all")
+        try installed.uninstall()
+        let reader = try #require(try ContainerReader.open(installed.container))
+        var lease = try reader.lease(try PackID("essential"))
+        #expect(lease != nil)
+        let first = try await installed.run("gc", "--unregistered")
+        let line = "net.example.wallpaper: not registered any more, 1 pack removed"
+        #expect(first.output == line + "; 1 pack is in use\n")
+        #expect(try installed.history() != nil)
+        lease = nil
+        let second = try await installed.run("gc", "--unregistered")
+        #expect(second == Program.Ending(status: 0, output: line + "\n", error: ""))
+        #expect(!FileStatus.exists(installed.container))
+    }
+
+    @Test func aContainerThatCannotBeUsedStopsTheCollectionOfNoOther() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        _ = try await installed.run("prefetch", "--all")
+        let groups = installed.container.removingLastComponent()
+        let broken = try Directory.make(groups.appending("a.broken"))
+        try broken.write(Array(#"{"formatVersion":9}"#.utf8), to: "container.json", durably: false)
+        var other = installed.registration
+        other.application = try ApplicationID("a.broken.game")
+        other.group = try ApplicationGroupID("a.broken")
+        try installed.write(other.json(), to: "a.broken.game.json")
+        let all = try await installed.run("gc", "--json")
+        #expect(all.status == 41)
+        #expect(all.error.contains("a.broken"), "\(all)")
+
+        try installed.uninstall()
+        let ending = try await installed.run("gc", "--unregistered")
+        #expect(ending.status == 41)
+        #expect(ending.error.contains("a.broken"), "\(ending)")
+        #expect(ending.output.contains("2 packs removed"), "\(ending)")
+        #expect(!FileStatus.exists(installed.container))
+    }
+
     /// A folder is missing where its disk is not mounted, or where `XDG_CONFIG_HOME` is another one.
     @Test func aMissingFolderOfRegistrationsForgetsNothing() async throws {
         var installed = try await Installed()

@@ -65,33 +65,33 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         guard !unregistered else {
-            let report = try await UnregisteredReport.make(
-                try Session(source),
-                isDryRun: dryRun
-            )
+            let report = try UnregisteredReport.make(try Session(source), isDryRun: dryRun)
             Console.print(report, asJSON: json, schema: OutputSchema("gc-unregistered"))
-            return .success
+            for failure in report.failures { Console.report(failure, asJSON: false) }
+            return report.failures.first?.status ?? .success
         }
         let scopes = try ContainerScopes(source)
         try scopes.checkForApplications()
         var report = GarbageReport()
-        var failures: [CommandFailure] = []
+        var failures: [(failure: CommandFailure, isInReport: Bool)] = []
         for scope in scopes.scopes {
             do throws(CommandFailure) {
                 guard let part = try await collect(scope, isOptional: scopes.isAll) else {
                     continue
                 }
                 report.containers.append(part)
-                if let failure = scope.failure(of: part) { failures.append(failure) }
+                // With JSON, the report itself contains the excess over a quota.
+                if let failure = scope.failure(of: part) { failures.append((failure, json)) }
             } catch {
                 guard scopes.isAll else { throw error }
-                failures.append(error)
+                failures.append((error, false))
             }
         }
         Console.print(report, asJSON: json)
-        // With JSON, the report itself contains the excess over a quota.
-        if !json { for failure in failures { Console.report(failure, asJSON: false) } }
-        return scopes.conclude(failures.first?.status ?? .success)
+        for (failure, isInReport) in failures where !isInReport {
+            Console.report(failure, asJSON: false)
+        }
+        return scopes.conclude(failures.first?.failure.status ?? .success)
     }
 
     /// Collects garbage in the container of a scope; returns `nil` if an optional one does not exist.

@@ -7,28 +7,44 @@ import StagingService
 import SystemPackage
 
 /// Output of `gc --unregistered`: the objects that were removed, or would be.
-struct UnregisteredReport: Codable, CustomStringConvertible {
+struct UnregisteredReport: Encodable, CustomStringConvertible {
     /// `true` if nothing was removed.
     var isDryRun = false
     /// The applications whose records were removed.
     var applications: [ApplicationID] = []
-    /// The removed packs; the files of a pack that is being read are deleted after its reader has ended.
+    /// The applications whose records stay, because not all of their packs could be removed.
+    var remaining: [ApplicationID] = []
+    /// The removed packs.
     var packs: [PackID] = []
+    /// The packs that stay until no other process stages or reads them.
+    var inUse: [PackID] = []
     /// The removed containers, which had become empty.
     var containers: [String] = []
+    /// The errors, one for each container with an error.
+    var failures: [CommandFailure] = []
+
+    private enum CodingKeys: CodingKey {
+        case isDryRun, applications, remaining, packs, inUse, containers
+    }
 
     /// Removes the packs and records of applications that are no longer registered.
+    ///
+    /// An error in one container does not prevent the collection of the others.
     static func make(
         _ session: Session,
         isDryRun: Bool
-    ) async throws(CommandFailure) -> UnregisteredReport {
+    ) throws(CommandFailure) -> UnregisteredReport {
         let folders = RegistrationFolders(environment: session.target.environment)
         let registered = try CommandFailure.wrapping { () throws(StagingFailure) in
             Set(try folders.applications())
         }
         var report = UnregisteredReport(isDryRun: isDryRun)
         for path in try containers(session) {
-            try await report.collect(in: path, except: registered)
+            do throws(CommandFailure) {
+                try report.collect(in: path, except: registered)
+            } catch {
+                report.failures.append(error)
+            }
         }
         return report
     }
@@ -36,18 +52,26 @@ struct UnregisteredReport: Codable, CustomStringConvertible {
     private mutating func collect(
         in path: FilePath,
         except registered: Set<ApplicationID>
-    ) async throws(CommandFailure) {
+    ) throws(CommandFailure) {
         guard let container = try Self.open(path) else { return }
-        let (forgotten, removed) = try await container.forgetUnregistered(
-            registered,
-            isDryRun: isDryRun
-        )
-        guard !forgotten.isEmpty else { return }
-        applications += forgotten
-        packs += removed
-        if !isDryRun, try container.isDeserted(), let name = path.lastComponent {
-            try ContainerFolder.remove(name, in: path.removingLastComponent())
-            containers.append(path.string)
+        let removal = container.removeUnregistered(registered, isDryRun: isDryRun)
+        applications += removal.applications
+        remaining += removal.remaining
+        packs += removal.packs
+        inUse += removal.inUse
+        if let failure = removal.failure { throw CommandFailure(failure) }
+        guard !removal.applications.isEmpty, !isDryRun, try Self.isDeserted(container),
+            let name = path.lastComponent
+        else { return }
+        try ContainerFolder.remove(name, in: path.removingLastComponent())
+        containers.append(path.string)
+    }
+
+    private static func isDeserted(_ container: Container) throws(CommandFailure) -> Bool {
+        do throws(ContainerError) {
+            return try container.isDeserted()
+        } catch {
+            throw CommandFailure(error)
         }
     }
 
@@ -71,10 +95,14 @@ struct UnregisteredReport: Codable, CustomStringConvertible {
     }
 
     var description: String {
-        guard !applications.isEmpty else { return "" }
-        let names = applications.map(\.text).joined(separator: ", ")
+        let names = (applications + remaining).map(\.text).joined(separator: ", ")
+        guard !names.isEmpty else { return "" }
         let count = packs.count.quantity(of: "pack")
-        return "\(names): not registered any more, \(count) \(isDryRun ? "would be " : "")removed"
+        let rest =
+            inUse.isEmpty
+            ? "" : "; \(inUse.count.quantity(of: "pack is", plural: "packs are")) in use"
+        return "\(names): not registered any more, "
+            + "\(count) \(isDryRun ? "would be " : "")removed\(rest)"
     }
 }
 
