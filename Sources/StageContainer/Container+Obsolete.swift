@@ -3,22 +3,28 @@ public import StageModel
 extension Container {
     /// Removes the packs that no manifest of the container's applications offers.
     ///
-    /// Removes nothing if a manifest cannot be read. Skips packs that are being staged, those of
-    /// ``ContainerReader/keptPacks()``, and pinned packs unless `includingPinned` is set because their
-    /// application is gone.
+    /// Removes nothing if a manifest cannot be read. Skips pinned packs, packs that are being staged, and those of
+    /// ``ContainerReader/keptPacks(ignoring:)``.
     ///
+    /// - Parameter reportFailure: Called for each pack that cannot be removed; the others are removed.
     /// - Returns: The removed packs. Leased generations of them are deleted by a later sweep.
+    /// - Throws: ``ContainerError`` if the packs of the container cannot be determined; none is removed then.
     public func removeObsoletePacks(
-        includingPinned: Bool = false
+        reportFailure: (PackID, ContainerError) -> Void
     ) throws(ContainerError) -> [PackID] {
         guard let catalogue = try reader.manifestCatalogue() else { return [] }
         let wanted = catalogue.keptPacks.union(catalogue.manifests.flatMap(\.packs).map(\.id))
         var removed: [PackID] = []
         for id in try reader.stagedPacks() where !wanted.contains(id) {
-            guard let lock = try attemptLock(id) else { continue }
-            if !includingPinned, try reader.pin(of: id) != nil { continue }
-            _ = try remove(lock)
-            removed.append(id)
+            do throws(ContainerError) {
+                guard let lock = try attemptLock(id), try reader.pin(of: id) == nil else {
+                    continue
+                }
+                _ = try remove(lock)
+                removed.append(id)
+            } catch {
+                reportFailure(id, error)
+            }
         }
         return removed
     }

@@ -112,13 +112,19 @@ extension PackStore {
     /// Leased generations stay, including those of this store. Removes nothing if no manifest is stored.
     ///
     /// - Returns: The removed packs.
+    /// - Throws: ``PackStoreError`` if a pack cannot be removed; the others are removed nevertheless.
     public func removeObsoletePacks() async throws(PackStoreError) -> [PackID] {
         guard let path = containers.first else { return [] }
         return try await onBlockingThread { () throws(ContainerError) in
             guard let container = try Container.open(path),
                 try !container.reader.applications().isEmpty
             else { return [] }
-            return try container.removeObsoletePacks()
+            var failure: ContainerError?
+            let removed = try container.removeObsoletePacks { _, error in
+                failure = failure ?? error
+            }
+            if let failure { throw failure }
+            return removed
         }
     }
 

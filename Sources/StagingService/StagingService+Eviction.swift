@@ -59,20 +59,25 @@ extension StagingService {
         by planner: Planner,
         after selection: PackSelection,
         addingTo result: inout StagingResult
-    ) async throws(StagingFailure) {
+    ) async {
         if case .event(.periodic, essentialOnly: false) = selection {
-            result.removed = try removeObsoletePacks(container)
+            result.removed = removeObsoletePacks(container)
         }
         removeRemains(of: planner.manifest, in: container)
         result.add(await keepQuota(of: planner, sparing: selection, in: container))
     }
 
     /// Removes packs that no manifest offers any more, and returns their identifiers.
-    private func removeObsoletePacks(_ container: Container) throws(StagingFailure) -> [PackID] {
+    private func removeObsoletePacks(_ container: Container) -> [PackID] {
         do throws(ContainerError) {
-            return try container.removeObsoletePacks()
+            return try container.removeObsoletePacks { id, error in
+                logger.warning(
+                    "pack '\(id)', which no manifest offers, cannot be removed: \(error)"
+                )
+            }
         } catch {
-            throw StagingFailure(error)
+            logger.warning("packs that no manifest offers cannot be removed: \(error)")
+            return []
         }
     }
 

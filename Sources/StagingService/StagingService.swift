@@ -177,7 +177,7 @@ public struct StagingService: Sendable {
                 await rounds.run(choice, staged: packs, planner: &planner, result: &result)
             }
         }
-        try await tidy(container, by: planner, after: selection, addingTo: &result)
+        await tidy(container, by: planner, after: selection, addingTo: &result)
         if isLate { result.nameDeadline() }
         RunRecorder(self, in: container).record(result, of: selection, by: planner, after: history)
         return result

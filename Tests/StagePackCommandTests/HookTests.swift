@@ -204,6 +204,22 @@ struct HookTests {
         #expect(try installed.staged() == ["prefetch": 2])
     }
 
+    @Test func aPackThatCannotBeRemovedStopsNoOtherAndNoRun() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        _ = try await installed.run("prefetch", "--all")
+        let generations = try Directory.open(installed.container.appending("generations"))
+        try generations.removeTree("essential")
+        try generations.write([], to: "essential", durably: false)
+        try installed.world.publish([])
+        let ending = try await installed.run("prefetch", "--all", "--event", "periodic")
+        #expect(ending.status == 0, "\(ending)")
+        #expect(ending.error.contains("pack 'essential', which no manifest offers"), "\(ending)")
+        #expect(ending.output.contains("1 removed"), "\(ending)")
+        #expect(try Directory.open(installed.container.appending("packs")).entries().isEmpty)
+        #expect(try installed.history()?.lastRun?.request == .periodic)
+    }
+
     @Test func restrictionsBindUntilTheApplicationHasLoadedAPack() async throws {
         var installed = try await Installed()
         let packs = try packs()
