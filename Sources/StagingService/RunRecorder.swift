@@ -143,15 +143,14 @@ struct RunRecorder {
         let isMissing = plan.entries.contains { entry in
             switch entry.decision {
             case .stage, .refuse(.noSpace), .refuse(.exceedsQuota): true
-            // The next run cannot stage these packs either: restrictions, for instance, end with the first
-            // launch.
-            case .refuse, .leave, .evict: false
+            // The restrictions end with the first launch, after which a periodic run stages these packs.
+            case .refuse(.exceedsAllowance), .refuse(.disallowedDomain): true
+            // No later run stages these packs for the event.
+            case .refuse(.pinned), .refuse(.otherVersion), .leave, .evict: false
             }
         }
         let isFileMissing = (result.files ?? []).contains { file in
-            file.outcome == .left
-                || file.outcome == .failed
-                    && file.failure?.kind != .restricted
+            file.outcome == .left || file.outcome == .failed
         }
         return isMissing || isFileMissing ? event : nil
     }

@@ -232,15 +232,17 @@ struct HookTests {
         #expect(first.status == 14)
         #expect(first.error.contains("'downloadAllowance' of the registration leaves"))
         #expect(try installed.staged() == ["essential": 1])
-        // Waiting does not help: nothing is pending.
-        #expect(try installed.history()?.pending == nil)
+        #expect(try installed.history()?.pending == .install)
+        let waiting = try await installed.run("prefetch", "--all", "--event", "periodic")
+        #expect(waiting.status == 14)
 
         let load = try await installed.run("path", "essential", "--app", "net.example.wallpaper")
         #expect(load.status == 0)
-        let second = try await installed.run("prefetch", "--all", "--event", "install")
+        let second = try await installed.run("prefetch", "--all", "--event", "periodic")
         #expect(second.status == 0)
         #expect(try installed.staged() == ["essential": 1, "prefetch": 1])
         #expect(try installed.history()?.firstLoadedAt != nil)
+        #expect(try installed.history()?.pending == nil)
     }
 
     @Test func aLoadWhileARunGoesOnIsRecorded() async throws {
