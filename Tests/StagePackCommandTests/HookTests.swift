@@ -367,6 +367,23 @@ struct HookTests {
         #expect(!FileStatus.exists(installed.container))
     }
 
+    @Test func applicationsThatADeadlineLeavesAreNoSuccess() async throws {
+        var installed = try await Installed()
+        try installed.uninstall()
+        for number in 0..<9 {
+            let application = try ApplicationID("net.example.game\(number)")
+            let path = "/manifest\(number).json"
+            let manifest = Manifest(application: application, revision: 1, packs: [])
+            installed.world.server.answer(path, with: .content(manifest.json()))
+            installed.registration.application = application
+            installed.registration.manifestURLs = [installed.world.server.url(path)]
+            try installed.install()
+        }
+        #expect(try await installed.run("prefetch", "--all").status == 0)
+        let ending = try await installed.run("prefetch", "--all", "--offline", "--deadline", "0")
+        #expect(ending.status == 75, "\(ending)")
+    }
+
     @Test func whyTellsWhatWasDecidedAndWhatToDo() async throws {
         var installed = try await Installed()
         let packs = try packs()

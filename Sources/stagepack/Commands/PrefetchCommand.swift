@@ -113,7 +113,8 @@ enum ApplicationRuns {
     /// Stages for each application in turn.
     ///
     /// - Throws: The failure of the last application whose run failed as a whole, after all runs; prints the
-    ///   failures of the others before it.
+    ///   failures of the others before it. ``ExitStatus/interrupted`` if applications are left after the deadline or
+    ///   a signal, and no run failed.
     static func run(
         _ sessions: [Result<Session, CommandFailure>],
         packs: StagingRequest.Packs,
@@ -121,13 +122,18 @@ enum ApplicationRuns {
     ) async throws(CommandFailure) -> [StagingReport] {
         var reports: [StagingReport] = []
         var failures: [CommandFailure] = []
-        for session in sessions {
+        for (index, session) in sessions.enumerated() {
             do throws(CommandFailure) {
                 let session = try session.get()
                 reports += try await session.hints.apply { () throws(CommandFailure) in
                     try await StagingRun(packs, session: session, output: output).run()
                 }
-                if Task.isCancelled { break }
+                guard Task.isCancelled else { continue }
+                // Reports with failures have a status of their own.
+                if index + 1 < sessions.count, reports.allSatisfy(\.isComplete) {
+                    failures.append(CommandFailure(StageError.cancelled))
+                }
+                break
             } catch {
                 failures.append(error)
                 // The deadline and signals end the runs of all applications.
@@ -142,6 +148,11 @@ enum ApplicationRuns {
         }
         throw last
     }
+}
+
+extension StagingReport {
+    /// `true` if nothing of the run failed.
+    fileprivate var isComplete: Bool { failures.isEmpty && manifestProblem == nil }
 }
 
 extension Result {
