@@ -22,6 +22,8 @@ package enum RegistrationLocations {
     }
 
     /// Returns the applications that have a registration in the folders, valid or not, in order.
+    ///
+    /// Leaves out folders that this user may not read, as ``files(of:in:)`` does; `doctor` reports them.
     package static func applications(in folders: [FilePath]) throws(FileError) -> [ApplicationID] {
         var found: Set<ApplicationID> = []
         for folder in folders {
@@ -34,7 +36,9 @@ package enum RegistrationLocations {
                     else { continue }
                     found.insert(id)
                 }
-            } catch  where error.errno == .noSuchFileOrDirectory {
+            } catch
+                where error.errno == .noSuchFileOrDirectory || error.errno == .permissionDenied
+            {
                 continue
             }
         }

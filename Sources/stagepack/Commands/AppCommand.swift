@@ -1,5 +1,6 @@
 import ArgumentParser
 import FoundationEssentials
+import Glibc
 import StageContainer
 import StageModel
 import StagePack
@@ -183,9 +184,18 @@ struct AppRegisterCommand: ReportingSubcommand {
             guard let component = FilePath.Component(name) else {
                 preconditionFailure("an identifier is a file name")
             }
-            let directory = try Directory.make(folder)
+            // A registration of the system is for all users, regardless of the umask of root's shell.
+            let isOfSystem = geteuid() == 0
+            let directory =
+                try isOfSystem
+                ? Directory.make(folder, exactly: .directory) : Directory.make(folder)
             directory.removeLeftovers(of: component)
-            try directory.write(registration.json(), to: component, durably: true)
+            try directory.write(
+                registration.json(),
+                to: component,
+                durably: true,
+                exactly: isOfSystem ? .file : nil
+            )
         } catch {
             throw CommandFailure(registrations: error)
         }

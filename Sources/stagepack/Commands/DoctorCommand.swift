@@ -41,6 +41,7 @@ struct DoctorCommand: SourcedSubcommand, ReportingSubcommand {
         let folders = RegistrationFolders(environment: environment)
         if !isOfContainer {
             await report.checkUnits(environment: environment, folders: folders)
+            report.checkFolders(folders)
             let applications = try applications(folders)
             if applications.isEmpty { report.addNoApplication() }
             for id in applications { report.checkRegistration(of: id, in: folders) }

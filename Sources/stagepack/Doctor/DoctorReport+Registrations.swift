@@ -16,6 +16,25 @@ extension DoctorReport {
         )
     }
 
+    /// Reports the folders of registrations that this user may not read.
+    mutating func checkFolders(_ folders: RegistrationFolders) {
+        for folder in folders.folders {
+            do throws(FileError) {
+                _ = try Directory.open(folder).entries()
+            } catch  where error.errno == .permissionDenied {
+                let folders = "\(folder.removingLastComponent()) \(folder)"
+                add(
+                    .problem,
+                    subject: "registrations",
+                    finding: "\(error)",
+                    hint: "as root, run 'chmod 755 \(folders)'"
+                )
+            } catch {
+                // Other errors make the command fail, except that a folder may be missing.
+            }
+        }
+    }
+
     /// Checks that the registration of an application is valid, and that the files which it names exist.
     mutating func checkRegistration(of id: ApplicationID, in folders: RegistrationFolders) {
         let subject = "registration of \(id)"
