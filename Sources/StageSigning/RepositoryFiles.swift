@@ -31,9 +31,12 @@ package final class RepositoryFiles {
         directory.path.appending(Self.metadataName).string
     }
 
+    /// Returns whether there is published root metadata.
+    package func isPublished() throws(SigningError) -> Bool { try latestRoot() != nil }
+
     /// Returns whether there is published metadata, or a draft of it.
     package func exists() throws(SigningError) -> Bool {
-        if try latestRoot() != nil { return true }
+        if try isPublished() { return true }
         return try draft(.root) != nil
     }
 

@@ -13,7 +13,7 @@ extension ManifestFile {
         with keyring: Keyring,
         _ order: SigningTasks
     ) async throws(CommandFailure) -> SigningStateReport {
-        try await signing(with: keyring, refusesOlder: order.takesManifest) {
+        try await signing(with: keyring, takesManifest: order.takesManifest, refusesOlder: true) {
             run throws(SigningError) in try run.perform(order)
         }
     }
@@ -38,15 +38,18 @@ extension ManifestFile {
 
     private func signing(
         with keyring: Keyring,
+        takesManifest: Bool = true,
         refusesOlder: Bool = false,
         _ body: (SigningRun) throws(SigningError) -> SigningReport
     ) async throws(CommandFailure) -> SigningStateReport {
-        _ = try read()
+        // Metadata that was signed is renewed whatever the manifest's file contains by now.
+        let isFirst = try !isPublished()
+        if takesManifest || isFirst { _ = try read() }
         let (directory, component) = try place()
         let lock = try await lock(component, in: directory, patience: .seconds(30))
         // The manifests of a directory share their metadata. The lock on a manifest is always taken first.
         let shared = try await self.lock("metadata", in: directory, patience: .seconds(30))
-        if refusesOlder { try refuseOlder(component, in: directory) }
+        if takesManifest, refusesOlder { try refuseOlder(component, in: directory) }
         let report = try perform(body, with: keyring, on: component, in: directory)
         _ = consume shared
         _ = consume lock
@@ -115,6 +118,16 @@ extension ManifestFile {
         let files = try files()
         do throws(SigningError) {
             return try files.exists()
+        } catch {
+            throw CommandFailure(error, manifest: name)
+        }
+    }
+
+    /// Returns whether there is published root metadata for the manifest.
+    private func isPublished() throws(CommandFailure) -> Bool {
+        let files = try files()
+        do throws(SigningError) {
+            return try files.isPublished()
         } catch {
             throw CommandFailure(error, manifest: name)
         }

@@ -101,6 +101,15 @@ struct SigningTests {
         #expect(forced.roles.map(\.version) == [1, 2, 3, 3])
     }
 
+    @Test func aRefreshDoesNotReadTheManifestAgain() async throws {
+        try await createManifest()
+        try await succeed("keys init manifest.json --key ../k.pem --unencrypted")
+        try write("manifest.json", "{")
+        let forced = try await state("refresh manifest.json --key ../k.pem --force")
+        #expect(forced.roles.map(\.version) == [1, 1, 2, 2])
+        #expect(try await run("sign manifest.json --key ../k.pem").status == 11)
+    }
+
     /// With or without an installed provider of tokens, no file is used as a key in a token, or created.
     @Test func aKeyInATokenIsNoFile() async throws {
         try await createManifest()
