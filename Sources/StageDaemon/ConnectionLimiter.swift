@@ -50,14 +50,15 @@ final class ConnectionLimiter: Sendable {
         continuation?.resume(returning: false)
     }
 
+    /// Waits for the turn of a connection's request; returns `false` if the connection has closed.
     func begin(_ id: Int) async -> Bool {
         await withCheckedContinuation { continuation in
-            let isNow = state.withLock { state in
-                if state.table.begin(id) { return true }
-                state.waiting[id] = continuation
-                return false
+            let turn = state.withLock { state in
+                let turn = state.table.begin(id)
+                if turn == .queued { state.waiting[id] = continuation }
+                return turn
             }
-            if isNow { continuation.resume(returning: true) }
+            if turn != .queued { continuation.resume(returning: turn == .now) }
         }
     }
 

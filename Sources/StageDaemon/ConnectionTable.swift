@@ -32,6 +32,16 @@ struct ConnectionTable {
         case refused
     }
 
+    /// Decision on a complete request.
+    enum Turn: Equatable, Sendable {
+        /// The request runs now.
+        case now
+        /// The request waits until ``ConnectionTable/end(_:)`` or ``ConnectionTable/stream(_:)`` returns its connection.
+        case queued
+        /// The connection has closed, and the request does not run.
+        case gone
+    }
+
     /// State of a connection.
     enum Activity: Sendable {
         /// Idle, or receiving a request.
@@ -103,16 +113,17 @@ struct ConnectionTable {
         return connection.activity == .queued
     }
 
-    /// Queues the complete request of a connection; returns whether it runs now.
+    /// Queues the complete request of a connection, and decides whether it runs now.
     ///
-    /// Otherwise the caller waits until ``end(_:)`` or ``stream(_:)`` returns the connection.
-    mutating func begin(_ id: Int) -> Bool {
-        guard let connection = connections[id], connection.activity == .waiting else { return true }
+    /// The request of a closed connection would count for no user, so it does not run.
+    mutating func begin(_ id: Int) -> Turn {
+        guard let connection = connections[id] else { return .gone }
+        guard connection.activity == .waiting else { return .now }
         let isLarge = connection.body > limits.smallBody
         connections[id]?.weight = isLarge ? max(limits.worksPerUser - 1, 1) : 1
         connections[id]?.activity = .queued
         shares[connection.user]?.queue.append(id)
-        return next(of: connection.user).contains(id)
+        return next(of: connection.user).contains(id) ? .now : .queued
     }
 
     /// Ends the request of a connection; returns the connections whose requests run now.

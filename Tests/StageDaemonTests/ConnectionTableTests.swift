@@ -16,7 +16,7 @@ struct ConnectionTableTests {
         func admit(_ id: Int, of user: UInt32) -> ConnectionTable.Admission {
             table.admit(id, of: user)
         }
-        func begin(_ id: Int) -> Bool { table.begin(id) }
+        func begin(_ id: Int) -> ConnectionTable.Turn { table.begin(id) }
         func end(_ id: Int) -> [Int] { table.end(id) }
         func stream(_ id: Int) -> [Int]? { table.stream(id) }
         func close(_ id: Int) -> Bool { table.close(id) }
@@ -71,7 +71,7 @@ struct ConnectionTableTests {
         let table = table { $0.worksPerUser = 1 }
         for id in 1...3 {
             _ = table.admit(id, of: 1)
-            #expect(table.begin(id) == (id == 1))
+            #expect(table.begin(id) == (id == 1 ? .now : .queued))
         }
         _ = table.admit(4, of: 2)
         #expect(table.admit(5, of: 2) == .admitted(closing: 2))
@@ -94,10 +94,10 @@ struct ConnectionTableTests {
         let table = table { $0.worksPerUser = 1 }
         for id in 1...3 { _ = table.admit(id, of: 1) }
         _ = table.admit(4, of: 2)
-        #expect(table.begin(1))
-        #expect(!table.begin(2))
-        #expect(!table.begin(3))
-        #expect(table.begin(4))
+        #expect(table.begin(1) == .now)
+        #expect(table.begin(2) == .queued)
+        #expect(table.begin(3) == .queued)
+        #expect(table.begin(4) == .now)
         #expect(table.end(1) == [2])
         #expect(table.close(3))
         #expect(table.end(2) == [])
@@ -107,21 +107,32 @@ struct ConnectionTableTests {
         let table = table { $0.worksPerUser = 1 }
         for id in 1...2 { _ = table.admit(id, of: 1) }
         #expect(table.reserveMemory(1 << 20, by: 1))
-        #expect(table.begin(1))
+        #expect(table.begin(1) == .now)
         #expect(!table.close(1))
-        #expect(!table.begin(2))
+        #expect(table.begin(2) == .queued)
         #expect(table.count == 2)
         #expect(table.end(1) == [2])
         #expect(table.count == 1)
+    }
+
+    @Test func aRequestWhoseClientIsGoneBeforeItsTurnDoesNotRun() {
+        let table = table()
+        #expect(table.admit(1, of: 1) == .admitted(closing: nil))
+        #expect(!table.close(1))
+        #expect(table.begin(1) == .gone)
+        // A connection that was closed for another one.
+        for id in 2...5 { _ = table.admit(id, of: 1) }
+        #expect(table.begin(2) == .gone)
+        #expect(table.count == 3)
     }
 
     @Test func aLargeRequestLeavesRoomForASmallOne() {
         let table = table()
         for id in 1...3 { _ = table.admit(id, of: 1) }
         #expect(table.reserveMemory(1 << 20, by: 1) && table.reserveMemory(1 << 20, by: 2))
-        #expect(table.begin(1))
-        #expect(table.begin(3))
-        #expect(!table.begin(2))
+        #expect(table.begin(1) == .now)
+        #expect(table.begin(3) == .now)
+        #expect(table.begin(2) == .queued)
     }
 
     @Test func bodiesHaveALimitForAUserAndForAll() {
