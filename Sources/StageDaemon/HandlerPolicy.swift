@@ -20,7 +20,8 @@ struct HandlerPolicy: Sendable {
             guard let account = Account(user: user) else {
                 return "user \(user) has no account, so no handler can be started for it"
             }
-            guard Self.isRegular(user) || exceptions.contains(account.name) else {
+            guard Self.isRegular(user) || exceptions.contains(where: account.name.hasSameBytes)
+            else {
                 return "'\(account.name)' is a system user: no handler is started for it unless "
                     + "'handlerUsers' of the daemon's configuration names it"
             }

@@ -48,7 +48,9 @@ struct LaunchLimiter: Equatable, Sendable {
         policy: Policy,
         at now: Date
     ) -> Decision {
-        if self.boot != boot || self.version != version {
+        // By bytes: Swift's `==` equates versions that differ in their normalization.
+        let isNewVersion = self.version.map { Array($0.utf8) } != version.map { Array($0.utf8) }
+        if self.boot != boot || isNewVersion {
             // A reboot or a new version of the handler resets everything.
             self = LaunchLimiter()
             self.boot = boot

@@ -7,7 +7,8 @@ extension TransferState {
     /// Session that is being written to the journal.
     struct SessionReservation: Equatable {
         var user: UInt32
-        var identifier: String
+        /// Bytes of the session's identifier.
+        var identifier: [UInt8]
         var isTransient: Bool
     }
 
@@ -21,7 +22,7 @@ extension TransferState {
     ) throws(ControlRefusal) -> Session {
         let owner = client.owner ?? client.user
         let found = sessions.values.first {
-            $0.record.identifier == identifier && $0.record.user == owner
+            $0.record.user == owner && $0.record.identifier.hasSameBytes(as: identifier)
         }
         guard let found, client.mayUse(found.record) else {
             throw ControlRefusal(
@@ -46,9 +47,9 @@ extension TransferState {
         of user: UInt32
     ) throws(ControlRefusal) -> SessionReservation {
         let own = sessions.values.filter { $0.record.user == user }
-        let known = own.first { $0.record.identifier == identifier }
+        let known = own.first { $0.record.identifier.hasSameBytes(as: identifier) }
         let reserved = reservations.filter { $0.user == user }
-        let same = reserved.first { $0.identifier == identifier }
+        let same = reserved.first { $0.identifier.elementsEqual(identifier.utf8) }
         let isTransient = known?.record.configuration.isTransient ?? same?.isTransient
         guard isTransient ?? wanted.isTransient == wanted.isTransient else {
             throw ControlRefusal(.invalid, message: "'isTransient' of a session cannot be changed")
@@ -71,7 +72,7 @@ extension TransferState {
         }
         let reservation = SessionReservation(
             user: user,
-            identifier: identifier,
+            identifier: Array(identifier.utf8),
             isTransient: wanted.isTransient
         )
         if known == nil { reservations.append(reservation) }

@@ -119,16 +119,16 @@ extension TransferState {
     /// Starts the removal of the sessions that a transient session replaces: transient sessions of the same user
     /// without a client, whose identifiers are equal up to the last `/`.
     mutating func beginReplacement(by session: Session) -> [Int64] {
-        func order(_ session: Session) -> Substring {
-            let identifier = session.record.identifier
-            return identifier[..<(identifier.lastIndex(of: "/") ?? identifier.startIndex)]
+        func order(_ session: Session) -> Substring.UTF8View {
+            let bytes = session.record.identifier.utf8
+            return bytes[..<(bytes.lastIndex(of: UInt8(ascii: "/")) ?? bytes.startIndex)]
         }
         let own = order(session)
         guard !own.isEmpty else { return [] }
         let others = sessions.values.filter { other in
             other.record.id != session.record.id && other.record.user == session.record.user
                 && other.record.configuration.isTransient && !other.isAttached
-                && !other.isEnding && order(other) == own
+                && !other.isEnding && order(other).elementsEqual(own)
         }
         // Their clients have gone and will not return.
         for other in others { sessions[other.record.id]?.isEnding = true }

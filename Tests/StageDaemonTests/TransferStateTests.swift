@@ -129,6 +129,33 @@ struct TransferStateTests {
         }
     }
 
+    /// The journal tells apart what Swift's `==` does not.
+    @Test func identifiersAreComparedByTheirBytes() throws {
+        let (composed, decomposed) = ("a\u{e9}/1", "ae\u{301}/2")
+        var state = TransferState(configuration: DaemonConfiguration(), at: now)
+        for number in 1..<RequestLimits.sessionsPerUser {
+            _ = try state.reserveSession(
+                "\(number)",
+                configuration: SessionConfiguration(),
+                of: 1
+            )
+        }
+        let configuration = SessionConfiguration()
+        _ = try state.reserveSession(composed, configuration: configuration, of: 1)
+        let other = "ae\u{301}/1"
+        #expect(throws: ControlRefusal.self) {
+            try state.reserveSession(other, configuration: configuration, of: 1)
+        }
+        for (id, name) in [(1, composed), (2, decomposed)] as [(Int64, String)] {
+            let record = SessionRecord(id, identifier: name) { $0.isTransient = true }
+            state.sessions[id] = TransferState.Session(record: record)
+        }
+        #expect(throws: ControlRefusal.self) { try state.session(other, for: owner) }
+        #expect(try state.session(composed, for: owner).record.id == 1)
+        let found = try #require(state.sessions[2])
+        #expect(state.beginReplacement(by: found) == [])
+    }
+
     // MARK: Launches
 
     /// State whose session has an event, and the launch to record for it.
