@@ -113,6 +113,8 @@ struct Scheduler {
     private var users: [UInt32: Int] = [:]
     /// Number of running workers, by user.
     private var workers: [UInt32: Int] = [:]
+    /// Users of the workers that still run after their transfers were removed, by transfer.
+    private var remainingWorkers: [Int64: UInt32] = [:]
     private var active: Set<Int64> = []
     /// Number of stagings among ``items``.
     private var stagings = 0
@@ -164,16 +166,24 @@ struct Scheduler {
         enqueueIfReady(id, at: now)
     }
 
-    /// Removes a transfer that has ended.
-    mutating func remove(_ id: Int64) {
+    /// Removes a transfer that has ended or is about to end.
+    ///
+    /// If its attempt is still running (`hasAttempt`), a worker counts until ``workerEnded(_:)``: its process may take
+    /// some seconds to end.
+    mutating func remove(_ id: Int64, hasAttempt: Bool = false) {
         guard let item = items.removeValue(forKey: id) else { return }
         if !item.isConnected { stagings -= 1 }
         switch item.phase {
         case .pending: break
         case .queued: queues[item.user]?.withdraw(id)
-        case .running, .stopping: markStopped(id, as: item)
+        case .running, .stopping:
+            markStopped(id, as: item)
+            if hasAttempt, item.host == Self.workerHost { remainingWorkers[id] = item.user }
         }
     }
+
+    /// Notes that the worker of a removed transfer has ended.
+    mutating func workerEnded(_ id: Int64) { remainingWorkers[id] = nil }
 
     /// Notes that an attempt has ended, or cannot begin, while the transfer has not ended; `reason` is the reason to
     /// wait, with its date.
@@ -285,8 +295,9 @@ extension Scheduler {
         switch lane.host {
         case Self.clientHost: return true
         case Self.workerHost:
-            return workers[user, default: 0] < limits.workersPerUser
-                && hosts[lane.host, default: 0] < limits.workers
+            let remaining = remainingWorkers.values.count { $0 == user }
+            return workers[user, default: 0] + remaining < limits.workersPerUser
+                && hosts[lane.host, default: 0] + remainingWorkers.count < limits.workers
         default:
             let key = SessionHost(session: lane.session, host: lane.host)
             return fullUntil == nil && connectionCount < limits.total

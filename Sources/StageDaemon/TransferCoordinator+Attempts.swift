@@ -50,7 +50,8 @@ extension TransferCoordinator {
     /// Processes the result of an attempt.
     func ended(_ task: FullTask, transfer live: LiveTransfer, result: TransferRunner.Result) async {
         let id = task.record.id
-        guard endAttempt(of: id) else { return }
+        // The end of an aborted attempt lets another worker start.
+        guard endAttempt(of: id) else { return turn() }
         let now = Date.now
         let report = live.current.report(ended: now)
         state.note(report, of: id)

@@ -276,15 +276,16 @@ extension TransferCoordinator {
         // The daemon is shutting down: its successor counts the launch.
         guard !Task.isCancelled else { return }
         if launches[launch.session] === launch { launches[launch.session] = nil }
-        guard let isDone = state.launchEnded(launch.token, of: launch.session) else { return }
-        await save(launch.session)
-        if !isDone {
-            logger.warning(
-                "A handler ended without acknowledging the events of its session",
-                metadata: ["session.identifier": "\(launch.identifier)"]
-            )
+        if let isDone = state.launchEnded(launch.token, of: launch.session) {
+            await save(launch.session)
+            if !isDone {
+                logger.warning(
+                    "A handler ended without acknowledging the events of its session",
+                    metadata: ["session.identifier": "\(launch.identifier)"]
+                )
+            }
+            await launchIfNeeded(launch.session)
         }
-        await launchIfNeeded(launch.session)
         // Other handlers may have waited for this one to end.
         for id in state.launchable { await launchIfNeeded(id) }
         setTimer()

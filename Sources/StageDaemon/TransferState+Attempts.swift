@@ -113,6 +113,7 @@ extension TransferState {
     /// Marks an attempt as ended; returns whether its result counts.
     mutating func endAttempt(of id: Int64) -> Bool {
         attempts.remove(id)
+        scheduler.workerEnded(id)
         return aborted.remove(id) == nil
     }
 

@@ -63,6 +63,7 @@ extension TransferState {
         sessions[id]?.record.launchLimiter = decided
         guard decision == .launch else { return nil }
         sessions[id]?.launch = token
+        launches[token] = session.record.user
         return LaunchOrder(
             session: session.record,
             handler: handler,
@@ -77,8 +78,12 @@ extension TransferState {
     /// If a client has attached in the meantime, it receives the events itself.
     mutating func launchRecorded(_ order: LaunchOrder, isOnDisk: Bool) -> LaunchStep {
         let id = order.session.id
-        guard let session = sessions[id], session.launch == order.token else { return .none }
+        guard let session = sessions[id], session.launch == order.token else {
+            launches[order.token] = nil
+            return .none
+        }
         if isOnDisk, !session.isAttached, !session.isEnding { return .start }
+        launches[order.token] = nil
         sessions[id]?.launch = nil
         if session.record.launchLimiter == order.decided, !isOnDisk {
             sessions[id]?.record.launchLimiter = order.before
@@ -91,6 +96,7 @@ extension TransferState {
     /// Processes the end of a handler; returns whether it has acknowledged all events, or `nil` if the session has
     /// another launch.
     mutating func launchEnded(_ token: String, of id: Int64) -> Bool? {
+        launches[token] = nil
         guard let session = sessions[id], session.launch == token else { return nil }
         let isDone = session.record.acknowledged >= session.record.last
         sessions[id]?.launch = nil
@@ -103,12 +109,11 @@ extension TransferState {
 
     /// Returns whether the limits permit another handler of a user.
     private func mayStartHandler(of user: UInt32) -> Bool {
-        let users = sessions.values.filter { $0.launch != nil }.map(\.record.user)
-        return users.count < Self.mostHandlers
-            && users.count(where: { $0 == user }) < Self.mostHandlersPerUser
+        launches.count < Self.mostHandlers
+            && launches.values.count(where: { $0 == user }) < Self.mostHandlersPerUser
     }
 
-    /// Maximum number of concurrent handlers.
+    /// Maximum number of concurrent handlers, including those whose sessions were removed.
     static let mostHandlers = 32
     /// Maximum number of concurrent handlers of one user.
     static let mostHandlersPerUser = 4

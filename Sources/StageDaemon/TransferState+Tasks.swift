@@ -63,7 +63,7 @@ extension TransferState {
         guard let item = scheduler.items[id] else { return false }
         ending[id] = item.session
         sessions[item.session]?.challenged.remove(id)
-        scheduler.remove(id)
+        scheduler.remove(id, hasAttempt: attempts.contains(id))
         // Followers of a leader wait until its end is recorded; a follower leaves its group at once.
         if item.blocks.contains(.leader) { _ = sharing.leave(id) }
         return true
@@ -77,7 +77,7 @@ extension TransferState {
             sessions[session]?.challenged.remove(id)
             if let user = sessions[session]?.record.user { removeQuotaWaiter(of: id, user: user) }
         }
-        scheduler.remove(id)
+        scheduler.remove(id, hasAttempt: attempts.contains(id))
         ending[id] = nil
         committing.remove(id)
         unreachable.remove(id)

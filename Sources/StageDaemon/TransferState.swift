@@ -71,6 +71,10 @@ struct TransferState {
     var quotaWaiters: [UInt32: Set<Int64>] = [:]
     /// Free space when the disk was last found full.
     var spaceWhenFull = ByteCount.zero
+    /// Users of the handlers that start or run, by the tokens of the launches.
+    ///
+    /// A handler may outlive its session: it has some seconds to end.
+    var launches: [String: UInt32] = [:]
     /// Sessions that are being written to the journal.
     var reservations: [SessionReservation] = []
     /// Time of the last sweep of expired resume data.

@@ -192,6 +192,55 @@ struct TransferStateTests {
         #expect(state.launchRecorded(order, isOnDisk: true) == .none)
     }
 
+    @Test func aHandlerCountsUntilItEndsWhateverBecomesOfItsSession() throws {
+        var state = TransferState(configuration: DaemonConfiguration(), at: now)
+        for id in 1...6 as ClosedRange<Int64> {
+            var record = SessionRecord(id, identifier: "\(id)") {
+                $0.handler = LaunchHandler(command: ["/bin/true"])
+            }
+            record.last = 1
+            state.sessions[id] = TransferState.Session(record: record)
+        }
+        for id in 1...4 as ClosedRange<Int64> {
+            let order = state.decideLaunch(of: id, token: "\(id)", boot: "b", at: now)
+            #expect(state.launchRecorded(try #require(order), isOnDisk: true) == .start)
+        }
+        _ = state.beginRemoval(of: 1)
+        _ = state.removed(1, at: now)
+        #expect(state.decideLaunch(of: 5, token: "5", boot: "b", at: now) == nil)
+        // The handler has ended.
+        #expect(state.launchEnded("1", of: 1) == nil)
+        let order = state.decideLaunch(of: 5, token: "5", boot: "b", at: now)
+        _ = state.beginRemoval(of: 5)
+        _ = state.removed(5, at: now)
+        // A launch that was decided on for a session that is gone starts nothing.
+        #expect(state.launchRecorded(try #require(order), isOnDisk: true) == .none)
+        #expect(state.decideLaunch(of: 6, token: "6", boot: "b", at: now) != nil)
+    }
+
+    @Test func aWorkerCountsUntilItsAttemptEnds() throws {
+        var state = state { $0.isTransient = true }
+        let tasks = (1...4).map { FullTask($0, host: Scheduler.workerHost) }
+        try create(tasks, in: &state)
+        func started(_ state: inout TransferState) -> [Int64] {
+            state.turn(at: now).compactMap {
+                if case .start(let id, _, _) = $0 { id } else { nil }
+            }
+        }
+        #expect(started(&state) == [1, 2])
+        // Cancelled, and its session forgets it, while the worker is still ending.
+        #expect(state.unschedule(1) == true)
+        #expect(started(&state) == [])
+        state.forget(1, at: now)
+        #expect(started(&state) == [])
+        _ = state.endAttempt(of: 1)
+        #expect(started(&state) == [3])
+        // One that has ended before its task is removed counts no more.
+        _ = state.endAttempt(of: 2)
+        #expect(state.unschedule(2) == true)
+        #expect(started(&state) == [4])
+    }
+
     @Test func aLaunchThatCouldNotBeWrittenDownWasNone() throws {
         var (state, order) = try launching()
         #expect(state.launchRecorded(order, isOnDisk: false) == .none)

@@ -361,6 +361,10 @@ struct TransferStateWorld {
         for holds in state.quotaWaiters.values where !holds.isSubset(of: open.keys) {
             faults.append("a wait for quota is kept")
         }
+        let launching = Set(state.sessions.values.compactMap(\.launch))
+        if !launching.isSubset(of: state.launches.keys) {
+            faults.append("a handler is not counted")
+        }
         for (user, sessions) in Dictionary(grouping: state.sessions.values, by: \.record.user) {
             let count = sessions.reduce(0) { $0 + $1.unfinished + $1.reserved }
             if count > state.configuration.tasksPerUser { faults.append("\(user) has too many") }
@@ -418,6 +422,9 @@ struct TransferStateWorld {
         if !open.isEmpty { faults.append("left: \(open.keys.sorted())") }
         if !state.sharing.leaders.isEmpty { faults.append("a content is kept") }
         if !state.attempts.isEmpty { faults.append("an attempt is kept") }
+        if state.launches.count != state.sessions.values.count(where: { $0.launch != nil }) {
+            faults.append("a launch is kept")
+        }
         if state.sessions.values.contains(where: { $0.reserved != 0 }) {
             faults.append("a reservation is kept")
         }
