@@ -102,7 +102,9 @@ STAGE_CHECKED static inline int stage_can_filter(void) {
 /// the C library may try a newer call first and go on without it. Calls of another architecture end
 /// the process. Modes are checked where files are made and changed: a decoder of root that could set
 /// a set-id bit on content of its choosing would hand root's rights to other users. That is why
-/// openat2(2), whose mode is in memory, is refused, and so is fchmodat(2), which follows links.
+/// openat2(2), whose mode is in memory, is refused, and so is fchmodat(2), which follows links. The access
+/// mode 3 takes no right of Landlock's, and fchmod(2) accepts what it opens; emptying a file takes none
+/// before version 3.
 STAGE_CHECKED static inline int stage_filter_decoder(int channel) {
 #ifdef STAGE_AUDIT_ARCH
     struct sock_filter filter[] = {
@@ -130,9 +132,12 @@ STAGE_CHECKED static inline int stage_filter_decoder(int channel) {
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, STAGE_EXECUTABLE_MODE, 0, 1),
         STAGE_TAKE,
         STAGE_ANSWER(EPERM),
-        STAGE_RULE(SYS_openat, 8),
+        STAGE_RULE(SYS_openat, 11),
         STAGE_LOAD_LOW(2),
-        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, STAGE_UNNAMED_FILE, 5, 0),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, STAGE_UNNAMED_FILE | O_TRUNC, 8, 0),
+        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, O_ACCMODE),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, O_ACCMODE, 6, 0),
+        STAGE_LOAD_LOW(2),
         BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_CREAT, 0, 3),
         STAGE_LOAD_LOW(3),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, STAGE_FILE_MODE, 1, 0),

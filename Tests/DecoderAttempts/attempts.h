@@ -72,6 +72,10 @@ static inline void decoder_attempt_all(
     DECODER_TRY("open, memory", syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDWR, 0));
     DECODER_TRY("open, set-user-id", syscall(SYS_openat, with.directory, "s", O_CREAT | O_WRONLY, 04755));
     DECODER_TRY("open, without a name", syscall(SYS_openat, with.directory, ".", 020000000 | O_DIRECTORY | O_WRONLY, 0644));
+    DECODER_TRY("open, access mode 3", syscall(SYS_openat, AT_FDCWD, "/etc/passwd", O_ACCMODE, 0));
+    DECODER_TRY("open, access mode 3, own", syscall(SYS_openat, with.directory, "own", O_ACCMODE | O_NOFOLLOW, 0));
+    DECODER_TRY("open, emptying", syscall(SYS_openat, with.directory, "own", O_RDONLY | O_TRUNC, 0));
+    DECODER_TRY("open, emptying to write", syscall(SYS_openat, with.directory, "own", O_WRONLY | O_TRUNC, 0));
     DECODER_TRY("openat2", syscall(SYS_openat2, with.directory, "t", &how, sizeof how));
     DECODER_TRY("fchmod, set-user-id", syscall(SYS_fchmod, own, 04755));
     DECODER_TRY("fchmod, for others", syscall(SYS_fchmod, own, 0777));
