@@ -1,3 +1,4 @@
+import Glibc
 import StageSystem
 import SystemPackage
 
@@ -34,23 +35,35 @@ struct HandlerPolicy: Sendable {
     /// Returns how the client's process is confined beyond the daemon's own confinement, as a predicate for a
     /// message; `nil` if it is not.
     static func restriction(of client: ClientCredentials) -> String? {
-        guard let own = ProcessPrivileges(ofProcess: "self"),
+        guard var own = ProcessPrivileges(ofProcess: "self"),
             let process = ProcessPrivileges(ofProcess: "\(client.process)"),
-            // Checked last: the process that was inspected still has the client's process identifier.
-            process.users == [client.user], client.peer?.hasItsNumber ?? false
-        else { return "has a process that the daemon cannot look at" }
-        if let restriction = process.restriction(beyond: own) { return restriction }
-        if !ProcessNamespaces.sharesMounts(client) {
-            return "runs in another mount namespace"
+            process.users == [client.user]
+        else { return hiddenProcess }
+        if process.filters > 0, !ProcessPrivileges.isDescendant(client.process, of: getpid()) {
+            // Filters that the service manager gave the daemon alone are not the client's. PID 1 has those of the
+            // container, which all of its processes have.
+            own.filters = ProcessPrivileges(ofProcess: "1")?.filters ?? 0
         }
-        return networkRestriction(of: client)
+        let sharesMounts = ProcessNamespaces.sharesMounts(client)
+        // Checked last: the process that was inspected still has the client's process identifier.
+        guard client.peer?.hasItsNumber ?? false else { return hiddenProcess }
+        return process.restriction(beyond: own)
+            ?? (sharesMounts ? nil : "runs in another mount namespace")
+            ?? networkRestriction(of: client)
     }
+
+    private static let hiddenProcess = "has a process that the daemon cannot look at"
 
     /// Returns how the client's process is cut off from the network, as a predicate for a message; `nil` if it is
     /// not.
     static func networkRestriction(of client: ClientCredentials) -> String? {
-        ProcessNamespaces.sharesNetwork(client)
-            ? nil : "runs in another network namespace, or does not show in which"
+        // Root may enter any namespace.
+        if client.user == 0 { return nil }
+        guard ProcessNamespaces.sharesNetwork(client) else {
+            return "runs in another network namespace, or does not show in which"
+        }
+        // Checked last: the process that was inspected still has the client's process identifier.
+        return client.peer?.hasItsNumber ?? false ? nil : hiddenProcess
     }
 
     /// Returns whether a user identifier belongs to a regular user: those up to 999 and from 60,514 to 65,535 are for
@@ -66,8 +79,8 @@ struct ProcessPrivileges: Equatable, Sendable {
     var users: Set<UInt32>
     /// Set if execve(2) grants no privileges (`no_new_privs`).
     var hasNoNewPrivileges: Bool
-    /// Set if a seccomp filter restricts system calls.
-    var isFiltered: Bool
+    /// Number of seccomp filters that restrict system calls; at most 1 before Linux 5.9, which does not count them.
+    var filters: Int
     /// Number of nested PID namespaces that the process is in.
     var namespaces: Int
     /// User identifier map, which identifies the user namespace.
@@ -102,7 +115,7 @@ extension ProcessPrivileges {
         self.init(
             users: Set(users.compactMap { UInt32($0) }),
             hasNoNewPrivileges: noNewPrivileges != "0",
-            isFiltered: filter != "0",
+            filters: filter == "0" ? 0 : fields["Seccomp_filters"]?.first.flatMap { Int($0) } ?? 1,
             namespaces: numbers.count,
             userMap: userMap.split(whereSeparator: \.isWhitespace).joined(separator: " "),
             bounding: bounding
@@ -113,13 +126,36 @@ extension ProcessPrivileges {
     /// there is none.
     func restriction(beyond other: ProcessPrivileges) -> String? {
         if hasNoNewPrivileges && !other.hasNoNewPrivileges { return "runs with no_new_privs" }
-        if isFiltered && !other.isFiltered { return "runs under a filter of system calls" }
+        if filters > other.filters { return "runs under a filter of system calls" }
         if userMap != other.userMap { return "runs in another user namespace" }
         if namespaces != other.namespaces { return "runs in another PID namespace" }
         if bounding & other.bounding != other.bounding {
             return "can gain fewer capabilities than the daemon"
         }
         return nil
+    }
+
+    /// Returns whether a process was started by another one or by its child processes, which inherit its filters.
+    ///
+    /// A process whose parent has ended is not recognised.
+    static func isDescendant(_ process: Int32, of ancestor: Int32) -> Bool {
+        let line = ancestors(of: process, upTo: ancestor)
+        // Parents that are still the same did not end in between, so their numbers were not given to others.
+        return line.last == ancestor && line == ancestors(of: process, upTo: ancestor)
+    }
+
+    /// Returns the parents of a process, up to one of them or the first that cannot be read.
+    private static func ancestors(of process: Int32, upTo ancestor: Int32) -> [Int32] {
+        var line: [Int32] = []
+        while line.last != ancestor, line.count < 64,
+            // An ended process cannot be distinguished from a hidden one.
+            let status = try? text("/proc/\(line.last ?? process)/status"),
+            let parent = status.split(separator: "\n").first(where: { $0.hasPrefix("PPid:") })
+                .flatMap({ Int32($0.split(whereSeparator: \.isWhitespace).last ?? "") })
+        {
+            line.append(parent)
+        }
+        return line
     }
 
     private static func text(_ path: String) throws(FileError) -> String {

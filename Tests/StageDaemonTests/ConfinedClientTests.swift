@@ -173,16 +173,16 @@ struct ConfinedClientTests {
     }
 
     /// Allows every call: even a filter that refuses nothing counts as a restriction.
-    private static let filter = """
+    private static let takingFilter = """
         code = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7fff0000))
         program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 1, ctypes.addressof(code)))
         if libc.prctl(22, 2, program, 0, 0): sys.exit(os.strerror(ctypes.get_errno()))
-        os.setresuid(1, 1, 1)
-        os.execv(command[0], command)
-        """
 
-    /// The tests' own filter would be the daemon's, too.
-    @Test(.enabled("nothing filters the calls of the tests") { try isUnfiltered() })
+        """
+    private static let filter =
+        takingFilter + "os.setresuid(1, 1, 1)\nos.execv(command[0], command)"
+
+    @Test(.enabled("filters of the tests are those of PID 1", { try hasNoFilterOfItsOwn() }))
     func aClientUnderAFilterOfSystemCallsHasNothingUploaded() async throws {
         _ = try await peer.ask(as: user, user, "PUT", "/v1/sessions/s", "{}")
         let answer = try await ask(as: Self.filter, "upload")
@@ -190,8 +190,36 @@ struct ConfinedClientTests {
         #expect(try await ask(as: Self.filter, "download").hasPrefix("200"))
     }
 
-    private static func isUnfiltered() throws -> Bool {
-        try text(of: "/proc/self/status").contains("\nSeccomp:\t0\n")
+    /// Returns whether PID 1 has as many filters as the tests, and the kernel counts them.
+    private static func hasNoFilterOfItsOwn() throws -> Bool {
+        func filters(_ process: String) throws -> Substring? {
+            try text(of: FilePath("/proc/\(process)/status")).split(separator: "\n")
+                .first { $0.hasPrefix("Seccomp_filters:") }
+        }
+        return try filters("self") == filters("1") && filters("1") != nil
+    }
+
+    /// The daemon's unit has a filter, which its handlers inherit and other processes do not.
+    @Test(.enabled("filters of the tests are those of PID 1", { try hasNoFilterOfItsOwn() }))
+    func aFilterOfTheDaemonExcusesItsHandlersAlone() async throws {
+        let start = "import ctypes, os, struct, sys\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        let script = start + Self.takingFilter + "os.execv(sys.argv[1], sys.argv[1:])"
+        try await daemon.kill()
+        try await daemon.start(by: ["/usr/bin/python3", "-c", script])
+        _ = try await peer.ask(as: user, user, "PUT", "/v1/sessions/s", "{}")
+        let answer = try await ask(as: Self.filter, "upload")
+        #expect(answer.hasPrefix("403") && answer.contains("filter of system calls"), "\(answer)")
+        let plain = try await peer.ask(as: user, user, "POST", path, task("upload"))
+        #expect(plain.status == 200, "\(plain)")
+        try await poll("the first is not sent") { server.bodies(for: "/u").count == 1 }
+        // A handler of root's, started for the end of a download.
+        var configuration = SessionConfiguration()
+        configuration.handler = LaunchHandler(
+            command: peer.command("ask", "POST", path, task("upload"))
+        )
+        _ = try await daemon.client.makeSession("s", configuration: configuration)
+        _ = try await peer.ask(as: 0, 0, "POST", path, task("download"))
+        try await poll("the handler's is not sent") { server.bodies(for: "/u").count == 2 }
     }
 
     @Test func aClientOfAnotherPIDNamespaceHasNothingUploaded() async throws {

@@ -95,11 +95,11 @@ struct HandlerPolicyTests {
         #expect(answer.hasPrefix("403") && answer.contains("user namespace"), "\(answer)")
     }
 
-    /// Connects as a confined process, ends, and asks for a handler from a child of it once its number is
+    /// Connects as a confined process, ends, and sends a request from a child of it once its number is
     /// that of another process of the same user, which nothing confines.
     private static let reuse = """
         import ctypes, os, socket, struct, sys, time
-        user, body = int(sys.argv[1]), sys.argv[2]
+        user, request, body = int(sys.argv[1]), sys.argv[2], sys.argv[3]
         libc = ctypes.CDLL(None, use_errno=True)
         def become():
             os.setgroups([])
@@ -109,6 +109,7 @@ struct HandlerPolicyTests {
         result, told = os.pipe()
         first = os.fork()
         if first == 0:
+            if libc.unshare(0x40000000): sys.exit("unshare: %s" % os.strerror(ctypes.get_errno()))
             become()
             libc.prctl(38, 1, 0, 0, 0)
             client = socket.socket(socket.AF_UNIX)
@@ -119,8 +120,8 @@ struct HandlerPolicyTests {
             if os.fork() == 0:
                 os.close(go)
                 os.read(wait, 1)
-                head = "PUT /v1/sessions/s HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: %d\\r\\n\\r\\n"
-                client.sendall((head % len(body) + body).encode())
+                head = "%s HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: %d\\r\\n\\r\\n"
+                client.sendall((head % (request, len(body)) + body).encode())
                 os.write(told, client.recv(1 << 16))
             os._exit(0)
         os.waitpid(first, 0)
@@ -134,6 +135,8 @@ struct HandlerPolicyTests {
             os.close(wait)
             os.close(told)
             become()
+            # Its network namespace shows.
+            libc.prctl(4, 1, 0, 0, 0)
             time.sleep(60)
             os._exit(0)
         assert second == first
@@ -156,13 +159,19 @@ struct HandlerPolicyTests {
         // That the machinery works: a process that stays what it is gets its handler.
         let honest = try await makeSession(as: user, privileges: alone)
         #expect(honest.status == 200, "\(honest)")
-        let answer = try await peer.run(
-            as: 0,
-            0,
-            ["/usr/bin/python3", "-c", Self.reuse, "\(user)", body]
-        )
-        #expect(answer.hasPrefix("HTTP/1.1 403 "), "\(answer)")
-        #expect(answer.contains("has a process that the daemon cannot look at"))
+        let task =
+            #"{"tasks": [{"token": "t", "kind": "download", "url": "\#(server.url("/a"))"}]}"#
+        for (request, body) in [
+            ("PUT /v1/sessions/s", body), ("POST /v1/sessions/s/tasks", task),
+        ] {
+            let answer = try await peer.run(
+                as: 0,
+                0,
+                ["/usr/bin/python3", "-c", Self.reuse, "\(user)", request, body]
+            )
+            #expect(answer.hasPrefix("HTTP/1.1 403 "), "\(answer)")
+            #expect(answer.contains("has a process that the daemon cannot look at"), "\(answer)")
+        }
     }
 
     @Test func eachHandlerHasASessionKeyringOfItsOwn() async throws {
