@@ -77,9 +77,19 @@ static const struct {
     {SYS_add_key, EPERM},
     {SYS_request_key, EPERM},
     {SYS_keyctl, EPERM},
+    // System V objects: those that exist are used by their numbers, which can be guessed. shmdt(2) changes
+    // the process's own memory alone.
     {SYS_msgget, EPERM},
+    {SYS_msgsnd, EPERM},
+    {SYS_msgrcv, EPERM},
+    {SYS_msgctl, EPERM},
     {SYS_semget, EPERM},
+    {SYS_semop, EPERM},
+    {SYS_semtimedop, EPERM},
+    {SYS_semctl, EPERM},
     {SYS_shmget, EPERM},
+    {SYS_shmat, EPERM},
+    {SYS_shmctl, EPERM},
     {SYS_mq_open, EPERM},
     {SYS_mq_unlink, EPERM},
     // The machine.

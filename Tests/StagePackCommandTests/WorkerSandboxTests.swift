@@ -143,6 +143,10 @@ struct WorkerSandboxTests {
         refused(lambda: socket.socket().listen(), errno.EACCES)
         # Keys, namespaces, mounts.
         assert call(250 if x86 else 219, 0, -4, 0) == errno.EPERM
+        # System V objects, also those that other processes made.
+        for number, other in [(29, 194), (30, 196), (31, 195), (64, 190), (65, 193), (66, 191), (220, 192),
+                              (68, 186), (69, 189), (70, 188), (71, 187)]:
+            assert call(number if x86 else other, -1, 0, 0, 0) == errno.EPERM, number
         assert call(272 if x86 else 97, 0x10000000) == errno.EPERM
         assert call(56 if x86 else 220, 0x10000011, 0, 0, 0, 0) == errno.EPERM
         assert call(435, bytes(88), 88) == errno.ENOSYS
