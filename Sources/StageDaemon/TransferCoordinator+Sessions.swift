@@ -26,6 +26,12 @@ extension TransferCoordinator {
         for client: ClientCredentials
     ) async throws(ControlRefusal) -> SessionStatus {
         try checkSession(identifier, configuration: wanted, for: client)
+        guard client.owner ?? client.user == client.user else {
+            throw ControlRefusal(
+                .forbidden,
+                message: "a session can be created and configured by its user only"
+            )
+        }
         if wanted.handler != nil { try await checkHandler(for: client) }
         let reservation = try state.reserveSession(
             identifier,

@@ -280,6 +280,13 @@ struct ConfinedClientTests {
             )
             #expect(named.status == 200, "\(named)")
         }
+        // Nor does a session become another user's: it would have the groups of the one who asks.
+        let foreign = "/v1/sessions/s?user=\(attacker)"
+        let taken = try await peer.ask(as: 0, 0, "PUT", foreign, "{}")
+        #expect(taken.status == 403, "\(taken)")
+        #expect(try await peer.ask(as: 0, 0, "GET", "/v1/sessions/s").status == 404)
+        let own = try await peer.ask(as: attacker, group, "PUT", foreign, shared)
+        #expect(own.status == 200, "\(own)")
         let stranger = try await peer.ask(
             as: user,
             user,

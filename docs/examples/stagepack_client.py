@@ -104,9 +104,9 @@ class Client:
     def sessions(self, all_users=False):
         return self.request("GET", "/v1/sessions", query=every(all_users))["sessions"]
 
-    def put_session(self, session, configuration=None, user=None):
-        """Creates a session, or changes its configuration."""
-        return self.request("PUT", of(session), query=owner(user), body=configuration or {})
+    def put_session(self, session, configuration=None):
+        """Creates a session of the caller's user, or changes its configuration."""
+        return self.request("PUT", of(session), body=configuration or {})
 
     def session(self, session, user=None):
         return self.request("GET", of(session), query=owner(user))
