@@ -189,7 +189,7 @@ struct SessionRecord: Sendable {
     var identifier: String
     var rights: SessionRights
     var configuration: SessionConfiguration
-    /// Group whose members may use the session, resolved when the record was read.
+    /// Group whose members may use the session; `nil` also until ``resolveGroup()`` has looked it up.
     var group: UInt32?
     var launchLimiter: LaunchLimiter
     var last: Int64
@@ -204,7 +204,7 @@ extension SessionRecord: FetchableRecord, TableRecord {
         case launchLimiter = "relaunch"
     }
 
-    /// Reads a row; blocks the thread during a lookup in the group database.
+    /// Reads a row, without the number of the group.
     ///
     /// Damaged columns get defaults: no handler, no header fields, no groups.
     init(row: Row) {
@@ -213,11 +213,13 @@ extension SessionRecord: FetchableRecord, TableRecord {
         identifier = row[Columns.identifier]
         rights = row.document(SessionRights.self, in: Columns.rights) ?? .blank
         configuration = row.document(SessionConfiguration.self, in: Columns.configuration) ?? .blank
-        group = configuration.group.flatMap { UInt32.group(named: $0) }
         launchLimiter = row.document(LaunchLimiter.self, in: Columns.launchLimiter) ?? .blank
         last = row[Columns.last]
         acknowledged = row[Columns.acknowledged]
     }
+
+    /// Looks up the group of the configuration; blocks the thread, since the database may be on another machine.
+    mutating func resolveGroup() { group = configuration.group.flatMap { UInt32.group(named: $0) } }
 }
 
 /// Event that its client has not acknowledged.

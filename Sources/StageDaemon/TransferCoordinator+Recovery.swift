@@ -12,7 +12,7 @@ extension TransferCoordinator {
     ///
     /// - Returns: The argument for ``sweepFinished(_:)``.
     func recover() async throws(DaemonError) -> (tasks: Set<Int64>, last: Int64) {
-        for record in try await journal.sessions() {
+        for record in await resolvingGroups(of: try await journal.sessions()) {
             var session = TransferState.Session(record: record)
             if record.launchLimiter.activeToken != nil {
                 // The daemon did not see the handler end: the launch counts as failed.
@@ -50,6 +50,16 @@ extension TransferCoordinator {
         let names = try await journal.filesInUse()
         logLeftovers(await withBlockingThread { files.sweep(keeping: names) })
         return known
+    }
+
+    private func resolvingGroups(of records: [SessionRecord]) async -> [SessionRecord] {
+        await withBlockingThread {
+            records.map { record in
+                var record = record
+                record.resolveGroup()
+                return record
+            }
+        }
     }
 
     /// Fails an upload that an earlier run of the daemon sent completely without seeing the response.

@@ -25,20 +25,21 @@ extension TransferCoordinator {
         configuration wanted: SessionConfiguration,
         for client: ClientCredentials
     ) async throws(ControlRefusal) -> SessionStatus {
-        try checkSession(identifier, configuration: wanted, for: client)
+        try RequestLimits.check(wanted, identifier: identifier)
         guard client.owner ?? client.user == client.user else {
             throw ControlRefusal(
                 .forbidden,
                 message: "a session can be created and configured by its user only"
             )
         }
+        let group = try await group(of: wanted, for: client)
         if wanted.handler != nil { try await checkHandler(for: client) }
         let reservation = try state.reserveSession(
             identifier,
             configuration: wanted,
             of: client.user
         )
-        let record: SessionRecord
+        var record: SessionRecord
         do throws(DaemonError) {
             record = try await journal.makeSession(
                 identifier,
@@ -50,22 +51,25 @@ extension TransferCoordinator {
             state.endReservation(reservation, record: nil)
             throw ControlRefusal(error)
         }
+        record.group = group
         state.endReservation(reservation, record: record)
         await launchIfNeeded(record.id)
         let session = state.sessions[record.id] ?? TransferState.Session(record: record)
         return session.status(for: client)
     }
 
-    private func checkSession(
-        _ identifier: String,
-        configuration wanted: SessionConfiguration,
+    /// Returns the group whose members may use a session; the client must be a member of it.
+    private func group(
+        of wanted: SessionConfiguration,
         for client: ClientCredentials
-    ) throws(ControlRefusal) {
-        try RequestLimits.check(wanted, identifier: identifier)
-        guard let name = wanted.group else { return }
-        guard let group = UInt32.group(named: name), client.identity.groups.contains(group) else {
+    ) async throws(ControlRefusal) -> UInt32? {
+        guard let name = wanted.group else { return nil }
+        // The group database may be on another machine.
+        let group = await withBlockingThread { UInt32.group(named: name) }
+        guard let group, client.identity.groups.contains(group) else {
             throw ControlRefusal(.forbidden, message: "you are not a member of the group '\(name)'")
         }
+        return group
     }
 
     /// Checks that the client may have a handler started, which must not gain rights that the client's process lacks.
