@@ -286,14 +286,17 @@ extension ResumeData: FetchableRecord, PersistableRecord {
 struct TaskFiles: FetchableRecord, TableRecord {
     static let databaseTableName = TaskRecord.databaseTableName
     static var databaseSelection: [any SQLSelectable] {
-        [TaskRecord.Columns.id, TaskRecord.Columns.part]
+        [TaskRecord.Columns.id, TaskRecord.Columns.part, TaskRecord.Columns.state]
     }
 
     var id: Int64
     var part: String
+    /// Set if the task had not ended.
+    var isUnfinished: Bool
 
     init(row: Row) {
         id = row[TaskRecord.Columns.id]
+        isUnfinished = row[TaskRecord.Columns.state] != StoredState.ended.rawValue
         part = row[TaskRecord.Columns.part]
     }
 }
@@ -302,6 +305,8 @@ struct TaskFiles: FetchableRecord, TableRecord {
 struct RemovedTasks: Sendable {
     var tasks: [Int64]
     var parts: [String]
+    /// Number of the tasks that had not ended.
+    var unfinished = 0
 }
 
 extension RemovedTasks {
@@ -314,6 +319,7 @@ extension RemovedTasks {
                 """
         )
         tasks = deleted.map(\.id)
+        unfinished = deleted.count(where: \.isUnfinished)
         parts = try deleted.map(\.part).filter {
             try Bool.fetchOne(users, arguments: [$0]) != true
         }

@@ -105,6 +105,7 @@ extension TransferCoordinator {
             while true {
                 let removed = try await journal.removeTasks(of: id)
                 if removed.tasks.isEmpty { break }
+                state.sessions[id]?.unfinished -= removed.unfinished
                 await discard(removed, of: user)
             }
             await discard(try await journal.removeSession(id), of: user)

@@ -10,14 +10,47 @@ import Testing
 
 @Suite(.directory)
 struct JournalTests {
-    /// Its bytes count for no user, root least of all.
-    @Test func aTaskOfARemovedSessionIsRefused() async throws {
+    private func openJournal() throws -> Journal {
         let directory = try TemporaryDirectory.required()
         try directory.write([], to: "journal.sqlite", durably: false)
         let path = directory.path.appending("journal.sqlite")
-        let journal = try Journal.open(path, logger: Logger(label: "test")) {
+        return try Journal.open(path, logger: Logger(label: "test")) {
             () throws(DaemonError) in false
         }
+    }
+
+    /// A removal of a session that fails after some steps keeps the count of the others.
+    @Test func aStepOfARemovalTellsHowManyTasksHadNotEnded() async throws {
+        let journal = try openJournal()
+        let session = try await journal.makeSession(
+            "s",
+            of: UserIdentity(user: 1, group: 1, groups: []),
+            configuration: SessionConfiguration(),
+            limit: .max
+        )
+        let tasks = try (0..<Journal.batchSize + 2).map { number in
+            let url = "https://a.example"
+            let request = TransferRequest(token: "\(number)", kind: .download, url: url)
+            return try NewTask(request, in: SessionConfiguration(), at: .now)
+        }
+        let created = try await journal.create(
+            tasks,
+            in: session.id,
+            by: 1,
+            created: .now,
+            limit: .max
+        )
+        let ends = created.prefix(3).map { ($0.record.id, SessionEvent(.completed, time: .now)) }
+        _ = try await journal.end(ends, leaving: [])
+        let first = try await journal.removeTasks(of: session.id)
+        #expect(first.tasks.count == Journal.batchSize && first.unfinished == 997)
+        #expect(try await journal.removeTasks(of: session.id).unfinished == 0)
+        #expect(try await journal.removeSession(session.id).unfinished == 2)
+    }
+
+    /// Its bytes count for no user, root least of all.
+    @Test func aTaskOfARemovedSessionIsRefused() async throws {
+        let journal = try openJournal()
         let request = TransferRequest(token: "t", kind: .download, url: "https://a.example")
         let task = try NewTask(request, in: SessionConfiguration(), at: .now)
         await #expect(throws: DaemonError.refused(.sessionEnds)) {
