@@ -68,7 +68,8 @@ public final class MessageSocket: Sendable {
         _ = shutdown(descriptor.rawValue, CInt(SHUT_RDWR))
     }
 
-    /// Waits for a message and returns it, or `nil` once the other side has closed its socket.
+    /// Waits for a message and returns it, or `nil` once the other side has closed its socket or sent an empty
+    /// message.
     public func receive() throws(FileError) -> Message? {
         var numbers = [CInt](repeating: -1, count: Self.maximumFiles)
         var count = 0
@@ -91,10 +92,12 @@ public final class MessageSocket: Sendable {
             }
             return unsafe [UInt8](UnsafeRawBufferPointer(rebasing: buffer[..<Int(length)]))
         }
-        guard !bytes.isEmpty else { return nil }
-        return Message(
-            bytes: bytes,
-            files: numbers[..<count].map { FileDescriptor(rawValue: $0) }
-        )
+        let files = numbers[..<count].map { FileDescriptor(rawValue: $0) }
+        guard !bytes.isEmpty else {
+            // An empty message may carry files. Closing them loses no data: nothing was written to them.
+            for file in files { try? file.close() }
+            return nil
+        }
+        return Message(bytes: bytes, files: files)
     }
 }
