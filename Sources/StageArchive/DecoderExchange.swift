@@ -89,9 +89,15 @@ final class DecoderExchange: Sendable {
             case nil: process.child.kill()
             }
         }
-        // Only the end of the process closes the socket: it cannot start another process.
-        let ending = process.child.waitForEnd()
+        // The end of the process closes the socket, since it cannot start another process. One that was taken over
+        // may close the socket and stay: waiting for it would also keep `cancel()` waiting.
+        let ending = process.child.waitForEnd(within: .seconds(1)) ?? Self.killed(process.child)
         throw state.withLock { $0.isCancelled } ? .cancelled : .interrupted(ending)
+    }
+
+    private static func killed(_ child: ChildProcess) -> ChildProcess.Ending {
+        child.kill()
+        return child.waitForEnd()
     }
 
     private func receive(from process: DecoderProcess) -> MessageSocket.Message? {

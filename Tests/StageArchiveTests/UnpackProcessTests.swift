@@ -87,6 +87,42 @@ import Testing
         }
     }
 
+    /// Serves as the unpacking service does, but its decoders close their sockets and stay.
+    private static let deafService = """
+        #!/usr/bin/python3
+        import ctypes, os, socket, struct, time
+        service = socket.socket(fileno=3)
+        libc = ctypes.CDLL(None)
+        while True:
+            message, files, _, _ = socket.recv_fds(service, 1 << 16, 4)
+            if not message: break
+            # CLONE_PARENT: the decoder is a child of the tests.
+            child = libc.syscall(56 if os.uname().machine == 'x86_64' else 220, 0x8000 | 17, 0, 0, 0, 0)
+            if child == 0:
+                service.close()
+                channel = socket.socket(fileno=files[0])
+                channel.recv(1 << 16)
+                channel.close()
+                time.sleep(600)
+                os._exit(0)
+            for file in files: os.close(file)
+            service.send(struct.pack('<qq', 0, child))
+        """
+
+    @Test func aProcessThatClosesItsSocketAndStaysIsKilled() async throws {
+        let program = try TemporaryDirectory.required().path.appending("service")
+        try ProgramFile.write(Self.deafService, to: program)
+        let unpacker = Unpacker(
+            .process(executable: program, arguments: ["unpack-service"]),
+            logger: Logger(label: "test")
+        )
+        let (archive, request) = try slowRequest("destination")
+        await #expect(throws: ArchiveError.interrupted(.signalled(Int(SIGKILL)))) {
+            try await unpacker.unpack(request)
+        }
+        _ = archive.file.path
+    }
+
     @Test func anExecutableThatIsNotThereIsAnError() async throws {
         let unpacker = Unpacker(
             .process(executable: "/nowhere/at-all", arguments: ["x"]),
