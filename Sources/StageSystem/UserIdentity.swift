@@ -54,16 +54,45 @@ package struct Account: Hashable, Sendable {
 
     /// Looks up a user id, or returns `nil` if the database does not contain it.
     package init?(user: UInt32) {
-        var entry = unsafe passwd()
-        var found: UnsafeMutablePointer<passwd>?
-        var buffer = [CChar](repeating: 0, count: 1 << 14)
-        let status = unsafe getpwuid_r(user, &entry, &buffer, buffer.count, &found)
-        guard status == 0, unsafe found != nil, let name = unsafe entry.pw_name,
-            let home = unsafe entry.pw_dir
-        else { return nil }
-        unsafe self.name = String(cString: name)
-        unsafe self.home = String(cString: home)
-        unsafe group = entry.pw_gid
+        let account = unsafe Self.lookUp { buffer, size -> (CInt, Account?) in
+            var entry = unsafe passwd()
+            var found: UnsafeMutablePointer<passwd>?
+            let status = unsafe getpwuid_r(user, &entry, buffer, size, &found)
+            guard status == 0, unsafe found != nil, let name = unsafe entry.pw_name,
+                let home = unsafe entry.pw_dir
+            else { return (status, nil) }
+            return unsafe (
+                status,
+                Account(
+                    name: String(cString: name),
+                    group: entry.pw_gid,
+                    home: String(cString: home)
+                )
+            )
+        }
+        guard let account else { return nil }
+        self = account
+    }
+
+    private init(name: String, group: UInt32, home: String) {
+        self.name = name
+        self.group = group
+        self.home = home
+    }
+
+    /// Calls a lookup in the user or group database until its entry fits into the buffer, which holds 4 MiB at most.
+    ///
+    /// The lookup returns its status, of which only ERANGE is looked at, and the entry (getpwnam(3), getgrnam(3)).
+    fileprivate static func lookUp<Entry>(
+        _ call: (UnsafeMutablePointer<CChar>, Int) -> (status: CInt, entry: Entry?)
+    ) -> Entry? {
+        var size = 1 << 14
+        while true {
+            var buffer = [CChar](repeating: 0, count: size)
+            let (status, entry) = unsafe call(&buffer, size)
+            guard status == ERANGE, size < 1 << 22 else { return entry }
+            size *= 2
+        }
     }
 }
 
@@ -71,11 +100,12 @@ extension UInt32 {
     /// Returns the id of a group given by name or number, or `nil` if the database does not contain it.
     package static func group(named name: String) -> UInt32? {
         if let number = UInt32(name) { return number }
-        var entry = unsafe Glibc.group()
-        var found: UnsafeMutablePointer<Glibc.group>?
-        var buffer = [CChar](repeating: 0, count: 1 << 16)
-        let status = unsafe getgrnam_r(name, &entry, &buffer, buffer.count, &found)
-        return unsafe status == 0 && found != nil ? entry.gr_gid : nil
+        return unsafe Account.lookUp { buffer, size -> (CInt, UInt32?) in
+            var entry = unsafe Glibc.group()
+            var found: UnsafeMutablePointer<Glibc.group>?
+            let status = unsafe getgrnam_r(name, &entry, buffer, size, &found)
+            return unsafe (status, status == 0 && found != nil ? entry.gr_gid : nil)
+        }
     }
 }
 

@@ -32,7 +32,7 @@ struct HandlerPolicyTests {
             #"{"settlingTime": 0, "retryBase": 0.05, "handlerUsers": ["daemon"]}"#
         )
         let directory = try Directory.open(daemon.directory)
-        let groups = try text(of: "/etc/group") + "private:x:4242:daemon\n"
+        let groups = try text(of: "/etc/group") + "private:x:4242:daemon\n\(Self.crowd)"
         try directory.write(Array(groups.utf8), to: "group", durably: false)
         let script = #"mount --bind "$0" /etc/group && exec "$@""#
         let file = daemon.directory.appending("group").string
@@ -42,6 +42,22 @@ struct HandlerPolicyTests {
         peer = try Peer(daemon)
         server.answer("/a", with: .content(noise(1000)))
         server.answer("/u", with: .status(201))
+    }
+
+    /// A group whose entry has some 200 KB.
+    private static let crowd =
+        "crowd:x:4243:daemon," + (0..<20_000).map { "user\($0)" }.joined(separator: ",") + "\n"
+
+    @Test func aGroupMayHaveAnyNumberOfMembers() async throws {
+        let answer = try await peer.ask(
+            as: user,
+            user,
+            "PUT",
+            "/v1/sessions/s",
+            #"{"group": "crowd"}"#,
+            privileges: ["--groups=4243"]
+        )
+        #expect(answer.status == 200, "\(answer)")
     }
 
     private func makeSession(
