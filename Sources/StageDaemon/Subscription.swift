@@ -8,8 +8,6 @@ import Synchronization
 /// slow client misses some. So the memory for a client that does not read is bounded.
 final class Subscription: Sendable {
     let session: Int64
-    /// Token of the launch that started the client.
-    let launch: String?
     /// Wakes the reader when there may be events.
     let wakes: AsyncStream<Void>
     private let wake: AsyncStream<Void>.Continuation
@@ -24,9 +22,8 @@ final class Subscription: Sendable {
     /// Maximum number of queued non-durable events, about 100 KiB.
     static let limit = 256
 
-    init(session: Int64, after sequence: Int64, launch: String?) {
+    init(session: Int64, after sequence: Int64) {
         self.session = session
-        self.launch = launch
         (wakes, wake) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
         state = Mutex(State(cursor: sequence))
         wake.yield()

@@ -174,8 +174,7 @@ extension TransferCoordinator {
         )
         let subscription = Subscription(
             session: session.record.id,
-            after: max(sequence ?? 0, session.record.acknowledged),
-            launch: launch
+            after: max(sequence ?? 0, session.record.acknowledged)
         )
         feed.attach(subscription)
         turn()

@@ -109,11 +109,12 @@ package struct DaemonCommand: AsyncParsableCommand {
             to: .standardError,
             environment: ProcessEnvironment.current
         )
-        let lines =
-            isJournal
-            ? "<\(Logger.Level.critical.journalPriority)>stagepackd: error: \(message)"
-                + (hint.map { "; hint: \($0)" } ?? "") + "\n"
-            : "stagepackd: error: \(message)\n" + (hint.map { "hint: \($0)\n" } ?? "")
+        guard !isJournal else {
+            let logger = Logger(label: "stagepackd") { LineLogHandler(label: $0) }
+            let advice = hint.map { "; hint: \($0)" } ?? ""
+            return logger.critical("error: \(message)\(advice)")
+        }
+        let lines = "stagepackd: error: \(message)\n" + (hint.map { "hint: \($0)\n" } ?? "")
         _ = try? FileDescriptor.standardError.writeAll(lines.utf8)
     }
 
