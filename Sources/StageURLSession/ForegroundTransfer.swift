@@ -34,6 +34,16 @@ final class ForegroundTransfer: Sendable {
         case data(DataHandler)
         case file(FileHandler)
         case bytes(ResponseBytes)
+
+        /// Delivers the end of a task without content; the session notifies a delegate itself.
+        func end(_ error: (any Error)?, response: URLResponse?) {
+            switch self {
+            case .delegate: break
+            case .data(let handler): handler(nil, response, error)
+            case .file(let handler): handler(nil, response, error)
+            case .bytes(let bytes): bytes.end(error)
+            }
+        }
     }
 
     fileprivate struct State {

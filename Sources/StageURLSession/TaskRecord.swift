@@ -62,6 +62,8 @@ struct TaskRecord {
     var resumeDataReceivers: [@Sendable (Data?) -> Void] = []
     /// Error that the task fails with as soon as it is resumed.
     var refusal: URLError?
+    /// Receiver of the end of a task that its session refuses, until the task has ended.
+    var receiver = ForegroundTransfer.Receiver.delegate
 
     private var pending = TransferChange()
     /// `true` while a change is being sent to the daemon.

@@ -144,8 +144,6 @@ extension URLSession {
         let task = makeForegroundData(request, deliveringTo: .bytes(answer))
         task.delegate = delegate
         answer.whenAbandoned { [weak task] in task?.cancel() }
-        // A background session has no transfer that could end the response.
-        if task.transfer == nil { answer.end(task.record.withLock { $0.refusal }) }
         let pieces = answer.takePieces()
         return try await withTaskCancellationHandler {
             task.resume()
@@ -176,12 +174,6 @@ extension URLSession {
                     } else {
                         continuation.resume(throwing: error ?? URLError(.unknown))
                     }
-                }
-                guard task.transfer != nil else {
-                    let refusal = task.record.withLock { $0.refusal }
-                    continuation.resume(throwing: refusal ?? URLError(.unsupportedURL))
-                    task.cancel()
-                    return
                 }
                 task.delegate = delegate
                 call.begin(task)

@@ -266,11 +266,11 @@ extension URLSession {
         resumeData: Data?,
         notifiesDelegate: Bool = true
     ) {
-        let receivers = task.record.withLock { record in
+        let (receivers, refused) = task.record.withLock { record in
             record.error = error
             record.isComplete = true
-            defer { record.resumeDataReceivers = [] }
-            return record.resumeDataReceivers
+            defer { (record.resumeDataReceivers, record.receiver) = ([], .delegate) }
+            return (record.resumeDataReceivers, record.receiver)
         }
         state.withLock { state in
             state.tasks[ObjectIdentifier(task)] = nil
@@ -282,9 +282,11 @@ extension URLSession {
         }
         link.remove(task)
         for receiver in receivers { receiver(resumeData) }
-        guard notifiesDelegate else { return }
-        (task.listener as? any URLSessionTaskDelegate)?
-            .urlSession(self, task: task, didCompleteWithError: error)
+        if case .delegate = refused, notifiesDelegate {
+            (task.listener as? any URLSessionTaskDelegate)?
+                .urlSession(self, task: task, didCompleteWithError: error)
+        }
+        refused.end(error, response: nil)
     }
 
     /// Handles the removal of the session at the daemon.

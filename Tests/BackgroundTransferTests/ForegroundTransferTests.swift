@@ -490,6 +490,45 @@ struct ForegroundTransferTests: ForegroundSuite {
         #expect(world.daemon.tasks.isEmpty)
         try await world.end(session)
     }
+
+    @Test func theHandlerOfARefusedTaskIsCalledOnceOnTheQueue() async throws {
+        let world = try ScriptedWorld()
+        let session = world.session()
+        let asked = URLRequest(url: try url("/a"))
+        let file = URL(fileURLWithPath: "/proc/self/exe")
+        let ends = Mutex<[String]>([])
+        @Sendable func note(_ call: String, isEmpty: Bool, error: (any Error)?) {
+            let isOnQueue = OperationQueue.current === session.delegateQueue
+            let code = (error as? URLError)?.code.rawValue ?? 0
+            ends.withLock { $0.append("\(call) \(isEmpty && isOnQueue) \(code)") }
+        }
+        let tasks: [BackgroundTransfer.URLSessionTask] = [
+            session.dataTask(with: asked) {
+                note("data", isEmpty: $0 == nil && $1 == nil, error: $2)
+            },
+            session.downloadTask(with: asked) {
+                note("download", isEmpty: $0 == nil && $1 == nil, error: $2)
+            },
+            session.downloadTask(withResumeData: Data()) {
+                note("resumed", isEmpty: $0 == nil && $1 == nil, error: $2)
+            },
+            session.uploadTask(with: asked, fromFile: file) {
+                note("file", isEmpty: $0 == nil && $1 == nil, error: $2)
+            },
+            session.uploadTask(with: asked, from: Data()) {
+                note("bytes", isEmpty: $0 == nil && $1 == nil, error: $2)
+            },
+            session.dataTask(with: asked) {
+                note("cancelled", isEmpty: $0 == nil && $1 == nil, error: $2)
+            },
+        ]
+        for task in tasks.dropLast() { task.resume() }
+        tasks.last?.cancel()
+        try await world.end(session)
+        let refused = ["data", "download", "resumed", "file", "bytes"].map { "\($0) true -1002" }
+        #expect(ends.withLock { $0 } == refused + ["cancelled true -999"])
+        #expect(!world.recorder.lines.contains { $0.hasPrefix("completed") })
+    }
 }
 
 /// An object that a completion handler holds.
