@@ -100,8 +100,7 @@ extension URLSession {
         record.refusal =
             refusal ?? problem ?? ForegroundRequest.problem(of: request, hasBody: hasBody)
         let task = build(record)
-        state.withLock { $0.tasks[ObjectIdentifier(task)] = task }
-        reportCreation(of: task)
+        add([task])
         return task
     }
 

@@ -68,6 +68,13 @@ extension URLSession {
             record.original = specification.original
             return build(record)
         }
+        add(tasks)
+        sendChanges(of: tasks)
+        return tasks
+    }
+
+    /// Adds new tasks, and reports them; a task fails if the session was invalidated since its creation began.
+    func add(_ tasks: [URLSessionTask]) {
         state.withLock { state in
             for task in tasks {
                 if state.isInvalidating {
@@ -78,8 +85,6 @@ extension URLSession {
             }
         }
         for task in tasks { reportCreation(of: task) }
-        sendChanges(of: tasks)
-        return tasks
     }
 
     /// Notifies the delegate of a new task.

@@ -15,18 +15,8 @@ extension URLSession {
         record.refusal =
             isForeground ? WebSocketRequest.problem(of: request) : .backgroundWebSocket
         record.identifier = TaskIdentity(at: .now).number
-        let task = state.withLock { state in
-            if isForeground, state.isInvalidating {
-                record.refusal = URLError(
-                    .cancelled,
-                    reason: "the session was invalidated and accepts no tasks"
-                )
-            }
-            let task = URLSessionWebSocketTask(record, session: self)
-            state.tasks[ObjectIdentifier(task)] = task
-            return task
-        }
-        reportCreation(of: task)
+        let task = URLSessionWebSocketTask(record, session: self)
+        add([task])
         return task
     }
 
