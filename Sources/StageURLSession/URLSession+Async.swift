@@ -30,7 +30,9 @@ extension URLSession {
         for request: URLRequest,
         delegate: (any URLSessionTaskDelegate)? = nil
     ) async throws -> (Data, URLResponse) {
-        try await response(for: delegate) { dataTask(with: request, completionHandler: $0) }
+        try await response {
+            makeForegroundData(request, deliveringTo: .data($0), delegate: delegate)
+        }
     }
 
     /// Uploads a file and returns the response, with any status.
@@ -46,8 +48,13 @@ extension URLSession {
         fromFile file: URL,
         delegate: (any URLSessionTaskDelegate)? = nil
     ) async throws -> (Data, URLResponse) {
-        try await response(for: delegate) {
-            uploadTask(with: request, fromFile: file, completionHandler: $0)
+        try await response {
+            makeForegroundUpload(
+                request,
+                body: .file(file),
+                deliveringTo: .data($0),
+                delegate: delegate
+            )
         }
     }
 
@@ -64,8 +71,13 @@ extension URLSession {
         from bodyData: Data,
         delegate: (any URLSessionTaskDelegate)? = nil
     ) async throws -> (Data, URLResponse) {
-        try await response(for: delegate) {
-            uploadTask(with: request, from: bodyData, completionHandler: $0)
+        try await response {
+            makeForegroundUpload(
+                request,
+                body: .data(bodyData),
+                deliveringTo: .data($0),
+                delegate: delegate
+            )
         }
     }
 
@@ -94,8 +106,12 @@ extension URLSession {
         for request: URLRequest,
         delegate: (any URLSessionTaskDelegate)? = nil
     ) async throws -> (URL, URLResponse) {
-        try await response(for: delegate) { handler in
-            downloadTask(with: request, completionHandler: Self.keepingFile(handler))
+        try await response {
+            makeForegroundDownload(
+                request,
+                deliveringTo: .file(Self.keepingFile($0)),
+                delegate: delegate
+            )
         }
     }
 
@@ -110,8 +126,12 @@ extension URLSession {
         resumeFrom data: Data,
         delegate: (any URLSessionTaskDelegate)? = nil
     ) async throws -> (URL, URLResponse) {
-        try await response(for: delegate) { handler in
-            downloadTask(withResumeData: data, completionHandler: Self.keepingFile(handler))
+        try await response {
+            makeForegroundDownload(
+                resuming: data,
+                deliveringTo: .file(Self.keepingFile($0)),
+                delegate: delegate
+            )
         }
     }
 
@@ -141,8 +161,7 @@ extension URLSession {
         delegate: (any URLSessionTaskDelegate)? = nil
     ) async throws -> (AsyncBytes, URLResponse) {
         let answer = ResponseBytes()
-        let task = makeForegroundData(request, deliveringTo: .bytes(answer))
-        task.delegate = delegate
+        let task = makeForegroundData(request, deliveringTo: .bytes(answer), delegate: delegate)
         answer.whenAbandoned { [weak task] in task?.cancel() }
         let pieces = answer.takePieces()
         return try await withTaskCancellationHandler {
@@ -159,8 +178,7 @@ extension URLSession {
 
     /// Runs a task and returns the arguments of its completion handler.
     private func response<Content: Sendable, Made: URLSessionTask>(
-        for delegate: (any URLSessionTaskDelegate)?,
-        make: (@escaping @Sendable (Content?, URLResponse?, (any Error)?) -> Void) -> Made
+        of make: (@escaping @Sendable (Content?, URLResponse?, (any Error)?) -> Void) -> Made
     ) async throws -> (Content, URLResponse) {
         let call = PendingCall()
         return try await withTaskCancellationHandler {
@@ -175,7 +193,6 @@ extension URLSession {
                         continuation.resume(throwing: error ?? URLError(.unknown))
                     }
                 }
-                task.delegate = delegate
                 call.begin(task)
                 task.resume()
             }

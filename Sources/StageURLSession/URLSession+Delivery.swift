@@ -287,6 +287,7 @@ extension URLSession {
                 .urlSession(self, task: task, didCompleteWithError: error)
         }
         refused.end(error, response: nil)
+        task.releaseDelegate()
     }
 
     /// Handles the removal of the session at the daemon.

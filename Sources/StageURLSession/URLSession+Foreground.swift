@@ -130,7 +130,6 @@ extension URLSession {
         let ended = Date.now
         delegateCalls.add { [self] in
             reportEnd(of: task, transfer: transfer, with: end, at: ended)
-            task.releaseDelegate()
             transfer.release()
             endIfDone()
         }

@@ -7,7 +7,8 @@ import Synchronization
 extension URLSession {
     func makeForegroundData(
         _ request: URLRequest,
-        deliveringTo receiver: ForegroundTransfer.Receiver = .delegate
+        deliveringTo receiver: ForegroundTransfer.Receiver = .delegate,
+        delegate: (any URLSessionTaskDelegate)? = nil
     ) -> URLSessionDataTask {
         guard isForeground else {
             return makeRefused(request, deliveringTo: receiver) {
@@ -16,14 +17,15 @@ extension URLSession {
         }
         let transfer = ForegroundTransfer(receiver, body: .of(request))
         return make(request, kind: request.hasBody ? .upload : .download, transfer: transfer) {
-            URLSessionDataTask($0, session: self, transfer: transfer)
+            URLSessionDataTask($0, session: self, transfer: transfer, delegate: delegate)
         }
     }
 
     func makeForegroundUpload(
         _ request: URLRequest,
         body: ForegroundTransfer.Body,
-        deliveringTo receiver: ForegroundTransfer.Receiver = .delegate
+        deliveringTo receiver: ForegroundTransfer.Receiver = .delegate,
+        delegate: (any URLSessionTaskDelegate)? = nil
     ) -> URLSessionUploadTask {
         var request = request
         if request.httpMethod ?? "GET" == "GET" { request.httpMethod = "POST" }
@@ -34,13 +36,14 @@ extension URLSession {
         }
         let transfer = ForegroundTransfer(receiver, body: body)
         return make(request, kind: .upload, transfer: transfer) {
-            URLSessionUploadTask($0, session: self, transfer: transfer)
+            URLSessionUploadTask($0, session: self, transfer: transfer, delegate: delegate)
         }
     }
 
     func makeForegroundDownload(
         _ request: URLRequest,
-        deliveringTo receiver: ForegroundTransfer.Receiver = .delegate
+        deliveringTo receiver: ForegroundTransfer.Receiver = .delegate,
+        delegate: (any URLSessionTaskDelegate)? = nil
     ) -> URLSessionDownloadTask {
         guard isForeground else {
             return makeRefused(request, deliveringTo: receiver) {
@@ -49,14 +52,15 @@ extension URLSession {
         }
         let transfer = ForegroundTransfer(receiver, body: .of(request))
         return make(request, kind: .download, transfer: transfer) {
-            URLSessionDownloadTask($0, session: self, transfer: transfer)
+            URLSessionDownloadTask($0, session: self, transfer: transfer, delegate: delegate)
         }
     }
 
     /// Creates a download task that resumes an earlier one.
     func makeForegroundDownload(
         resuming data: Data,
-        deliveringTo receiver: ForegroundTransfer.Receiver = .delegate
+        deliveringTo receiver: ForegroundTransfer.Receiver = .delegate,
+        delegate: (any URLSessionTaskDelegate)? = nil
     ) -> URLSessionDownloadTask {
         let partial = PartialDownload(data)
         let request = partial?.request ?? URLRequest(url: URL(fileURLWithPath: "/"))
@@ -73,7 +77,7 @@ extension URLSession {
                 reason: "the data is not resume data of a download in the process"
             ) : nil
         return make(request, kind: .download, transfer: transfer, problem: problem) {
-            URLSessionDownloadTask($0, session: self, transfer: transfer)
+            URLSessionDownloadTask($0, session: self, transfer: transfer, delegate: delegate)
         }
     }
 

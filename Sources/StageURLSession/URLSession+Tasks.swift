@@ -73,7 +73,9 @@ extension URLSession {
         return tasks
     }
 
-    /// Adds new tasks, and reports them; a task fails if the session was invalidated since its creation began.
+    /// Adds new tasks, and reports them on the caller's thread, as Apple's class does.
+    ///
+    /// A task fails if the session was invalidated since its creation began.
     func add(_ tasks: [URLSessionTask]) {
         state.withLock { state in
             for task in tasks {
@@ -84,14 +86,8 @@ extension URLSession {
                 state.byToken[task.token] = task
             }
         }
-        for task in tasks { reportCreation(of: task) }
-    }
-
-    /// Notifies the delegate of a new task.
-    func reportCreation(of task: URLSessionTask) {
-        delegateCalls.add { [self] in
-            guard let delegate = delegate as? any URLSessionTaskDelegate else { return }
-            delegate.urlSession(self, didCreateTask: task)
+        for task in tasks {
+            (task.listener as? any URLSessionTaskDelegate)?.urlSession(self, didCreateTask: task)
         }
     }
 

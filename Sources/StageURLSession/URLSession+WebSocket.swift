@@ -28,7 +28,7 @@ extension URLSession {
     /// Notifies the delegate that a connection is open.
     func reportOpening(of task: URLSessionWebSocketTask, subprotocol: String?) {
         delegateCalls.add { [self] in
-            (delegate as? any URLSessionWebSocketDelegate)?
+            (task.listener as? any URLSessionWebSocketDelegate)?
                 .urlSession(self, webSocketTask: task, didOpenWithProtocol: subprotocol)
         }
     }
@@ -41,7 +41,7 @@ extension URLSession {
     ) {
         guard !task.record.withLock({ $0.hasEnded }) else { return }
         delegateCalls.add { [self] in
-            (delegate as? any URLSessionWebSocketDelegate)?
+            (task.listener as? any URLSessionWebSocketDelegate)?
                 .urlSession(self, webSocketTask: task, didCloseWith: code, reason: reason)
         }
     }

@@ -1,7 +1,7 @@
 public import Foundation
 public import FoundationNetworking
 
-/// Receiver of the events of a session, called on the session's delegate queue.
+/// Receiver of the events of a session, called on the session's delegate queue unless a method says otherwise.
 ///
 /// All methods of all protocols are optional, except for the one that receives a download's file. The daemon delivers
 /// an event again until the methods for it have returned.
@@ -32,7 +32,7 @@ public protocol URLSessionDelegate: NSObjectProtocol, Sendable {
 /// Further methods of Apple's protocol are never called for background sessions, or have no counterpart here: the
 /// daemon starts a delayed request without asking.
 public protocol URLSessionTaskDelegate: URLSessionDelegate {
-    /// Reports a new task, before the method that creates it returns to its caller.
+    /// Reports a new task on the thread that creates it, before the creating method returns.
     func urlSession(_ session: URLSession, didCreateTask task: URLSessionTask)
 
     /// Asks for credentials for a server; the completion handler may be called later, on any thread.

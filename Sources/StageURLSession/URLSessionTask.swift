@@ -39,7 +39,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
     let record: Mutex<TaskRecord>
     /// Transfer in this process; `nil` for a task of a background session.
     let transfer: ForegroundTransfer?
-    private let ownDelegate = Mutex<(any URLSessionTaskDelegate)?>(nil)
+    private let ownDelegate: Mutex<(any URLSessionTaskDelegate)?>
     /// Progress of the transfer in bytes; cancelling, pausing and resuming it does so with the task.
     public let progress: Progress
 
@@ -55,12 +55,19 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         )
         self.record = Mutex(record)
         transfer = nil
+        ownDelegate = Mutex(nil)
         super.init()
     }
 
-    init(_ record: TaskRecord, session: URLSession, transfer: ForegroundTransfer? = nil) {
+    init(
+        _ record: TaskRecord,
+        session: URLSession,
+        transfer: ForegroundTransfer? = nil,
+        delegate: (any URLSessionTaskDelegate)? = nil
+    ) {
         self.session = session
         self.transfer = transfer
+        ownDelegate = Mutex(delegate)
         progress = Progress(totalUnitCount: record.bytesExpected ?? -1)
         progress.completedUnitCount = max(record.bytesReceived, record.bytesSent)
         self.record = Mutex(record)
@@ -120,7 +127,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
     open var delegate: (any URLSessionTaskDelegate)? {
         get { ownDelegate.withLock { $0 } }
         set {
-            guard transfer != nil else { return }
+            guard session.isForeground else { return }
             ownDelegate.withLock { $0 = newValue }
         }
     }

@@ -57,6 +57,8 @@ import Testing
         try await withSession(configuration) { session, recorder in
             let task = session.webSocketTask(with: url)
             task.taskDescription = "mine"
+            task.delegate = recorder
+            #expect(task.delegate == nil)
             let (received, receive) = AsyncStream.makeStream(of: String.self)
             task.receive { result in
                 if case .failure(let error) = result { receive.yield(name(error)) }
