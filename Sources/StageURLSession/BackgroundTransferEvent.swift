@@ -33,42 +33,38 @@ public enum BackgroundTransferEvent: @unchecked Sendable {
 /// The events of a session without a delegate, for one reader.
 ///
 /// An event counts as handled when the reader requests the next one; unhandled events are delivered again when the
-/// session is created the next time. The sequence ends with the session.
+/// session is created the next time. The sequence ends with the session. Where the reading task is cancelled, the
+/// sequence ends for it, and a new reader receives the events that follow.
 public struct BackgroundTransferEvents: AsyncSequence, Sendable {
     /// An event.
     public typealias Element = BackgroundTransferEvent
     /// The sequence never fails: without a daemon it waits for one.
     public typealias Failure = Never
 
-    let stream: AsyncStream<EventRelay.Delivery>
-    let readers: EventReaders
+    let relay: EventRelay
 
     /// Reads the events one by one.
     public struct AsyncIterator: AsyncIteratorProtocol {
-        var iterator: AsyncStream<EventRelay.Delivery>.Iterator
+        let relay: EventRelay
         let reading: EventReaders.Reading
         var last: EventRelay.Delivery?
 
         /// Waits for the next event, and marks the previous one as handled.
-        public mutating func next() async -> BackgroundTransferEvent? {
-            last?.done?()
-            last = await iterator.next(isolation: #isolation)
-            return last?.event
-        }
-
-        /// Waits for the next event, and marks the previous one as handled.
+        ///
+        /// - Returns: The event; `nil` after the end of the session, or if the calling task is cancelled.
         public mutating func next(
-            isolation actor: isolated (any Actor)?
+            isolation actor: isolated (any Actor)? = #isolation
         ) async -> BackgroundTransferEvent? {
             last?.done?()
-            last = await iterator.next(isolation: actor)
+            last = nil
+            last = await relay.next(isolation: actor)
             return last?.event
         }
     }
 
     /// Creates the reader.
     public func makeAsyncIterator() -> AsyncIterator {
-        AsyncIterator(iterator: stream.makeAsyncIterator(), reading: readers.begin())
+        AsyncIterator(relay: relay, reading: relay.readers.begin())
     }
 }
 
@@ -80,29 +76,74 @@ final class EventRelay: Sendable {
         var done: (@Sendable () -> Void)?
     }
 
-    /// The events as a sequence.
-    let events: BackgroundTransferEvents
-    private let continuation: AsyncStream<Delivery>.Continuation
-    private let readers = EventReaders()
+    private typealias Waiter = CheckedContinuation<Delivery?, Never>
 
-    init() {
-        let (stream, continuation) = AsyncStream.makeStream(of: Delivery.self)
-        events = BackgroundTransferEvents(stream: stream, readers: readers)
-        self.continuation = continuation
+    private struct State {
+        /// Events that no reader has requested, the latest last.
+        var added: [Delivery] = []
+        /// Events before those, the earliest last, so that each is removed in constant time.
+        var reversed: [Delivery] = []
+        var waiters: [(key: Int, waiter: Waiter)] = []
+        var lastKey = 0
+        var isFinished = false
+
+        mutating func take() -> Delivery? {
+            if reversed.isEmpty { (reversed, added) = (added.reversed(), []) }
+            return reversed.popLast()
+        }
     }
+
+    let readers = EventReaders()
+    private let state = Mutex(State())
+
+    /// The events as a sequence.
+    var events: BackgroundTransferEvents { BackgroundTransferEvents(relay: self) }
 
     /// Adds an event; `done` is called once it was handled.
     func add(_ event: BackgroundTransferEvent, done: (@Sendable () -> Void)? = nil) {
-        guard let done else {
-            continuation.yield(Delivery(event: event))
-            return
-        }
+        guard let done else { return add(Delivery(event: event)) }
         readers.add()
-        let whole = { @Sendable [readers] in
-            done()
-            readers.finish()
+        add(
+            Delivery(event: event) { [readers] in
+                done()
+                readers.finish()
+            }
+        )
+    }
+
+    private func add(_ delivery: Delivery) {
+        let waiter = state.withLock { state -> Waiter? in
+            guard state.waiters.isEmpty else { return state.waiters.removeFirst().waiter }
+            if !state.isFinished { state.added.append(delivery) }
+            return nil
         }
-        continuation.yield(Delivery(event: event, done: whole))
+        waiter?.resume(returning: delivery)
+    }
+
+    /// Waits for the next event; returns `nil` at the end, or if the calling task is cancelled, which loses no event.
+    func next(isolation actor: isolated (any Actor)?) async -> Delivery? {
+        let key = state.withLock { state in
+            state.lastKey += 1
+            return state.lastKey
+        }
+        return await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let known = state.withLock { state -> Delivery?? in
+                    if Task.isCancelled { return .some(nil) }
+                    if let next = state.take() { return next }
+                    if state.isFinished { return .some(nil) }
+                    state.waiters.append((key, continuation))
+                    return nil
+                }
+                if let known { continuation.resume(returning: known) }
+            }
+        } onCancel: {
+            let waiter = state.withLock { state in
+                state.waiters.firstIndex { $0.key == key }
+                    .map { state.waiters.remove(at: $0).waiter }
+            }
+            waiter?.resume(returning: nil)
+        }
     }
 
     /// Returns whether no reader still has to handle an event; otherwise calls `body` once that is so.
@@ -111,7 +152,14 @@ final class EventRelay: Sendable {
     }
 
     /// Ends the sequence.
-    func finish() { continuation.finish() }
+    func finish() {
+        let waiters = state.withLock { state in
+            state.isFinished = true
+            defer { state.waiters = [] }
+            return state.waiters
+        }
+        for (_, waiter) in waiters { waiter.resume(returning: nil) }
+    }
 }
 
 /// Counts the readers of a session's events, and the events that they have not handled yet.

@@ -214,6 +214,31 @@ struct ScriptedDaemonTests {
         world.daemon.stop()
     }
 
+    @Test func aCancelledReaderLeavesTheEventsToTheNext() async throws {
+        let world = try ScriptedWorld()
+        let session = URLSession(configuration: world.configuration)
+        let task = session.downloadTask(with: try URL(text: "http://host/file"))
+        task.resume()
+        try await world.attach()
+        let reader = Task { await session.events.contains { _ in true } }
+        reader.cancel()
+        #expect(await reader.value == false)
+        world.emit(.progress, task) { $0.bytesReceived = ByteCount(5) }
+        world.emit(.completed, task)
+        var seen: [String] = []
+        for await event in session.events {
+            switch event {
+            case .progress(_, let count, _): seen.append("\(count)")
+            case .completed:
+                seen.append("completed")
+                session.finishTasksAndInvalidate()
+            default: seen.append("?")
+            }
+        }
+        #expect(seen == ["5", "completed"])
+        world.daemon.stop()
+    }
+
     @Test func aSessionIsEndedWithoutWaitingForTheDaemon() async throws {
         let world = try ScriptedWorld()
         let session = world.session()
