@@ -164,9 +164,10 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
         message.allowsConstrainedNetworkAccess = allowsConstrainedNetworkAccess
         message.sendsLaunchEvents = sessionSendsLaunchEvents
         message.handler = launchHandler
-        message.maximumConnectionsPerHost = httpMaximumConnectionsPerHost
-        message.requestTimeout = timeoutIntervalForRequest
-        message.resourceTimeout = timeoutIntervalForResource
+        // The daemon refuses a session with others, and infinity has no number in JSON.
+        message.maximumConnectionsPerHost = min(max(httpMaximumConnectionsPerHost, 1), 1 << 16)
+        message.requestTimeout = timeoutIntervalForRequest.withinLimits
+        message.resourceTimeout = timeoutIntervalForResource.withinLimits
         for (name, value) in httpAdditionalHeaders ?? [:] {
             message.headers["\(name.base)"] = "\(value)"
         }

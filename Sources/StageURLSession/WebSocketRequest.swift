@@ -90,9 +90,13 @@ extension URLRequest {
 
 extension Duration {
     /// Returns a duration for a time limit in seconds, which may be infinite.
-    static func limit(_ seconds: TimeInterval) -> Duration {
-        .seconds(min(max(seconds, 0.001), 1e9))
-    }
+    static func limit(_ seconds: TimeInterval) -> Duration { .seconds(seconds.withinLimits) }
+}
+
+extension TimeInterval {
+    /// The time limit that sessions keep instead of these seconds: at least a millisecond and at most 31 years, which
+    /// also stand for infinity and NaN.
+    var withinLimits: TimeInterval { isNaN ? 1e9 : Swift.min(Swift.max(self, 0.001), 1e9) }
 }
 
 extension URL {

@@ -32,6 +32,15 @@ struct ForegroundRulesTests: ForegroundSuite {
         #expect(recorder.data == Data([1]))
     }
 
+    @Test(arguments: [TimeInterval.nan, .infinity])
+    func aTimeLimitThatIsNoNumberIsNone(_ seconds: TimeInterval) async throws {
+        server.answer("/a", with: .content([1]))
+        let session = session { $0.timeoutIntervalForResource = seconds }
+        var asked = try request("/a", "GET")
+        asked.timeoutInterval = seconds
+        #expect(try await session.data(for: asked).0 == Data([1]))
+    }
+
     @Test func theDelegateOfATaskIsLetGoWithItsEnd() async throws {
         server.answer("/a", with: .content([1]))
         let task = session().dataTask(with: try url("/a"))

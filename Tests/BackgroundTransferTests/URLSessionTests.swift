@@ -311,6 +311,32 @@ struct URLSessionTests {
         try await world.end(session)
     }
 
+    @Test(arguments: [
+        (TimeInterval.infinity, Int.max, 1e9, 1 << 16), (0, 0, 0.001, 1), (.nan, 7, 1e9, 7),
+    ])
+    func limitsThatTheDaemonWouldRefuseAreReplaced(
+        _ seconds: TimeInterval,
+        connections: Int,
+        keptSeconds: TimeInterval,
+        keptConnections: Int
+    ) async throws {
+        let world = try await World()
+        let configuration = world.configuration
+        configuration.timeoutIntervalForRequest = seconds
+        configuration.timeoutIntervalForResource = seconds
+        configuration.httpMaximumConnectionsPerHost = connections
+        let session = URLSession(
+            configuration: configuration,
+            delegate: world.recorder,
+            delegateQueue: nil
+        )
+        try await world.attach()
+        let kept = try await world.status().configuration
+        #expect(kept.requestTimeout == keptSeconds && kept.resourceTimeout == keptSeconds)
+        #expect(kept.maximumConnectionsPerHost == keptConnections)
+        try await world.end(session)
+    }
+
     @Test func whatTheDaemonRefusesFailsWithItsWords() async throws {
         let world = try await World(configuration: #""tasksPerUser": 1"#)
         let session = world.session()
