@@ -29,9 +29,9 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
     public var waitsForConnectivity = false
     /// Seconds without a byte after which an attempt fails; a background session repeats it.
     ///
-    /// A request's own limit takes precedence, unless it is 60 seconds. The opening handshake of a WebSocket task may
-    /// take as long. A WebSocket server that has sent nothing for half of the time receives a ping; after the other
-    /// half without a byte, the connection fails (`URLError.timedOut`).
+    /// In a session in this process, a request's own limit takes precedence, unless it is 60 seconds. The opening
+    /// handshake of a WebSocket task may take as long. A WebSocket server that has sent nothing for half of the time
+    /// receives a ping; after the other half without a byte, the connection fails (`URLError.timedOut`).
     public var timeoutIntervalForRequest: TimeInterval = 60
     /// Seconds after its creation when a task fails, including all attempts and waits.
     public var timeoutIntervalForResource: TimeInterval = 604_800
