@@ -8,9 +8,10 @@ extension AssetPackManager {
         case began(AssetPack)
         /// The download waits for the network, a server, or another process that stages the pack.
         case paused(AssetPack)
-        /// Bytes of the archive were received.
+        /// Bytes of the pack were received.
         ///
-        /// The progress counts them, and its `cancel()` cancels the download.
+        /// The progress counts them, and its `cancel()` cancels the download. Its total is the size of the download,
+        /// which is smaller than ``AssetPack/downloadSize`` for an update that transfers only the differences.
         case downloading(AssetPack, Progress)
         /// The pack is staged.
         case finished(AssetPack)

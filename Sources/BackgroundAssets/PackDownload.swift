@@ -46,6 +46,9 @@ final class PackDownload: Sendable {
 
     /// Records the progress of the download, and returns the status update for it.
     func advance(to fetch: FetchProgress) -> AssetPackManager.DownloadStatusUpdate {
+        // An update may need a fraction of the archive.
+        let size = Int64(fetch.downloadSize.rawValue)
+        if size > 0, progress.totalUnitCount != size { progress.totalUnitCount = size }
         progress.completedUnitCount = Int64(fetch.received.rawValue)
         return fetch.waitingFor == nil ? .downloading(assetPack, progress) : .paused(assetPack)
     }

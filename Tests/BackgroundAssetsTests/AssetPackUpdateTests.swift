@@ -72,7 +72,9 @@ struct AssetPackUpdateTests {
         }
         let log = UpdateLog()
         let updates = manager.statusUpdates(forAssetPackWithID: "aurora")
-        async let recording: Void = log.record(updates)
+        async let recording: Void = log.record(updates) { progress in
+            #expect(progress.totalUnitCount == 10 && progress.fractionCompleted == 0.5)
+        }
         try await manager.ensureLocalAvailability(of: manager.assetPack(withID: "aurora"))
         await recording
         let phases = ["began aurora", "paused aurora", "downloading aurora", "finished aurora"]
