@@ -22,7 +22,7 @@ extension AssetPackManager {
     /// Requests the manifest from the server, starts updates of outdated packs, and removes packs that are
     /// not offered any more.
     ///
-    /// Returns when the updates have started: ``statusUpdates`` reports their progress, and
+    /// Returns when the updates have started, after those that are being cancelled have ended: ``statusUpdates`` reports their progress, and
     /// ``ensureLocalAvailability(of:requireLatestVersion:)`` waits for one. Packs in the system's container
     /// are updated in the user's container, and removed by the system's timer. Packs that another application
     /// of the group offers are kept.
@@ -36,15 +36,23 @@ extension AssetPackManager {
         let source = try source()
         try await source.store.refresh()
         var updating: Set<String> = []
-        for pack in try (source.offers() ?? [:]).values {
-            guard let staged = try source.store.currentGeneration(of: pack.id),
-                !staged.holds(pack)
-            else { continue }
-            download(pack.id, pack: try source.assetPack(pack), source: source, isKept: true)
+        for pack in try (source.offers() ?? [:]).values where try await update(pack, from: source) {
             updating.insert(pack.id.text)
         }
         let removed = try await source.store.removeObsoletePacks()
         return (updating, Set(removed.map(\.text)))
+    }
+
+    /// Starts the update of a pack, or keeps a running one; returns `false` if the pack is up to date or not staged.
+    private func update(_ pack: Pack, from source: PackSource) async throws -> Bool {
+        while true {
+            try await waitForCancelledDownload(pack.id)
+            guard let staged = try source.store.currentGeneration(of: pack.id),
+                !staged.holds(pack)
+            else { return false }
+            let assetPack = try source.assetPack(pack)
+            if download(pack.id, pack: assetPack, source: source).keep() { return true }
+        }
     }
 
     /// Removes a pack, and cancels its download, if any.

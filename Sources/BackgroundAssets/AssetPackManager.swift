@@ -165,31 +165,44 @@ public actor AssetPackManager {
         offers: () throws -> [PackID: Pack]?
     ) async throws {
         let id = try Self.packID(assetPack.id)
-        // The URL holds a lease: the version cannot be removed from here on.
-        let isHere = try source.store.localURL(for: id) != nil
-        if isHere, !isLatest { return }
-        let offer = try offers()?[id].map { try source.assetPack($0) }
-        if isHere, let staged = try source.store.currentGeneration(of: id),
-            offer?.isHeld(by: staged) ?? true
-        {
-            return
+        while true {
+            try await waitForCancelledDownload(id)
+            // The URL holds a lease: the version cannot be removed from here on.
+            let isHere = try source.store.localURL(for: id) != nil
+            if isHere, !isLatest { return }
+            let offer = try offers()?[id].map { try source.assetPack($0) }
+            if isHere, let staged = try source.store.currentGeneration(of: id),
+                offer?.isHeld(by: staged) ?? true
+            {
+                return
+            }
+            let download = download(id, pack: offer ?? assetPack, source: source)
+            // A download that was cancelled just now would fail this caller, too.
+            guard let key = download.join() else { continue }
+            return try await download.wait(key)
         }
-        try await download(id, pack: offer ?? assetPack, source: source, isKept: false).wait()
     }
 
-    /// Downloads the newest version of a pack, or joins a running download.
-    @discardableResult
+    /// Waits until a cancelled download of the pack, if there is one, has ended.
+    ///
+    /// - Throws: `CancellationError` if the calling task is cancelled.
+    func waitForCancelledDownload(_ id: PackID) async throws {
+        while let known = downloads[id], known.isCancelled {
+            // The error is that of the cancelled download.
+            try? await known.wait()
+            try Task.checkCancellation()
+            if downloads[id] === known { downloads[id] = nil }
+        }
+    }
+
+    /// Returns the running download of a pack, or a new one of its newest version.
     func download(
         _ id: PackID,
         pack assetPack: AssetPack,
-        source: PackSource,
-        isKept: Bool
+        source: PackSource
     ) -> PackDownload {
-        if let known = downloads[id], !known.hasEnded {
-            if isKept { known.keep() }
-            return known
-        }
-        let download = PackDownload(id, assetPack: assetPack, isKept: isKept)
+        if let known = downloads[id], !known.hasEnded { return known }
+        let download = PackDownload(id, assetPack: assetPack, updates: updates)
         downloads[id] = download
         queue.append((download, source))
         beginFetches()
@@ -212,8 +225,6 @@ public actor AssetPackManager {
             let (download, source) = queue.removeFirst()
             if download.begin({ Task { await self.fetch(download, from: source) } }) {
                 fetching += 1
-            } else {
-                updates.send(.failed(download.assetPack, CancellationError()))
             }
         }
     }

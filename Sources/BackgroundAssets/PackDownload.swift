@@ -11,34 +11,63 @@ final class PackDownload: Sendable {
     private struct State {
         var task: Task<Void, Never>?
         var result: Result<Void, any Error>?
-        var waiters: [UInt64: CheckedContinuation<Void, any Error>] = [:]
+        /// Callers that wait, or have joined and are about to wait.
+        var waiters: [UInt64: CheckedContinuation<Void, any Error>?] = [:]
         var lastKey: UInt64 = 0
-        var isKept: Bool
+        var isKept = false
+        var isCancelled = false
+
+        mutating func addWaiter() -> UInt64 {
+            lastKey += 1
+            waiters[lastKey] = .some(nil)
+            return lastKey
+        }
+
+        /// Records a cancellation; returns whether it is the first one before the end.
+        mutating func cancel() -> Bool {
+            defer { isCancelled = true }
+            return !isCancelled && result == nil
+        }
     }
 
     let id: PackID
     let assetPack: AssetPack
+    private let updates: StatusBroadcast
     private let progress: Progress
     private let state: Mutex<State>
 
-    init(_ id: PackID, assetPack: AssetPack, isKept: Bool) {
+    init(_ id: PackID, assetPack: AssetPack, updates: StatusBroadcast) {
         self.id = id
         self.assetPack = assetPack
+        self.updates = updates
         progress = Progress.discreteProgress(totalUnitCount: Int64(assetPack.downloadSize))
-        state = Mutex(State(isKept: isKept))
+        state = Mutex(State())
         progress.cancellationHandler = { [weak self] in self?.cancel() }
     }
 
     /// Indicates whether it has ended, or was cancelled before it started.
     var hasEnded: Bool { state.withLock { $0.result != nil } }
 
-    /// Keeps it running even if no caller waits.
-    func keep() { state.withLock { $0.isKept = true } }
+    /// Indicates whether it was cancelled; it may still run.
+    var isCancelled: Bool { state.withLock { $0.isCancelled } }
+
+    /// Keeps it running even if no caller waits; returns `false` if it was cancelled before.
+    func keep() -> Bool {
+        state.withLock { state in
+            state.isKept = true
+            return !state.isCancelled
+        }
+    }
+
+    /// Keeps it running until the caller has waited; returns `nil` if it was cancelled before.
+    func join() -> UInt64? {
+        state.withLock { $0.isCancelled ? nil : $0.addWaiter() }
+    }
 
     /// Starts it with a task that `body` creates; returns `false` if it was cancelled before.
     func begin(_ body: () -> Task<Void, Never>) -> Bool {
         state.withLock { state in
-            guard state.result == nil else { return false }
+            guard !state.isCancelled else { return false }
             state.task = body()
             return true
         }
@@ -59,26 +88,28 @@ final class PackDownload: Sendable {
             guard state.result == nil else { return [CheckedContinuation<Void, any Error>]() }
             state.result = result
             defer { state.waiters = [:] }
-            return Array(state.waiters.values)
+            return state.waiters.values.compactMap { $0 }
         }
         for waiter in waiters { waiter.resume(with: result) }
     }
 
     /// Cancels it: at once if it has not started, otherwise as soon as its task reacts.
     func cancel() {
-        let task = state.withLock { $0.task }
-        guard let task else { return end(.failure(CancellationError())) }
-        task.cancel()
+        if state.withLock({ $0.cancel() }) { endCancelled() }
+    }
+
+    private func endCancelled() {
+        if let task = state.withLock({ $0.task }) { return task.cancel() }
+        updates.send(.failed(assetPack, CancellationError()))
+        end(.failure(CancellationError()))
     }
 
     /// Waits until it has ended.
     ///
+    /// - Parameter key: The result of ``join()``; `nil` to wait also for the end of a cancelled download.
     /// - Throws: The error of the download; `CancellationError` as soon as the caller is cancelled.
-    func wait() async throws {
-        let key = state.withLock { state in
-            state.lastKey += 1
-            return state.lastKey
-        }
+    func wait(_ key: UInt64? = nil) async throws {
+        let key = key ?? state.withLock { $0.addWaiter() }
         try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 let result = state.withLock { state -> Result<Void, any Error>? in
@@ -95,10 +126,10 @@ final class PackDownload: Sendable {
 
     private func leave(_ key: UInt64) {
         let (waiter, isDeserted) = state.withLock { state in
-            let waiter = state.waiters.removeValue(forKey: key)
-            return (waiter, state.waiters.isEmpty && !state.isKept)
+            let waiter = state.waiters.removeValue(forKey: key) ?? nil
+            return (waiter, state.waiters.isEmpty && !state.isKept && state.cancel())
         }
         waiter?.resume(throwing: CancellationError())
-        if isDeserted { cancel() }
+        if isDeserted { endCancelled() }
     }
 }

@@ -2,6 +2,7 @@ import BackgroundAssets
 import StageModel
 import StagePack
 import StageTesting
+import Synchronization
 import Testing
 
 /// Status updates during downloads, and cancellation.
@@ -31,6 +32,55 @@ struct AssetPackUpdateTests {
 
         func fetchManifest(into container: FilePath) async throws {
             try await fetcher.fetchManifest(into: container)
+        }
+    }
+
+    /// Keeps its first fetch, also when it is cancelled, until the test lets it end.
+    private final class HeldFetcher: PackFetcher {
+        private let fetcher: CommandFetcher
+        private let calls = Mutex(0)
+        private let gate: AsyncStream<Void>.Continuation
+        private let opening: Task<Void, Never>
+
+        init(_ fetcher: CommandFetcher) {
+            self.fetcher = fetcher
+            let (stream, continuation) = AsyncStream.makeStream(of: Void.self)
+            gate = continuation
+            opening = Task { for await _ in stream {} }
+        }
+
+        var count: Int { calls.withLock { $0 } }
+
+        /// Lets the first fetch end.
+        func open() { gate.finish() }
+
+        func fetch(
+            _ id: PackID,
+            into container: FilePath,
+            report: @escaping @Sendable (FetchProgress) -> Void
+        ) async throws {
+            let isFirst = calls.withLock { count in
+                count += 1
+                return count == 1
+            }
+            guard isFirst else {
+                return try await fetcher.fetch(id, into: container, report: report)
+            }
+            report(
+                FetchProgress(
+                    received: ByteCount(1),
+                    downloadSize: ByteCount(2),
+                    unpacked: .zero,
+                    installedSize: ByteCount(2)
+                )
+            )
+            await opening.value
+            throw CancellationError()
+        }
+
+        /// Asks the server, but not while the first fetch is held.
+        func fetchManifest(into container: FilePath) async throws {
+            if count == 0 { try await fetcher.fetchManifest(into: container) }
         }
     }
 
@@ -194,17 +244,65 @@ struct AssetPackUpdateTests {
                 await manager.localStatus(ofAssetPackWithID: pack.id) == .downloading
             }
         }
+        let log = UpdateLog()
+        let updates = manager.statusUpdates(forAssetPackWithID: "pack5")
         let last = fetches.removeLast()
         last.cancel()
         await #expect(throws: CancellationError.self) { try await last.value }
+        await log.record(updates)
+        #expect(await log.names == ["cancelled pack5"])
         #expect(await manager.localStatus(ofAssetPackWithID: "pack5") == [])
         #expect(await manager.localStatus(ofAssetPackWithID: "pack4") == .downloading)
-        let log = UpdateLog()
-        let updates = manager.statusUpdates(forAssetPackWithID: "pack5")
-        async let recording: Void = log.record(updates)
-        for fetch in fetches { fetch.cancel() }
-        await recording
-        #expect(await log.names == ["cancelled pack5"])
         #expect(world.server.counts(for: samples[4].path).requests == 0)
+        // The queue has the cancelled download before its successor.
+        world.server.answer(samples[4].path, with: .content(samples[4].archive))
+        let pack = try await manager.assetPack(withID: "pack5")
+        let following = UpdateLog()
+        let later = manager.statusUpdates(forAssetPackWithID: "pack5")
+        async let second: Void = manager.ensureLocalAvailability(of: pack)
+        try await poll { await manager.localStatus(ofAssetPackWithID: "pack5") == .downloading }
+        for fetch in fetches { fetch.cancel() }
+        await following.record(later)
+        #expect(await following.names.first == "began pack5")
+        #expect(await following.names.last == "finished pack5")
+        try await second
+    }
+
+    @Test func aCallDuringACancellationStartsAnotherDownload() async throws {
+        var world = try ManagedWorld()
+        try world.publish(try ManagedPack("aurora"))
+        let fetcher = HeldFetcher(try world.fetcher())
+        let manager = try world.manager { $0.fetcher = fetcher }
+        let pack = try await manager.assetPack(withID: "aurora")
+        let first = Task { try await manager.ensureLocalAvailability(of: pack) }
+        try await poll { fetcher.count == 1 }
+        first.cancel()
+        await #expect(throws: CancellationError.self) { try await first.value }
+        let second = Task.immediate { try await manager.ensureLocalAvailability(of: pack) }
+        #expect(await manager.localStatus(ofAssetPackWithID: "aurora") == .downloading)
+        fetcher.open()
+        try await second.value
+        #expect(fetcher.count == 2)
+        #expect(manager.assetPackIsAvailableLocally(withID: "aurora"))
+    }
+
+    @Test func aCheckDuringACancellationStartsAnotherUpdate() async throws {
+        var world = try ManagedWorld()
+        try world.publish(try ManagedPack("aurora"))
+        _ = try await world.manager(with: "aurora")
+        try world.publish(try ManagedPack("aurora", version: 2))
+        let fetcher = HeldFetcher(try world.fetcher())
+        let manager = try world.manager { $0.fetcher = fetcher }
+        let updates = manager.statusUpdates(forAssetPackWithID: "aurora")
+        #expect(try await manager.checkForUpdates().updatingIDs == ["aurora"])
+        for await case .downloading(_, let progress) in updates {
+            progress.cancel()
+            break
+        }
+        let check = Task.immediate { try await manager.checkForUpdates().updatingIDs }
+        #expect(await manager.localStatus(ofAssetPackWithID: "aurora").contains(.downloading))
+        fetcher.open()
+        #expect(try await check.value == ["aurora"])
+        try await poll { try manager.localVersion(ofAssetPackWithID: "aurora") == 2 }
     }
 }
