@@ -115,30 +115,44 @@ public struct CommandFetcher: PackFetcher {
         options.teardownSequence = [
             .send(signal: .interrupt, allowedDurationToNextStep: .seconds(5))
         ]
-        let result = try await run(
-            command.map { .path($0) } ?? Self.installed,
-            arguments: Arguments(commandLine(words, container: container)),
-            platformOptions: options,
-            input: .none,
-            output: .string(limit: 1 << 20),
-            error: .sequence
-        ) { execution in
-            var message = ""
-            for try await line in execution.standardError.strings() {
-                if let progress = Self.progress(line) { report(progress) } else { message = line }
+        do {
+            let result = try await run(
+                command.map { .path($0) } ?? Self.installed,
+                arguments: Arguments(commandLine(words, container: container)),
+                platformOptions: options,
+                input: .none,
+                output: .string(limit: 1 << 20),
+                error: .sequence
+            ) { execution in
+                var message = ""
+                for try await line in execution.standardError.strings() {
+                    if let progress = Self.progress(line) {
+                        report(progress)
+                    } else {
+                        message = line
+                    }
+                }
+                return message
             }
-            return message
+            try Task.checkCancellation()
+            if case .exited(0) = result.terminationStatus { return nil }
+            var exitStatus: Int?
+            if case .exited(let status) = result.terminationStatus { exitStatus = Int(status) }
+            return CommandEnding(
+                exitStatus: exitStatus,
+                reports: CommandReport.reports(result.standardOutput),
+                message: result.closureResult,
+                status: "\(result.terminationStatus)"
+            )
+        } catch let error as SubprocessError where error.code == .executableNotFound {
+            throw FetchFailure(reason: missingProgram, retry: .never)
         }
-        try Task.checkCancellation()
-        if case .exited(0) = result.terminationStatus { return nil }
-        var exitStatus: Int?
-        if case .exited(let status) = result.terminationStatus { exitStatus = Int(status) }
-        return CommandEnding(
-            exitStatus: exitStatus,
-            reports: CommandReport.reports(result.standardOutput),
-            message: result.closureResult,
-            status: "\(result.terminationStatus)"
-        )
+    }
+
+    /// The reason of a failure to find the program.
+    private var missingProgram: String {
+        command.map { "the program '\($0)' does not exist" }
+            ?? "the program 'stagepack' is not installed, or is not in a directory of PATH"
     }
 
     /// The installed `stagepack` program; a privileged process ignores the `PATH` of its caller.

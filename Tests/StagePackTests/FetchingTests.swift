@@ -226,6 +226,21 @@ import WallpaperStore
         #expect(await updates.first { _ in true } == .began(.aurora))
     }
 
+    @Test func aProgramThatIsMissingIsNotAwaited() async throws {
+        let fetcher = CommandFetcher(command: "/nonexistent/stagepack")
+        let store = PackStore(containers: [container.path], fetcher: fetcher)
+        let failure = FetchFailure(
+            reason: "the program '/nonexistent/stagepack' does not exist",
+            retry: .never
+        )
+        await #expect(throws: PackStoreError.fetchFailed(.aurora, failure)) {
+            try await store.loadPack("aurora")
+        }
+        await #expect(throws: PackStoreError.manifestUnavailable(failure)) {
+            try await store.fetchManifest()
+        }
+    }
+
     @Test func aContainerThatIsNotUTF8IsNotFetchedInto() async throws {
         let name: [CChar] = [0x2F, -0x17, 0]
         let text = container.path.string.utf8CString.dropLast() + name
