@@ -32,7 +32,7 @@ extension PackStore {
         options: LoadOptions = LoadOptions()
     ) async throws(PackStoreError) -> URL {
         let content = try Self.contentPath(path)
-        if let url = try await onBlockingThread({ () throws(PackStoreError) in
+        if let url = try await withBlockingThread({ () throws(PackStoreError) in
             try self.localURL(for: path, inPack: id)
         }) {
             return url
@@ -43,7 +43,7 @@ extension PackStore {
         try await Self.fetching(id, within: options.deadline) {
             try await fetcher.fetchFile(content, of: id, into: container)
         }
-        let url = try await onBlockingThread { () throws(PackStoreError) in
+        let url = try await withBlockingThread { () throws(PackStoreError) in
             try self.localURL(for: path, inPack: id)
         }
         guard let url else { throw .fileNotFound(path) }
@@ -63,7 +63,7 @@ extension PackStore {
         options: LoadOptions = LoadOptions()
     ) async throws(PackStoreError) -> Data {
         let url = try await url(for: path, inPack: id, options: options)
-        return try await onBlockingThread { () throws(PackStoreError) in
+        return try await withBlockingThread { () throws(PackStoreError) in
             try Self.contents(of: url)
         }
     }
@@ -120,11 +120,5 @@ extension PackStore {
         } catch {
             throw .fileNotFound(path)
         }
-    }
-
-    private func onBlockingThread<Value: Sendable>(
-        _ body: @escaping @Sendable () throws(PackStoreError) -> Value
-    ) async throws(PackStoreError) -> Value {
-        try await withBlockingThread(body)
     }
 }
