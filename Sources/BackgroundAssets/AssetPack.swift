@@ -53,9 +53,10 @@ public struct AssetPack: Hashable, Identifiable, Sendable {
         return contentDigest.map { $0 == content.contentDigest } ?? true
     }
 
-    /// Returns a download of the pack.
+    /// Returns a download of the pack for an extension to return or schedule.
     ///
-    /// It is essential if the pack's policy is essential for `request`, and never for `nil` or a periodic
+    /// ``BADownloadManager`` refuses it in an application, which calls
+    /// ``AssetPackManager/ensureLocalAvailability(of:requireLatestVersion:)`` instead. It is essential if the pack's policy is essential for `request`, and never for `nil` or a periodic
     /// request.
     public func download(for request: BAContentRequest?) -> BADownload {
         let isEssential =

@@ -51,7 +51,8 @@ public struct AssetPackManifest: Hashable, Sendable {
     /// Returns the pack with this id, or `nil` if there is none.
     public func assetPack(withID id: String) -> AssetPack? { assetPacks.first { $0.id == id } }
 
-    /// Returns downloads of the packs that the policies would download now.
+    /// Returns downloads of the packs that the policies would download now, for an extension to return; none in an
+    /// application, which calls ``AssetPackManager/ensureLocalAvailability(of:requireLatestVersions:)`` instead.
     public func allDownloads(for request: BAContentRequest?) -> Set<BADownload> {
         Set(assetPacks.filter(\.isProposed).map { $0.download(for: request) })
     }

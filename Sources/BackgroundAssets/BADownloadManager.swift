@@ -158,7 +158,11 @@ public final class BADownloadManager: Sendable {
         _ download: BADownload
     ) throws(BAError) -> (DownloadSession, ExtensionURLDownload) {
         guard case .url(let file) = download.wire else {
-            throw BAError(.downloadInvalid, message: "the host stages packs")
+            throw BAError(
+                .downloadInvalid,
+                message: "an application does not schedule downloads of asset packs: use "
+                    + "'AssetPackManager.ensureLocalAvailability(of:)'"
+            )
         }
         guard !download.identifier.isEmpty else {
             throw BAError(.downloadInvalid, message: "expected an identifier, found none")

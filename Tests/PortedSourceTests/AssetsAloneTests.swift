@@ -42,6 +42,39 @@ struct AssetsAloneTests {
         }
     }
 
+    @Test func anApplicationIsToldHowToDownloadAPack() throws {
+        let text = #"""
+            {
+              "manifestVersion": 1,
+              "application": "net.example",
+              "revision": 1,
+              "packs": [
+                {
+                  "id": "aurora",
+                  "version": 1,
+                  "policy": {"onDemand": {}},
+                  "archive": {
+                    "url": "aurora.tar",
+                    "format": "tar",
+                    "size": 10,
+                    "sha256": "\#(String(repeating: "0a", count: 32))"
+                  },
+                  "installedSize": 10,
+                  "fileCount": 1
+                }
+              ]
+            }
+            """#
+        let manifest = try AssetPackManifest(from: Data(text.utf8), appGroupID: "net.example")
+        #expect(manifest.allDownloads(for: .install).isEmpty)
+        let pack = try #require(manifest.assetPack(withID: "aurora"))
+        let error = #expect(throws: BAError.self) {
+            try BADownloadManager.shared.schedule(pack.download(for: .install))
+        }
+        #expect(error?.code == .downloadInvalid)
+        #expect(error?.message.contains("ensureLocalAvailability(of:)") == true)
+    }
+
     @Test func theSessionIsFoundations() {
         #expect(URLSession.shared.delegate == nil)
         #expect(Delegate().isEqual(nil) == false)
