@@ -53,7 +53,8 @@ struct Levels {
         try await manager.remove(assetPackWithID: level)
     }
 
-    /// Tells the downloader extension which films to download.
+    /// Tells the downloader extension which films to download when it runs for this player; what the system's run
+    /// downloads at the installation, root chooses.
     func choose(quality: String) throws {
         let folder = FileManager.default
             .containerURL(forSecurityApplicationGroupIdentifier: "com.example.games")

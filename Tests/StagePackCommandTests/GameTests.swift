@@ -104,8 +104,13 @@ final class GameTests {
     }
 
     /// Starts a program as the user; what it says is added to a file.
-    private func start(_ command: [String], log: FilePath) throws -> StartedProcess {
-        var whole = ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    private func start(
+        _ command: [String],
+        log: FilePath,
+        by wrapper: [String] = []
+    ) throws -> StartedProcess {
+        var whole =
+            wrapper + ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
         whole += ["/usr/bin/env", "-i", "STAGEPACK_SOCKET=\(daemon.socket)"]
         whole += ["HOME=\(home)", "XDG_DATA_HOME=\(home)/data", "XDG_CONFIG_HOME=\(home)/config"]
         whole += ["PATH=\(programs):/usr/bin:/bin", programs.appending(command[0]).string]
@@ -116,11 +121,12 @@ final class GameTests {
     @discardableResult
     private func run(
         _ command: String...,
+        by wrapper: [String] = [],
         at location: SourceLocation = #_sourceLocation
     ) async throws -> String {
         let name = "\(command.joined(separator: "-"))-\(revision).log"
         let log = daemon.directory.appending(name)
-        let process = try start(command, log: log)
+        let process = try start(command, log: log, by: wrapper)
         try await poll("'\(command)' does not end") { process.status != nil }
         let output = try text(of: log)
         #expect(process.status == 0, "\(output)", sourceLocation: location)
@@ -158,6 +164,24 @@ final class GameTests {
         try await run("stagepack", "prefetch", "--app", "com.example.game")
         let films = try await run("sample-game", "levels").split(separator: "\n").prefix(2)
         #expect(films == ["  films-hd, version 1", "* films-uhd, version 1"])
+    }
+
+    @Test(.enabled("root needs a '/var/lib' of its own") { await Program.canMount })
+    func aChoiceIsThePlayersWhereRootHasASharedFolder() async throws {
+        let library = daemon.directory.appending("lib")
+        _ = try Directory.make(library.appending("stagepack/groups/com.example.games/shared"))
+        // The programs are in the '/var/lib' that the other one hides.
+        let kept = try #require(programs.lastComponent)
+        _ = try Directory.make(library.appending(kept))
+        let script = """
+            chmod -R a+rX "$1" && mount --bind "$2" "$1/$3" && mount --rbind "$1" /var/lib || exit 99
+            shift 3; exec "$@"
+            """
+        let shell = ["/usr/bin/unshare", "-m", "/bin/sh", "-c", script, "sh"]
+        let wrapper = shell + [library.string, programs.string, kept.string]
+        try await run("sample-game", "quality", "uhd", by: wrapper)
+        let file = "data/stagepack/groups/com.example.games/shared/quality"
+        #expect(try text(of: home.appending(file)) == "uhd")
     }
 
     @Test func aLevelIsDownloadedWhenTheGameWasKilled() async throws {
