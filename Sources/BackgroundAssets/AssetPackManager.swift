@@ -13,10 +13,11 @@ import Synchronization
 /// Set the configuration once, before the first use, in place of Apple's property list; without it, calls
 /// throw ``ConfigurationError`` and nothing traps.
 ///
-/// ```swift AssetPackManager.shared.configuration = .init(application: "net.example.wallpaper") let pack =
-/// try await AssetPackManager.shared.assetPack(withID: "aurora") try await
-/// AssetPackManager.shared.ensureLocalAvailability(of: pack) let data = try
-/// AssetPackManager.shared.contents(at: "images/one.png")
+/// ```swift
+/// AssetPackManager.shared.configuration = .init(application: "net.example.wallpaper")
+/// let pack = try await AssetPackManager.shared.assetPack(withID: "aurora")
+/// try await AssetPackManager.shared.ensureLocalAvailability(of: pack)
+/// let data = try AssetPackManager.shared.contents(at: "images/one.png")
 /// ```
 ///
 /// Adds ``configuration`` and the initialiser to Apple's actor, and makes its members for languages
