@@ -301,17 +301,6 @@ extension LiveTransfer.State {
     }
 }
 
-extension ResponseSummary {
-    /// Total size of the content, from `Content-Range` or `Content-Length`.
-    fileprivate var contentTotal: ByteCount? {
-        let length =
-            status == 206
-            ? value(of: "Content-Range")?.split(separator: "/").last.map(String.init)
-            : value(of: "Content-Length")
-        return length.flatMap { Int64($0) }.map { ByteCount($0) }
-    }
-}
-
 extension TransferResponse {
     /// Creates the response that clients receive.
     init(_ summary: ResponseSummary) {

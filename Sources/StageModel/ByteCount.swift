@@ -51,9 +51,9 @@ extension ByteCount: Codable {
         }
     }
 
-    /// Encodes the count as a number.
+    /// Encodes the count as a number; a negative one as 0, since no decoder accepts it.
     public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
-        try container.encode(rawValue)
+        try container.encode(max(rawValue, 0))
     }
 }

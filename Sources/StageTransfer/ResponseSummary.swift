@@ -1,3 +1,5 @@
+package import StageModel
+
 /// Status and header fields of a response.
 public struct ResponseSummary: Equatable, Sendable {
     /// URL that answered, after redirects, without user name and password.
@@ -26,6 +28,17 @@ public struct ResponseSummary: Equatable, Sendable {
     public func value(of name: String) -> String? {
         let name = name.lowercased()
         return fields.first { $0.name.lowercased() == name }?.value
+    }
+
+    /// Total size of the content, from the `Content-Range` of a 206 or from `Content-Length`; `nil` without a usable one.
+    package var contentTotal: ByteCount? {
+        guard status == 206 else {
+            return value(of: "Content-Length").flatMap { ContentRange.number($0[...]) }
+                .map { ByteCount($0) }
+        }
+        guard case .bytes(_, let total?)? = value(of: "Content-Range").map({ ContentRange($0) })
+        else { return nil }
+        return ByteCount(total)
     }
 }
 

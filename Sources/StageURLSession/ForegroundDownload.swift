@@ -165,7 +165,9 @@ extension URLSession {
         case .responded(let head):
             task.takeHead(head)
             keepCookies(of: TransferResponse(head), for: task)
-            task.record.withLock { $0.bytesExpected = head.contentTotal }
+            // The announced size is that of the encoded form.
+            let total = head.isEncoded ? nil : head.contentTotal
+            task.record.withLock { $0.bytesExpected = total?.rawValue }
         case .accepted(_, _, let offset) where offset.rawValue > 0:
             var event = SessionEvent(.resumed, time: .now)
             event.offset = offset
@@ -177,17 +179,5 @@ extension URLSession {
             take(event, of: task)
         default: break
         }
-    }
-}
-
-extension ResponseSummary {
-    /// Size of the whole content in bytes, if the server announces it.
-    fileprivate var contentTotal: Int64? {
-        guard !isEncoded else { return nil }
-        let text =
-            status == 206
-            ? value(of: "Content-Range")?.split(separator: "/").last.map(String.init)
-            : value(of: "Content-Length")
-        return text.flatMap { Int64($0) }
     }
 }

@@ -1,3 +1,4 @@
+import Foundation
 import StageModel
 import Testing
 
@@ -41,5 +42,11 @@ import Testing
             let read = try #require(ByteCount(parsing: text), "\(text)")
             #expect(read.description == text, "\(count)")
         }
+    }
+
+    @Test(arguments: [(0, 0), (.max, .max), (-5, 0), (.min, 0)] as [(Int64, Int64)])
+    func whatIsEncodedCanBeDecoded(count: Int64, decoded: Int64) throws {
+        let data = try JSONEncoder().encode([ByteCount(count)])
+        #expect(try JSONDecoder().decode([ByteCount].self, from: data) == [ByteCount(decoded)])
     }
 }
