@@ -320,11 +320,7 @@ struct ForegroundExchange {
         }
         if isConfirmed, let confirmation = task.response as? HTTPURLResponse {
             response = ResponseCache.refreshed(response, by: confirmation)
-            if let cache = rules.urlCache {
-                let kept = CachedURLResponse(response: response, data: cached.data)
-                let sent = task.record.withLock { $0.asked } ?? .now
-                ResponseCache.keep(kept, to: current.request, sent: sent, in: cache)
-            }
+            if let cache = rules.urlCache { keep(response, data: cached.data, in: cache) }
         }
         task.record.withLock { [response] in $0.response = response }
         guard try await sink.begin(response, decodes: true, cachesAs: nil) else {
@@ -334,6 +330,16 @@ struct ForegroundExchange {
         sink.receiveWindow.add(bytes.count)
         if !bytes.isEmpty { try await sink.take(bytes) }
         return try await sink.finish()
+    }
+
+    /// Stores a response that the server has validated, or removes it if the server now forbids that.
+    private func keep(_ response: HTTPURLResponse, data: Data, in cache: URLCache) {
+        guard ResponseCache.mayKeep(response, to: current.effective(rules)) else {
+            return ResponseCache.forget(current.request, in: cache)
+        }
+        let kept = CachedURLResponse(response: response, data: data)
+        let sent = task.record.withLock { $0.asked } ?? .now
+        ResponseCache.keep(kept, to: current.request, sent: sent, in: cache)
     }
 }
 

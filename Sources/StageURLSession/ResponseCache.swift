@@ -39,9 +39,11 @@ enum ResponseCache {
         let asked = Directives(request.value(forHTTPHeaderField: "Cache-Control"))
         if asked.has("no-store") || request.asksOwnQuestion { return .load }
         let said = Directives(response.value(forHTTPHeaderField: "Cache-Control"))
+        // A response without credentials is not used for a user's, unless caches may share it.
+        let isForeign = request.hasCredentials && !said.allowsSharing
         let mustAsk =
             policy == .reloadRevalidatingCacheData || said.has("no-cache") || asked.has("no-cache")
-            || asked.seconds("max-age") == 0
+            || asked.seconds("max-age") == 0 || isForeign
         if !mustAsk, let age = age(of: cached, response: response, now: now),
             let lifetime = lifetime(of: response, said),
             age < min(lifetime, asked.seconds("max-age") ?? .infinity)
@@ -107,10 +109,7 @@ enum ResponseCache {
             !request.asksOwnQuestion
         else { return false }
         // A response to one user's credentials must not be used for another's (RFC 9111, section 3.5).
-        let isShared = ["public", "must-revalidate", "s-maxage"].contains { said.has($0) }
-        guard isShared || request.value(forHTTPHeaderField: "Authorization") == nil else {
-            return false
-        }
+        guard said.allowsSharing || !request.hasCredentials else { return false }
         let varying = (response.value(forHTTPHeaderField: "Vary") ?? "").split(separator: ",")
             .map { $0.trimmingCharacters(in: .whitespaces).lowercased() }
         guard varying.allSatisfy({ $0 == "accept-encoding" }) else { return false }
@@ -155,8 +154,8 @@ enum ResponseCache {
     /// so does the time since the request.
     private static func generationDate(of response: HTTPURLResponse, requested: Date) -> Date {
         let age = response.value(forHTTPHeaderField: "Age")?.split(separator: ",").first
-            .flatMap { Int32($0.trimmingCharacters(in: .whitespaces)) }
-        let stated = requested - TimeInterval(max(age ?? 0, 0))
+            .flatMap { Directives.seconds(in: String($0)) }
+        let stated = requested - (age ?? 0)
         return min(date("Date", of: response) ?? requested, stated)
     }
 
@@ -224,8 +223,24 @@ enum ResponseCache {
 
         func has(_ name: String) -> Bool { values[name] != nil }
 
+        /// `true` if a cache may use the response to one user's credentials for another user (RFC 9111, section 3.5).
+        ///
+        /// `must-revalidate` alone, which the RFC accepts too, does not suffice: servers send it with personal content.
+        var allowsSharing: Bool { !has("private") && (has("public") || has("s-maxage")) }
+
+        /// Returns the number of a directive; 0 if it has none, so that the response counts as stale (RFC 9111,
+        /// section 4.2.1).
         func seconds(_ name: String) -> TimeInterval? {
-            values[name].flatMap { Int64($0) }.map { TimeInterval(max($0, 0)) }
+            values[name].map { Self.seconds(in: $0) ?? 0 }
+        }
+
+        /// Parses a number of seconds, of which more than 2³¹ count as that many (RFC 9111, section 1.2.2).
+        static func seconds(in text: String) -> TimeInterval? {
+            let digits = text.trimmingCharacters(in: .whitespaces)
+            guard !digits.isEmpty, digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else {
+                return nil
+            }
+            return TimeInterval(min(Int64(digits) ?? .max, 1 << 31))
         }
     }
 }
@@ -242,6 +257,12 @@ extension URL {
 }
 
 extension URLRequest {
+    /// `true` if the request carries credentials of a user, in a field or in its URL.
+    fileprivate var hasCredentials: Bool {
+        value(forHTTPHeaderField: "Authorization") != nil
+            || url.map { URLReference($0.absoluteURL.absoluteString).hasUser } ?? false
+    }
+
     /// `true` if the request asks for a range, or is conditional, by its own header fields.
     fileprivate var asksOwnQuestion: Bool {
         (allHTTPHeaderFields ?? [:]).keys.contains { name in

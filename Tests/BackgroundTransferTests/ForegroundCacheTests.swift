@@ -170,7 +170,11 @@ struct ForegroundCacheTests: ForegroundSuite {
         #expect(server.requests.map { $0["if-none-match"] != nil } == [false, true])
     }
 
-    @Test(arguments: [("max-age=600", 2), ("max-age=600, public", 1)])
+    @Test(arguments: [
+        ("max-age=600", 2), ("max-age=600, public", 1), ("max-age=600, s-maxage=60", 1),
+        ("max-age=600, must-revalidate", 2), ("max-age=600, public, private", 2),
+        ("max-age=600, private=\"x\", must-revalidate, public", 2),
+    ])
     func anAnswerToCredentialsIsKeptWhereItSaysSo(_ rule: String, requests: Int) async throws {
         server.answer("/a", with: .content([1]).field("Cache-Control", rule))
         let session = session()
@@ -225,5 +229,45 @@ struct ForegroundCacheTests: ForegroundSuite {
         }
         #expect(server.counts(for: "/small").requests == 1)
         #expect(server.counts(for: "/large").requests == 2)
+    }
+
+    @Test func anAnswerToOneUserIsNotGivenToAnother() async throws {
+        let answers = (1...3).map { user in
+            Answer.content([UInt8(user)]).field("Cache-Control", "max-age=600").tagged(nil)
+        }
+        server.answer("/a", with: answers)
+        let session = session()
+        func load(_ user: String) async throws -> Data {
+            let text = "http://\(user)127.0.0.1:\(server.port)/a"
+            return try await session.data(from: URL(text: text)).0
+        }
+        #expect(try await load("ann:1@") == Data([1]))
+        #expect(try await load("") == Data([2]))
+        #expect(try await load("bob:2@") == Data([3]))
+        #expect(try await load("") == Data([2]))
+        let sent = server.requests.map { $0["authorization"] }
+        #expect(sent == ["Basic YW5uOjE=", nil, "Basic Ym9iOjI="])
+    }
+
+    @Test func aConfirmationMayForbidTheCopy() async throws {
+        let answer = Answer.content([1])
+        server.answer(
+            "/a",
+            with: answer.field("Cache-Control", "no-cache"),
+            answer.field("Cache-Control", "no-store")
+        )
+        let session = session()
+        for _ in 0..<3 { #expect(try await session.data(from: url("/a")).0 == Data([1])) }
+        #expect(server.requests.map { $0["if-none-match"] != nil } == [false, true, false])
+    }
+
+    @Test(arguments: [("Age", "99999999999"), ("Cache-Control", "max-age=-1")])
+    func aNumberOutOfRangeMakesAnAnswerStale(_ name: String, value: String) async throws {
+        let answer = Answer.content([1]).field("Cache-Control", "max-age=600")
+            .field("Expires", "Fri, 31 Dec 9999 23:59:59 GMT")
+        server.answer("/a", with: answer.field(name, value))
+        let session = session()
+        for _ in 0..<2 { _ = try await session.data(from: url("/a")) }
+        #expect(server.counts(for: "/a").requests == 2)
     }
 }
