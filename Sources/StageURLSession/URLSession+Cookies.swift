@@ -13,13 +13,11 @@ extension URLSession {
         else { return }
         // `HTTPURLResponse` joins them into one field, in which cookies cannot be told apart.
         let lines = head.headers.filter { $0.count == 2 && $0[0].lowercased() == "set-cookie" }
-        let cookies = lines.flatMap { line in
-            HTTPCookie.cookies(withResponseHeaderFields: ["Set-Cookie": line[1]], for: url)
-        }
-        let first = task.originalRequest
-        let page = (first?.mainDocumentURL ?? first?.url)?.overHTTP
+        let cookies = lines.compactMap { HTTPCookie(setCookie: $0[1], from: url, at: .now) }
+        // Without a main document, no host is foreign: a redirect may lead through the hosts of a login.
+        let page = task.originalRequest?.mainDocumentURL?.overHTTP
         for cookie in cookies where url.isOf(cookie) {
-            let isOfPage = page?.isOf(cookie) ?? false
+            let isOfPage = page?.isOf(cookie) ?? true
             if rules.httpCookieAcceptPolicy == .always || isOfPage { storage.setCookie(cookie) }
         }
     }
@@ -29,13 +27,14 @@ extension HTTPCookieStorage {
     /// Maximum size of a request's cookies in bytes.
     private static let mostBytes = 8 << 10
 
-    /// Returns the cookies for a request (RFC 6265, section 5.4), as many as fit into its head.
+    /// Returns the cookies for a request (RFC 6265, section 5.4), as many as fit into its head: those of longer paths
+    /// first, and of equal ones those that were set first.
     ///
-    /// Foundation's `cookies(for:)` compares only hosts on Linux.
+    /// Foundation's `cookies(for:)` compares only hosts on Linux, and has no order.
     func cookiesToSend(to url: URL) -> [HTTPCookie] {
         var bytes = 0
-        return (cookies(for: url) ?? []).filter { cookie in
-            guard url.isOf(cookie), cookie.isFor(url) else { return false }
+        let found = (cookies(for: url) ?? []).filter { url.isOf($0) && $0.isFor(url) }
+        return found.sorted { $0.isSent(before: $1) }.filter { cookie in
             bytes += cookie.name.utf8.count + cookie.value.utf8.count + 3
             return bytes <= Self.mostBytes
         }
@@ -65,8 +64,15 @@ extension HTTPCookie {
             expiresDate ?? .distantFuture > .now,
             !(name + value).utf8.contains(where: { $0 < 0x20 || $0 == 0x7F })
         else { return false }
-        let asked = url.path.isEmpty ? "/" : url.path
+        let asked = url.requestPath
         return asked == path || path == "/" || path.isEmpty
             || asked.hasPrefix(path.hasSuffix("/") ? path : path + "/")
+    }
+
+    /// Returns whether a request has the cookie before another one (RFC 6265, section 5.4).
+    fileprivate func isSent(before other: HTTPCookie) -> Bool {
+        let (length, otherLength) = (path.utf8.count, other.path.utf8.count)
+        if length != otherLength { return length > otherLength }
+        return (created, name) < (other.created, other.name)
     }
 }

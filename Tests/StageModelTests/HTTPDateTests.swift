@@ -64,4 +64,22 @@ struct HTTPDateTests {
             #expect(self.date(date.description) == date)
         }
     }
+
+    @Test(
+        arguments: [
+            ("Sun, 06 Nov 1994 08:49:37 GMT", 784_111_777),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", 784_111_777),
+            ("Sun Nov  6 08:49:37 1994", 784_111_777),
+            ("Sun, 6 November 1994 8:49:37 UTC", 784_111_777),
+            ("1994;6nov 08:49:37.5 +0100", nil), ("94/6/nov 8:49:37", nil),
+            ("6-nov-94 8:49:37", 784_111_777), ("08:49:37x 6x NOVember 1994x", 784_111_777),
+            ("01 Jan 69 00:00:00", 3_124_224_000), ("01 Jan 70 00:00:00", 0),
+            ("31 Feb 2020 00:00:00", nil), ("01 Jan 1600 00:00:00", nil),
+            ("01 Jan 2020 24:00:00", nil), ("01 Jan 2020 00:00", nil), ("01 Jan 2020", nil),
+            ("Jan 2020 00:00:00", nil), ("0", nil), ("", nil),
+        ] as [(String, Int64?)]
+    )
+    func theDateOfACookieIsRead(text: String, seconds: Int64?) {
+        #expect(HTTPDate(cookie: text)?.seconds == seconds)
+    }
 }
