@@ -1,7 +1,7 @@
 import StageModel
 
 /// Checks that a request must pass before it is sent.
-enum RequestRules {
+package enum RequestRules {
     /// Checks the fields and the method of a download, which are sent verbatim.
     static func check(_ request: DownloadRequest) throws(TransferError) {
         let url = request.mirrors.first ?? ""
@@ -72,7 +72,8 @@ enum RequestRules {
         line.prefix { $0 != ":" && $0 != ";" }.lowercased()
     }
 
-    private static let framing: Set<String> = ["content-length", "expect", "transfer-encoding"]
+    /// Names, in lower case, of the fields that frame a body, which the engine sets.
+    package static let framing: Set<String> = ["content-length", "expect", "transfer-encoding"]
 
     /// Returns whether the text is a token (RFC 9110, section 5.6.2).
     private static func isToken(_ text: String) -> Bool {

@@ -17,9 +17,6 @@ struct ForegroundRequest {
     /// Further fields, which make the request conditional on the cached response.
     var conditions: [String] = []
 
-    /// Fields that frame a body, which the engine sets.
-    private static let framing: Set<String> = ["content-length", "expect", "transfer-encoding"]
-
     /// Fields that belong to an origin.
     static let credentials: Set<String> = [
         "authorization", "cookie", "host", "proxy-authorization",
@@ -50,7 +47,7 @@ struct ForegroundRequest {
             fields = fields.filter { $0.key.lowercased() != "authorization" }
             fields["Authorization"] = authorization
         }
-        let lines = fields.filter { !Self.framing.contains($0.key.lowercased()) }
+        let lines = fields.filter { !RequestRules.framing.contains($0.key.lowercased()) }
             .sorted { $0.key < $1.key }
             // libcurl removes a field that ends with the colon, and sends an empty one for a semicolon.
             .map { $0.value.isEmpty ? "\($0.key);" : "\($0.key): \($0.value)" }

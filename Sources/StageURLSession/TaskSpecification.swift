@@ -2,6 +2,7 @@ import Foundation
 import FoundationNetworking
 import StageControl
 import StageModel
+import StageTransfer
 
 /// Request for a new task, with the reason why the task must fail, if there is one.
 struct TaskSpecification {
@@ -63,6 +64,21 @@ struct TaskSpecification {
         request.headers = (request.headers ?? [:]).merging([name: value]) { own, _ in own }
     }
 
+    /// Returns whether the daemon sets a field by itself: one that frames the body, or `Accept-Encoding`.
+    ///
+    /// It refuses requests that have such a field.
+    static func isDaemons(_ name: String) -> Bool {
+        let name = name.lowercased()
+        return name == "accept-encoding" || RequestRules.framing.contains(name)
+    }
+
+    /// Returns whether a field is a `Host` that says the same as the URL.
+    private static func isOwnHost(_ name: String, value: String, of url: URL?) -> Bool {
+        guard name.lowercased() == "host", let url else { return false }
+        let origin = URLReference(url.absoluteString).origin
+        return origin != nil && origin == URLReference("\(origin?.scheme ?? "")://\(value)").origin
+    }
+
     /// Creates a request for a download that resumes an earlier one.
     init(resumeData data: Data, rules: URLSessionConfiguration) {
         if let resumed = ResumeData(data) {
@@ -90,7 +106,8 @@ struct TaskSpecification {
         let method = request.httpMethod ?? "GET"
         // The application did not choose URLRequest's default method.
         self.request.method = kind == .upload && method == "GET" ? "POST" : method
-        self.request.headers = request.allHTTPHeaderFields
+        self.request.headers = request.allHTTPHeaderFields?
+            .filter { !Self.isDaemons($0.key) && !Self.isOwnHost($0.key, value: $0.value, of: url) }
         self.request.allowsExpensiveNetworkAccess = request.allowsCellularAccess ? nil : false
         do throws(ValueError) {
             _ = try URLReference(self.request.url).checkOrigin()

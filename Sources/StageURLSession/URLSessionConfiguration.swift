@@ -41,6 +41,9 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
     /// Maximum number of the session's connections to one host.
     public var httpMaximumConnectionsPerHost = 6
     /// Header fields of every request that does not set them itself.
+    ///
+    /// Those that frame a body have no effect, and neither has `Accept-Encoding` in a background session, whose
+    /// downloads are not encoded so that they can resume.
     public var httpAdditionalHeaders: [AnyHashable: Any]?
 
     /// Policy for cached responses.
@@ -169,7 +172,8 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
         message.requestTimeout = timeoutIntervalForRequest.withinLimits
         message.resourceTimeout = timeoutIntervalForResource.withinLimits
         for (name, value) in httpAdditionalHeaders ?? [:] {
-            message.headers["\(name.base)"] = "\(value)"
+            let name = "\(name.base)"
+            if !TaskSpecification.isDaemons(name) { message.headers[name] = "\(value)" }
         }
         message.answersChallenges = answersChallenges
         let isNewest = tlsMinimumSupportedProtocolVersion == .TLSv13

@@ -179,4 +179,22 @@ struct DecisionTests {
         #expect(ResumeData(try #require(data.data)) == nil)
         #expect(ResumeData(Data("x".utf8)) == nil)
     }
+
+    /// Fields that sessions in the process leave out fail no task of a background session.
+    @Test func fieldsOfTheDaemonAreLeftOut() throws {
+        let rules = URLSessionConfiguration.background(withIdentifier: "s")
+        rules.httpAdditionalHeaders = ["accept-encoding": "gzip", "Expect": "", "X-Session": "1"]
+        #expect(rules.message.headers == ["X-Session": "1"])
+        var request = URLRequest(url: try URL(text: "http://u:p@Host:80/file"))
+        request.allHTTPHeaderFields = [
+            "Accept-Encoding": "br", "Content-Length": "5", "expect": "100-continue",
+            "Transfer-Encoding": "chunked", "Host": "host", "X-Name": "1",
+        ]
+        let own = TaskSpecification(download: request, rules: rules)
+        #expect(own.request.headers == ["X-Name": "1"])
+        // The server of another name is not the one that the URL names.
+        request.allHTTPHeaderFields = ["Host": "other", "Range": "bytes=0-"]
+        let other = TaskSpecification(download: request, rules: rules)
+        #expect(other.request.headers == ["Host": "other", "Range": "bytes=0-"])
+    }
 }
