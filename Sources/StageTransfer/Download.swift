@@ -64,6 +64,15 @@ struct Download {
         )
     }
 
+    /// Returns whether the bytes of the partial file came from another resource than a URL's, and no digest identifies
+    /// them.
+    func isOtherResource(_ url: TransferURL) -> Bool {
+        guard !request.isContentAddressed, !request.comparesDigest,
+            let resource = usable?.record.resource
+        else { return false }
+        return resource != url.resource
+    }
+
     /// Returns the rules for an attempt: the offset to resume from, and the validator.
     func rules(for source: TransferURL, isRanged: Bool) -> ResponseRules {
         var rules = ResponseRules(

@@ -91,7 +91,11 @@ final class DownloadReceiver: ExchangeReceiver {
         total = rules.size ?? rules.partialTotal
         try permit(start)
         do throws(FileError) {
-            try part.rebind(to: rules.validator ?? Validator(head), url: source)
+            try part.rebind(
+                to: rules.validator ?? Validator(head),
+                url: source,
+                resource: url.resource
+            )
         } catch {
             throw TransferError(error)
         }
@@ -116,6 +120,7 @@ final class DownloadReceiver: ExchangeReceiver {
                 total: recorded,
                 validator: recorded == nil ? nil : Validator(head),
                 url: source,
+                resource: url.resource,
                 isRecorded: recorded.map { $0 > recordsFrom } ?? false
             )
         } catch {

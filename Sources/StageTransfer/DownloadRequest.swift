@@ -40,6 +40,11 @@ public struct DownloadRequest: Sendable {
     /// `true` if `verify` identifies the content by a digest, so that any mirror can continue the partial file,
     /// without a strong validator.
     public var isContentAddressed = false
+    /// `true` if `verify` compares the content with a known digest.
+    ///
+    /// Otherwise a download that began at one resource starts again if a redirect now leads to another one: a validator
+    /// proves nothing about another resource.
+    public var comparesDigest = false
     /// `true` if a 404 or 410 is retried, since the content may appear soon, as after a fresh release.
     public var toleratesMissing = false
     /// Additional header fields, each as one line, for the mirrors themselves: redirects to another origin drop them.

@@ -213,6 +213,7 @@ extension PartialFile {
         total: Int64?,
         validator: Validator?,
         url: String,
+        resource: String? = nil,
         isRecorded: Bool
     ) throws(FileError) -> Content {
         let old = state.withLock { $0 }
@@ -225,6 +226,7 @@ extension PartialFile {
             durable: 0,
             validator: validator,
             url: url,
+            resource: resource,
             boot: boot.text
         )
         return try recording.withLock { _ throws(FileError) -> Content in
@@ -315,13 +317,18 @@ extension PartialFile {
         recording.withLock { _ in state.withLock { $0.isComplete = true } }
     }
 
-    /// Records the version of the content that the bytes belong to, and the URL of the next ones.
-    func rebind(to validator: Validator?, url: String) throws(FileError) {
+    /// Records the version of the content that the bytes belong to, and the mirror and resource of the next ones.
+    func rebind(
+        to validator: Validator?,
+        url: String,
+        resource: String
+    ) throws(FileError) {
         let changed = state.withLock { state -> PartialFileRecord? in
-            guard var record = state.record, record.url != url || record.boot != boot.text else {
-                return nil
-            }
+            guard var record = state.record,
+                record.url != url || record.resource != resource || record.boot != boot.text
+            else { return nil }
             record.url = url
+            record.resource = resource
             record.validator = validator
             record.boot = boot.text
             state.record = record

@@ -13,8 +13,11 @@ struct PartialFileRecord: Equatable, Codable, Sendable {
     var durable: Int64
     /// Version of the content that the bytes belong to.
     var validator: Validator?
-    /// URL that the bytes came from.
+    /// Mirror URL of the request for the bytes.
     var url: String
+    /// URL of the resource that they came from, after redirects and without its query, which may be a signature; `nil`
+    /// in records of earlier versions.
+    var resource: String?
     /// Boot of the kernel that wrote the bytes.
     var boot: String
 

@@ -12,6 +12,9 @@ struct ResponseRules: Equatable, Sendable {
     var size: Int64?
     /// Total size of the content that the bytes of the partial file belong to.
     var partialTotal: Int64?
+    /// `true` if the bytes of the partial file came from another resource, and nothing else than its validator, which
+    /// proves nothing here, identifies them.
+    var isOtherResource = false
     /// Maximum size of the content.
     var limit = Int64.max
     /// Expected kind of the content.
@@ -94,6 +97,7 @@ struct ResponseRules: Equatable, Sendable {
         switch head.status {
         case 200..<300 where head.lengthFault != nil && !head.hasTransferEncoding:
             .malformed(head.lengthFault ?? "")
+        case 206 where offset > 0 && isOtherResource: .restart
         case 206: judgePart(head)
         case 200..<300: judgeWhole(head)
         case 304 where isConditional: .notModified
@@ -113,7 +117,7 @@ struct ResponseRules: Equatable, Sendable {
     /// Returns whether a 416 proves that the partial file is complete.
     private func isProof(_ head: ResponseHead) -> Bool {
         head.contentRange == .unsatisfied(total: offset) && offset == size ?? partialTotal
-            && validator?.isContradicted(by: head) != true
+            && validator?.isContradicted(by: head) != true && !isOtherResource
     }
 
     private func redirection(_ head: ResponseHead) -> Decision {

@@ -145,6 +145,7 @@ extension TransferEngine {
             let isTrusted = try request.trusts(redirects.url)
             rules.hasInsecureHostChange = redirects.hasInsecureHostChange && request.detectsPortals
             rules.isBodyless = redirects.method == "HEAD"
+            rules.isOtherResource = download.isOtherResource(redirects.url)
             let isFirst = redirects.isAtOrigin && request.isOfFirstOrigin(source)
             rules.leavesChallenges = request.leavesChallenges && isFirst
             let receiver = DownloadReceiver(

@@ -20,6 +20,9 @@ import StageModel
     /// Host and port: the key for connections, limits and credentials.
     var authority: String { "\(host):\(port)" }
 
+    /// ``display`` without the query, in which servers change signatures and other facts of a request.
+    var resource: String { String(display.prefix { $0 != "?" }) }
+
     /// `true` if the host is this machine, by its name or its address.
     var isLoopback: Bool { ManifestTrust.isLoopback(host) }
 

@@ -300,4 +300,57 @@ import Testing
         try open().remove()
         #expect(try place.directory.entries().isEmpty)
     }
+
+    /// Receives half of the content from `/pack`, which leads to `first`, and the rest when it leads to `second`.
+    private func receive(
+        from first: String,
+        then second: String,
+        events: Events,
+        _ change: (inout DownloadRequest) -> Void = { _ in }
+    ) async throws -> [UInt8]? {
+        server.answer("/pack", with: .redirect(to: first), .redirect(to: second))
+        server.answer(first, with: .content(Self.old).cut(after: Self.half))
+        let later = Answer.content(first.prefix(2) == second.prefix(2) ? Self.old : Self.new)
+        // A server that counts versions gives both contents one tag.
+        server.answer(second, with: later.tagged(Answer.content(Self.old).entityTag))
+        var request = DownloadRequest(
+            mirrors: [server.url("/pack")],
+            size: nil,
+            verify: { (_: FilePath) async throws(TransferError) -> Bool in true },
+            report: { events.append($0) }
+        )
+        change(&request)
+        let interrupted = await failure(of: request, to: try open(), .single)
+        #expect(interrupted != nil)
+        let part = try open()
+        try await download(request, to: part)
+        return fileContent(part.path)
+    }
+
+    @Test func anotherResourceIsNotContinued() async throws {
+        let events = Events()
+        let content = try await receive(from: "/a?sign=1", then: "/b?sign=1", events: events)
+        let isNew = content == Self.new
+        #expect(isNew)
+        #expect(events.restarts == [.contentChanged])
+        let ranges = server.requests(for: "/b?sign=1").map { $0["range"] }
+        #expect(ranges == ["bytes=\(Self.half)-", nil])
+        #expect(server.requests(for: "/pack").count == 3)
+    }
+
+    @Test func aResourceWithAnotherSignatureIsContinued() async throws {
+        let events = Events()
+        let content = try await receive(from: "/a?sign=1", then: "/a?sign=2", events: events)
+        let isOld = content == Self.old
+        #expect(isOld)
+        #expect(events.restarts == [])
+        #expect(events.offsets.last == Int64(Self.half))
+    }
+
+    @Test func anotherResourceIsContinuedWhereADigestDecides() async throws {
+        let events = Events()
+        _ = try await receive(from: "/a", then: "/b", events: events) { $0.comparesDigest = true }
+        #expect(events.restarts == [])
+        #expect(events.offsets.last == Int64(Self.half))
+    }
 }
