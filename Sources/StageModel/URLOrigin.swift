@@ -79,6 +79,17 @@ extension URLReference {
         return url
     }
 
+    /// Returns the URL with the user name and password of another one instead of its own.
+    package func withUser(of other: URLReference) -> URLReference {
+        var url = withoutUser
+        if let source = other.authority, let at = source.utf8.lastIndex(of: UInt8(ascii: "@")),
+            let authority = url.authority
+        {
+            url.authority = source[...at] + authority
+        }
+        return url
+    }
+
     /// Indicates whether this is an http or https URL with a host that programs interpret differently.
     package var hasAmbiguousHost: Bool {
         guard ["http", "https"].contains(schemeName),

@@ -9,6 +9,7 @@ struct RedirectChain {
     private(set) var isAtOrigin = true
     /// `true` if an unencrypted response led to another host.
     private(set) var hasInsecureHostChange = false
+    private let start: TransferURL
     private let rules: RedirectRules
 
     /// Creates a chain that begins at a URL; without `isAtOrigin` its requests carry no credentials.
@@ -19,12 +20,16 @@ struct RedirectChain {
         isAtOrigin: Bool = true
     ) {
         url = start
+        self.start = start
         self.rules = rules
         self.method = method
         self.isAtOrigin = isAtOrigin
     }
 
     /// Follows a redirect, given the decision about a response and its status; other decisions change nothing.
+    ///
+    /// Until a redirect leaves the origin, user name and password of the first URL are kept; those of a `Location` are
+    /// never used.
     mutating func follow(
         _ decision: ResponseRules.Decision?,
         status: Int
@@ -34,7 +39,7 @@ struct RedirectChain {
         let target = try rules.target(of: location, from: url, step: steps)
         if url.scheme == "http", target.host != url.host { hasInsecureHostChange = true }
         if !target.hasSameOrigin(as: url) { isAtOrigin = false }
-        url = target
+        url = isAtOrigin ? target.withUser(of: start) : target
         method = RedirectRules.method(after: status, of: method)
     }
 }

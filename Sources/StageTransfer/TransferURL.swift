@@ -54,6 +54,14 @@ import StageModel
         scheme == other.scheme && authority == other.authority
     }
 
+    /// Returns this URL with the user name and password of another one.
+    func withUser(of other: TransferURL) -> TransferURL {
+        let other = URLReference(other.text)
+        guard !isFile, other.hasUser else { return self }
+        // The text of two URLs that both parsers accept is accepted, too; otherwise the request has no credentials.
+        return (try? TransferURL(URLReference(text).withUser(of: other).text)) ?? self
+    }
+
     private init?(reading reference: String, from base: String?) {
         // A C string would end there.
         guard !reference.utf8.contains(0) else { return nil }

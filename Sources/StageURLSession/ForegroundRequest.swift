@@ -93,9 +93,13 @@ extension URLRequest {
     /// `true` if the request has a body.
     var hasBody: Bool { httpBodyStream != nil || httpBody.map { !$0.isEmpty } ?? false }
 
-    /// Returns the request that follows a redirect; credentials stay with their origin.
+    /// Returns the request that follows a redirect; credentials, those of the URL included, stay with their origin.
     func following(_ redirection: Redirection) -> URLRequest? {
-        guard let url = URL(string: redirection.url) else { return nil }
+        var target = URLReference(redirection.url)
+        if redirection.isSameOrigin, let own = self.url?.absoluteURL.absoluteString {
+            target = target.withUser(of: URLReference(own))
+        }
+        guard let url = URL(string: target.text) else { return nil }
         var next = self
         next.url = url
         next.httpMethod = redirection.method

@@ -142,4 +142,18 @@ struct ForegroundRulesTests: ForegroundSuite {
         for path in ["/a", "/b", "/deep/c", "/b"] { _ = try await session.data(from: url(path)) }
         #expect(server.requests.map { $0["cookie"] } == [nil, nil, "one=1", nil])
     }
+
+    // MARK: - Redirects
+
+    @Test func theUserOfAURLStaysWithItsOrigin() async throws {
+        server.answer("/a", with: .redirect(to: "/b"))
+        server.answer("/b", with: .redirect(to: server.url("/c", host: "localhost")))
+        server.answer("/c", with: .content([1]))
+        let start = try URL(text: "http://u:p@127.0.0.1:\(server.port)/a")
+        _ = try await session().data(from: start)
+        let (file, _) = try await session().download(from: start)
+        try FileManager.default.removeItem(at: file)
+        let sent = server.requests.map { $0["authorization"] }
+        #expect(sent == ["Basic dTpw", "Basic dTpw", nil, "Basic dTpw", "Basic dTpw", nil])
+    }
 }

@@ -231,4 +231,15 @@ import Testing
             return
         }
     }
+
+    @Test func theUserOfAURLStaysWithItsOrigin() async throws {
+        let there = "http://x:y@127.0.0.1:\(server.port)/middle"
+        server.answer("/start", with: .redirect(to: there))
+        server.answer("/middle", with: .redirect(to: server.url("/other", host: "localhost")))
+        server.answer("/other", with: .redirect(to: server.url("/pack")))
+        let start = "http://u:p%40@127.0.0.1:\(server.port)/start"
+        try await download(DownloadRequest(start, content: Self.content), to: part)
+        let sent = server.requests.map { $0["authorization"] }
+        #expect(sent == ["Basic dTpwQA==", "Basic dTpwQA==", nil, nil])
+    }
 }
