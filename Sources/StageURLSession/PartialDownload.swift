@@ -19,6 +19,8 @@ struct PartialDownload: Codable, Sendable {
     private var url: String
     private var method: String?
     private var fields: [String: String]
+    /// `false` if the request neither sends nor stores cookies.
+    private var handlesCookies: Bool?
     /// Name of the directory.
     private var directory: String
     /// Name of the file in the directory, once it is complete.
@@ -29,6 +31,7 @@ struct PartialDownload: Codable, Sendable {
         url = request.url?.absoluteURL.absoluteString ?? ""
         method = request.httpMethod
         fields = request.allHTTPHeaderFields ?? [:]
+        handlesCookies = request.httpShouldHandleCookies
         let template = Self.parent.appending(Self.prefix + "XXXXXX")
         var name = Array(template.string.utf8CString)
         // mkdtemp(3) creates it with mode 0700.
@@ -61,6 +64,7 @@ struct PartialDownload: Codable, Sendable {
         var request = URLRequest(url: url)
         request.httpMethod = method
         request.allHTTPHeaderFields = fields
+        request.httpShouldHandleCookies = handlesCookies ?? true
         return request
     }
 

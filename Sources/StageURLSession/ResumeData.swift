@@ -12,11 +12,14 @@ struct ResumeData: Codable, Equatable {
     var request: TransferRequest
     /// Token by which another task resumes the download.
     var token: String
+    /// `false` if the request neither sends nor stores cookies, which the daemon does not know.
+    var handlesCookies: Bool?
 
     /// Creates the data from the request and the daemon's token.
-    init(_ request: TransferRequest, token: String) {
+    init(_ request: TransferRequest, token: String, handlesCookies: Bool) {
         self.request = request
         self.token = token
+        self.handlesCookies = handlesCookies
     }
 
     /// Decodes data that an application has stored; `nil` if it is not resume data of this module.

@@ -85,7 +85,13 @@ struct TaskSpecification {
             request = resumed.resumed
             let isKnown = request.size != nil || request.sha256 != nil
             request.acceptsErrorResponses = isKnown ? nil : !rules.failsOnErrorStatus
-            if let url = URL(string: request.url) { apply(rules, to: URLRequest(url: url)) }
+            if resumed.handlesCookies == false {
+                original = URLRequest(request)
+                original?.httpShouldHandleCookies = false
+            }
+            if let original = original ?? URL(string: request.url).map({ URLRequest(url: $0) }) {
+                apply(rules, to: original)
+            }
         } else {
             request = TransferRequest(token: "", kind: .download, url: "")
             problem = URLError(.cannotDecodeRawData, reason: "the data is not resume data")

@@ -199,9 +199,12 @@ extension URLSession {
     /// Notifies the delegate of a task's end, by an event.
     private func reportEnd(_ event: SessionEvent, of task: URLSessionTask, since mark: Int) {
         reportProgress(task)
-        let request = task.record.withLock { $0.request }
+        let (request, original) = task.record.withLock { ($0.request, $0.original) }
         let token = event.resumeToken ?? event.failure?.resumeToken
-        let resumeData = token.flatMap { ResumeData(request, token: $0).data }
+        let handlesCookies = original?.httpShouldHandleCookies ?? true
+        let resumeData = token.flatMap {
+            ResumeData(request, token: $0, handlesCookies: handlesCookies).data
+        }
         var error: URLError?
         switch event.kind {
         case .cancelled:

@@ -173,11 +173,27 @@ struct DecisionTests {
     }
 
     @Test func resumeDataOfOtherVersionsIsNone() throws {
-        var data = ResumeData(request, token: "received")
+        var data = ResumeData(request, token: "received", handlesCookies: false)
         #expect(ResumeData(try #require(data.data)) == data)
         data.version = 2
         #expect(ResumeData(try #require(data.data)) == nil)
         #expect(ResumeData(Data("x".utf8)) == nil)
+    }
+
+    @Test(arguments: [false, true])
+    func resumeDataKeepsTheRuleForCookies(_ handlesCookies: Bool) throws {
+        let rules = URLSessionConfiguration.ephemeral
+        let cookie = try #require(
+            HTTPCookie(properties: [.name: "a", .value: "1", .domain: "host", .path: "/"])
+        )
+        rules.httpCookieStorage?.setCookie(cookie)
+        var received = request
+        received.headers = ["X-Name": "1"]
+        let data = ResumeData(received, token: "received", handlesCookies: handlesCookies)
+        let task = TaskSpecification(resumeData: try #require(data.data), rules: rules)
+        let cookies = handlesCookies ? ["Cookie": "a=1"] : [:]
+        #expect(task.request.headers == ["X-Name": "1"].merging(cookies) { $1 })
+        #expect(task.original?.httpShouldHandleCookies ?? true == handlesCookies)
     }
 
     /// Fields that sessions in the process leave out fail no task of a background session.

@@ -134,6 +134,25 @@ struct ForegroundRulesTests: ForegroundSuite {
         #expect(server.requests.map { $0["cookie"] } == [nil, nil, "two=2", nil])
     }
 
+    @Test func aResumedDownloadHasNothingToDoWithCookiesEither() async throws {
+        let answer = Answer.content(data(3_000_000))
+        server.answer("/cookie", with: .content([1]).field("Set-Cookie", "one=1; Path=/"))
+        server.answer("/a", with: answer.cut(after: 2_000_000), answer)
+        let session = session()
+        _ = try await session.data(from: url("/cookie"))
+        var asked = try request("/a", "GET")
+        asked.httpShouldHandleCookies = false
+        let wanted = asked
+        let failure = await #expect(throws: URLError.self) {
+            _ = try await session.download(for: wanted)
+        }
+        let kept = try #require(failure?.downloadTaskResumeData)
+        let (file, _) = try await session.download(resumeFrom: kept)
+        try FileManager.default.removeItem(at: file)
+        #expect(server.requests(for: "/a").map { $0["cookie"] } == [nil, nil])
+        #expect(server.requests(for: "/a").last?["range"] == "bytes=2000000-")
+    }
+
     @Test func cookiesGoToTheirPathAndSchemeAlone() async throws {
         server.answer("/a", with: .content([1]).field("Set-Cookie", "one=1; Path=/deep"))
         server.answer("/b", with: .content([1]).field("Set-Cookie", "two=2; Path=/; Secure"))
