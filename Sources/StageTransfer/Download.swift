@@ -155,7 +155,7 @@ extension TransferURL {
                 urls.append(url)
             } catch {
                 first = first ?? error
-                report(.mirrorFailed(url: text, error))
+                report(.mirrorFailed(url: text.withoutUser, error))
             }
         }
         if urls.isEmpty { throw first ?? .unacceptable(url: "", .noMirror) }
