@@ -61,10 +61,9 @@ extension URLSessionWebSocketTask {
         do {
             try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask { [self] in try await connect(over: engine) }
-                group.addTask { [limits] in
+                group.addTask { [self] in
                     for await limit in limits.stream {
-                        // Cancelled if the connection has ended before.
-                        try? await Task.sleep(for: limit)
+                        await expire(limit)
                         break
                     }
                 }
@@ -75,6 +74,22 @@ extension URLSessionWebSocketTask {
             failure = error
         }
         finish(failure)
+    }
+
+    /// Waits for a time limit, and once more after each in which the server took bytes of the messages that are still
+    /// to be sent.
+    private func expire(_ limit: Duration) async {
+        while true {
+            let (isSending, sent) = sending
+            // Cancelled if the connection has ended before.
+            do { try await Task.sleep(for: limit) } catch { return }
+            guard isSending, sending.bytes != sent else { return }
+        }
+    }
+
+    /// State of the messages that are to be sent, and the number of bytes sent so far.
+    private var sending: (isUnfinished: Bool, bytes: Int) {
+        calls.withLock { ($0.hasUnsentMessages, $0.connection?.sentBytes ?? 0) }
     }
 
     /// Ends the task after its connection has ended.

@@ -47,6 +47,9 @@ struct WebSocketCalls {
     /// Returns the message of a call, if it was not sent yet.
     func message(of call: Int) -> URLSessionWebSocketTask.Message? { sends[call]?.message }
 
+    /// `true` while messages wait or are being sent.
+    var hasUnsentMessages: Bool { !sends.isEmpty }
+
     /// Removes a message that was sent, or could not be; returns its handler.
     mutating func endSend(_ call: Int) -> Completion? { sends.removeValue(forKey: call)?.handler }
 

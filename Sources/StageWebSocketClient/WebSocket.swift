@@ -62,6 +62,9 @@ public struct WebSocketMessages: AsyncSequence, Sendable {
     /// Content of the server's close frame, once it has arrived.
     public var close: WebSocketClose? { connection.peerClose }
 
+    /// Number of bytes that the kernel has accepted for the server.
+    package var sentBytes: Int { connection.sentBytes }
+
     /// Creates the iterator.
     public func makeAsyncIterator() -> Iterator { Iterator(connection: connection) }
 

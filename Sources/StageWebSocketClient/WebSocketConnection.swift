@@ -31,12 +31,17 @@ final class WebSocketConnection: Sendable {
         var pings: [UInt64: Ping] = [:]
         var nextPing: UInt64 = 0
         var received = 0
+        /// Number of bytes that the kernel has accepted.
+        var sent = 0
         var peerClose: WebSocketClose?
         var end: End?
         var ending: [Turn] = []
         let openedAt = ContinuousClock.now
         var endedAt: ContinuousClock.Instant?
     }
+
+    /// Bytes that are written at once.
+    static let pieceSize = 1 << 16
 
     let subprotocol: String?
     private let bytes: ByteConnection
@@ -64,6 +69,9 @@ final class WebSocketConnection: Sendable {
 
     /// Content of the server's close frame, once it has arrived.
     var peerClose: WebSocketClose? { state.withLock { $0.peerClose } }
+
+    /// Number of bytes that the kernel has accepted since the opening handshake.
+    var sentBytes: Int { state.withLock { $0.sent } }
 
     /// Time from the opening handshake to the end, or until now.
     var uptime: Duration { state.withLock { ($0.endedAt ?? .now) - $0.openedAt } }
@@ -249,13 +257,23 @@ extension WebSocketConnection {
         } catch {
             throw .webSocket(error)
         }
-        guard !output.isEmpty else { return }
         do throws(TransferError) {
-            try await bytes.send(output)
+            try await send(output)
         } catch {
             let reason = error == .cancelled ? cancelled : .connection(error)
             abort(reason)
             throw reason
+        }
+    }
+
+    /// Sends bytes in pieces, so that progress shows while a slow server takes them.
+    private func send(_ output: [UInt8]) async throws(TransferError) {
+        var start = 0
+        while start < output.count {
+            let end = min(start + Self.pieceSize, output.count)
+            try await bytes.send(Array(output[start..<end]))
+            state.withLock { [start] in $0.sent += end - start }
+            start = end
         }
     }
 
@@ -275,6 +293,7 @@ extension WebSocketConnection {
         state.withLock { state in
             Activity(
                 received: state.received,
+                sent: state.sent,
                 hasUnreadMessage: state.inbox != nil,
                 isOver: state.end != nil,
                 isWriting: state.isWriting
@@ -283,6 +302,8 @@ extension WebSocketConnection {
     }
 
     /// Performs the closing handshake, and closes the connection afterwards or at the time limit.
+    ///
+    /// The limit is for the server's answer to the close frame, and for each piece of the bytes before that frame.
     func close(_ close: WebSocketClose, within limit: Duration) async {
         let turns = state.withLock { state in
             state.isDiscarding = true
@@ -291,16 +312,20 @@ extension WebSocketConnection {
         }
         for turn in turns { turn?.resume() }
         // After the limit, or if that fails, the connection is closed without a handshake.
-        _ = try? await withTimeLimit(limit) { [self] in
-            try await withTaskCancellationHandler {
-                try await self.close(close)
-                await ended()
-            } onCancel: {
-                // A task that waits for its turn to write, behind one that the server's full buffers block, does not
-                // notice cancellation.
-                abort(.cancelled)
+        let sent: Void? = try? await withTimeLimit(
+            limit,
+            since: { [self] in sentBytes },
+            body: { [self] in
+                try await withTaskCancellationHandler {
+                    try await self.close(close)
+                } onCancel: {
+                    // A task that waits for its turn to write, behind one that the server's full buffers block, does
+                    // not notice cancellation.
+                    abort(.cancelled)
+                }
             }
-        }
+        )
+        if sent != nil { _ = try? await withTimeLimit(limit) { [self] in await ended() } }
         abort(.cancelled)
     }
 

@@ -14,9 +14,12 @@ public struct WebSocketOptions: Sendable {
     public var handshakeLimit = Duration.seconds(60)
     /// Time without a byte from the server after which it receives a ping; `nil` for no pings.
     ///
-    /// After twice that time the connection fails.
+    /// After twice that time the connection fails. A server that takes a long message counts as one that sends.
     public var pingInterval: Duration? = .seconds(30)
-    /// Time limit for the closing handshake.
+    /// Time limit for the server's answer to the close frame.
+    ///
+    /// The frame is sent after the bytes before it; while the server takes none of them for that time, the limit
+    /// ends the connection as well.
     public var closeLimit = Duration.seconds(5)
     /// `true` to require TLS 1.3 instead of 1.2 or later.
     public var requiresNewestTLS = false

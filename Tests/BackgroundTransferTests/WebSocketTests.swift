@@ -189,6 +189,35 @@ import Testing
         #expect(ContinuousClock.now - start < .seconds(25))
     }
 
+    @Test(.apart) func aCloseFrameComesAfterMessagesThatTakeLong() async throws {
+        let count = 32 << 20
+        let url = try serve { peer in
+            var received = 0
+            // In more than the five seconds that the server has for its answer.
+            while received < count {
+                let more = peer.wire.receive()
+                if more.isEmpty { return }
+                received += more.count
+                if received < count * 3 / 4 { peer.wire.pause(milliseconds: 20) }
+            }
+            peer.close(1000)
+            peer.waitForEnd()
+        }
+        try await withSession { session, recorder in
+            let task = session.webSocketTask(with: url)
+            task.resume()
+            try await recorder.wait(for: "opened 1: -")
+            let (results, result) = AsyncStream.makeStream(of: String.self)
+            task.send(.data(Data(count: count))) { error in
+                result.yield(error.map(name) ?? "well")
+            }
+            task.cancel(with: .goingAway, reason: nil)
+            #expect(await results.first { _ in true } == "well")
+            try await recorder.wait(for: "completed 1: well")
+            #expect(recorder.lines.contains("closed 1: 1000 -"))
+        }
+    }
+
     @Test func cancellingSendsACloseFrameWithoutACode() async throws {
         let events = Mutex<[WebSocketEvent]>([])
         let url = try serve { peer in

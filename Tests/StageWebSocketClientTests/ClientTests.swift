@@ -87,6 +87,66 @@ import Testing
         }
     }
 
+    /// Content that the buffers of two sockets do not hold.
+    private static let long = [UInt8](repeating: 1, count: 24 << 20)
+
+    /// Takes a long message in two seconds or more, without a byte of its own, and then what follows to `end`.
+    private static func takeLongMessage(_ wire: Wire, to end: Int) -> Bool {
+        var count = 0
+        while count < end {
+            let more = wire.receive()
+            guard !more.isEmpty else { return false }
+            count += more.count
+            if count < long.count * 2 / 3 { wire.pause(milliseconds: 8) }
+        }
+        return true
+    }
+
+    @Test(.apart) func aServerThatTakesALongMessageIsNotSilent() async throws {
+        let url = Self.serve { wire in
+            guard Self.takeLongMessage(wire, to: Self.long.count) else { return }
+            wire.send([0x88, 0])
+            // Reads the rest, which would make the end a reset.
+            wire.end()
+        }
+        try await withEngine { engine in
+            var options = WebSocketOptions()
+            options.pingInterval = .milliseconds(500)
+            try await WebSocket.withConnection(to: url, over: engine, options: options) {
+                messages,
+                writer in
+                try await writer.send(.binary(Self.long))
+                for try await _ in messages {}
+            }
+        }
+    }
+
+    @Test(.apart) func theLimitOfTheCloseHandshakeBeginsAfterItsFrame() async throws {
+        let hasClosed = Mutex(false)
+        let hasBegun = Mutex(false)
+        let url = Self.serve { wire in
+            hasBegun.withLock { $0 = !wire.receive().isEmpty }
+            // The close frame has eight bytes, the head of the message fourteen, and the first piece is gone.
+            guard Self.takeLongMessage(wire, to: Self.long.count + 22 - (64 << 10)) else { return }
+            hasClosed.withLock { $0 = true }
+            wire.send([0x88, 0])
+            wire.end()
+        }
+        try await withEngine { engine in
+            var options = WebSocketOptions()
+            options.closeLimit = .milliseconds(500)
+            options.pingInterval = nil
+            try await WebSocket.withConnection(to: url, over: engine, options: options) {
+                _,
+                writer in
+                // It is still being sent when the scope ends.
+                Task { try? await writer.send(.binary(Self.long)) }
+                try await poll { hasBegun.withLock { $0 } }
+            }
+        }
+        #expect(hasClosed.withLock { $0 })
+    }
+
     @Test(.apart) func theCloseHandshakeEndsAtItsLimit() async throws {
         let url = Self.serve { wire in wire.pause(milliseconds: 30_000) }
         let start = ContinuousClock.now
