@@ -9,7 +9,7 @@ struct BackgroundDownloads {
                background-downloads put FILE URL  start an upload, and end at once
                background-downloads list          list what is under way
                background-downloads pause NUMBER FILE
-                                                  end a download so that it can be gone on with
+                                                  end a download so that it can be resumed
                background-downloads resume FILE   go on with a download, and end at once
                background-downloads watch         take events in until nothing is under way
 
@@ -51,7 +51,7 @@ struct BackgroundDownloads {
             let data = await withCheckedContinuation { continuation in
                 store.pause(Int(arguments[1]) ?? 0) { continuation.resume(returning: $0) }
             }
-            guard let data else { return print("it cannot be gone on with") }
+            guard let data else { return print("it cannot be resumed") }
             try data.write(to: URL(fileURLWithPath: arguments[2]))
         case ("resume", 2):
             print(store.resume(try Data(contentsOf: URL(fileURLWithPath: arguments[1]))))

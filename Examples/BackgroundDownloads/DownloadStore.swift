@@ -93,7 +93,7 @@ final class DownloadStore: NSObject, URLSessionDownloadDelegate, @unchecked Send
         didResumeAtOffset fileOffset: Int64,
         expectedTotalBytes: Int64
     ) {
-        print("\(downloadTask.taskIdentifier): goes on at \(fileOffset)")
+        print("\(downloadTask.taskIdentifier): resumed at \(fileOffset)")
     }
 
     func urlSession(
@@ -165,7 +165,7 @@ final class DownloadStore: NSObject, URLSessionDownloadDelegate, @unchecked Send
         let canResume = error.downloadTaskResumeData != nil
         print(
             "\(task.taskIdentifier): failed: \(error.localizedDescription) (\(error.code.rawValue))"
-                + (canResume ? ", can be gone on with" : "")
+                + (canResume ? ", can be resumed" : "")
         )
     }
 

@@ -96,7 +96,8 @@ enum EntryValidator {
         guard entries.count - count <= limit else {
             throw .overLimit(
                 ValueError(
-                    expected: "at most \(limit.quantity(of: "directory", plural: "directories")) with "
+                    expected:
+                        "at most \(limit.quantity(of: "directory", plural: "directories")) with "
                         + count.quantity(of: "file"),
                     found: "\(entries.count - count)"
                 )

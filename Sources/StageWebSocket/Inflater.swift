@@ -110,6 +110,6 @@ import CZlib
             }
             return code
         }
-        precondition(code == Z_OK, "zlib refused to go on")
+        precondition(code == Z_OK, "zlib cannot continue")
     }
 }

@@ -145,7 +145,7 @@ extension StagingFailure: CustomStringConvertible {
         case .registration(let message), .notRegistered(let message), .invalidRequest(let message):
             message
         case .offline(let message): "\(message), and the network is not to be used"
-        case .noManifest: "nothing says where the packs are"
+        case .noManifest: "neither the options nor the container name a manifest"
         case .deadline(.manifest, _, _, let reason?):
             "the deadline passed, and the manifest is not available: \(reason)"
         case .deadline(.manifest(let url), _, _, nil):

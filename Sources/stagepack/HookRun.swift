@@ -133,7 +133,7 @@ struct HookRun: Sendable {
     }
 
     private static func line(for name: String, _ text: String, isFinished: Bool = false) -> String {
-        let rest = isFinished ? "" : "; the next periodic run goes on"
+        let rest = isFinished ? "" : "; the next periodic run retries"
         return "stagepack: \(name): \(text)\(rest)"
     }
 }

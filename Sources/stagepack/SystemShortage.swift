@@ -57,21 +57,21 @@ enum SystemShortage {
     /// The messages of the guard of a hook.
     static let hookWords = HookGuard.Messages(
         late: """
-            stagepack: hook: the run did not stop at its deadline and was killed; the next periodic run goes on
+            stagepack: hook: the run did not stop at its deadline and was killed; the next periodic run retries
 
             """,
         diedOf: "stagepack: hook: the run was ended by signal ",
         died: """
             , as happens without enough memory, processes or open files: see 'ulimit -a', and 'pids.max' and \
-            'memory.max' of the container or service; the next periodic run goes on
+            'memory.max' of the container or service; the next periodic run retries
 
             """,
         alone: """
             stagepack: hook: nothing staged: the system lets it start no process: see 'ulimit -u', and 'pids.max' \
-            and 'memory.max' of the container or service; the next periodic run goes on
+            and 'memory.max' of the container or service; the next periodic run retries
 
             """,
-        interrupted: "stagepack: hook: interrupted; the next periodic run goes on\n",
+        interrupted: "stagepack: hook: interrupted; the next periodic run retries\n",
         statuses: (
             late: ExitStatus.unfinished.rawValue,
             died: ExitStatus.systemShortage.rawValue,

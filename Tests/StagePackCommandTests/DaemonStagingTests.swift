@@ -346,7 +346,7 @@ struct PatientStagingTests {
         /// The reason as 'prefetch', 'tasks' and 'why' print it.
         var words: String {
             switch self {
-            case .metered: "the network costs money by the byte"
+            case .metered: "the network is metered"
             case .battery: "the machine runs on its battery"
             case .offline: "there is no network"
             case .portal: "a login page of the network intercepts downloads"

@@ -34,7 +34,7 @@ struct HookGuardTests {
         }
         let line =
             "stagepack: installing essential packs, within 4 seconds\n"
-            + "stagepack: hook: the run did not stop at its deadline and was killed; the next periodic run goes on\n"
+            + "stagepack: hook: the run did not stop at its deadline and was killed; the next periodic run retries\n"
         #expect(ending == Program.Ending(status: 0, output: line, error: ""))
         #expect(time > .seconds(8))
         #expect(time < .seconds(60))
@@ -52,7 +52,7 @@ struct HookGuardTests {
                 HookTests.start + "stagepack: hook: the run was ended by signal \(signal), as "
             )
         )
-        #expect(ending.output.hasSuffix("; the next periodic run goes on\n"))
+        #expect(ending.output.hasSuffix("; the next periodic run retries\n"))
         #expect(ending.output.split(separator: "\n").count == 2)
     }
 
@@ -60,7 +60,7 @@ struct HookGuardTests {
         let (ending, time) = try await hook(deadline: 60) { $0.send(signal) }
         let line =
             HookTests.start
-            + "stagepack: packs: 0 here, 1 missing: pack 'aurora': interrupted; the next periodic run goes on\n"
+            + "stagepack: packs: 0 here, 1 missing: pack 'aurora': interrupted; the next periodic run retries\n"
         #expect(ending == Program.Ending(status: 0, output: line, error: ""))
         #expect(time < .seconds(50))
     }

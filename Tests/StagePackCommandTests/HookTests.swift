@@ -64,7 +64,7 @@ struct HookTests {
         )
         #expect(ending.status == 0)
         #expect(ending.error == "")
-        #expect(ending.output.hasSuffix("; the next periodic run goes on\n"))
+        #expect(ending.output.hasSuffix("; the next periodic run retries\n"))
         #expect(ending.output.split(separator: "\n").count == 2)
     }
 
@@ -118,7 +118,7 @@ struct HookTests {
         #expect(
             ending.output.hasPrefix("\(head)stagepack: net.example.wallpaper: \(origin.line)")
         )
-        #expect(ending.output.hasSuffix("; the next periodic run goes on\n"))
+        #expect(ending.output.hasSuffix("; the next periodic run retries\n"))
         #expect(ending.output.split(separator: "\n").count == 2)
         #expect(try installed.history()?.pending == .install)
         let strict = try await installed.world.program.run(Self.hook + ["--strict"] + arguments)
@@ -247,21 +247,28 @@ struct HookTests {
 
     @Test func aLoadWhileARunGoesOnIsRecorded() async throws {
         var mine = try await Installed()
-        try mine.world.publish(try packs())
+        let packs = try packs()
+        try mine.world.publish(packs)
         try mine.install()
         let installed = mine
-        // Each pack has 20 kB: the second one takes a second.
-        let arguments = ["prefetch", "--all", "--event", "install", "--limit-rate", "20kB"]
-        let run = try await installed.world.program.run(arguments) { running in
+        let loaded = Cancellation()
+        defer { loaded.request() }
+        installed.world.server.answer(
+            packs[1].path,
+            with: .content(packs[1].archive).waiting { while !loaded.isRequested { usleep(500) } }
+        )
+        let arguments = ["prefetch", "--all", "--event", "install"]
+        let run = try await installed.world.program.run(arguments) { _ in
             try await poll("nothing is staged") { try installed.staged().isEmpty == false }
             let load = try await installed.run(
                 "path",
-                try installed.staged().keys.sorted()[0],
+                "essential",
                 "--app",
                 "net.example.wallpaper"
             )
             #expect(load.status == 0)
-            #expect(try installed.staged().count == 1)
+            #expect(try installed.staged() == ["essential": 1])
+            loaded.request()
         }
         #expect(run.status == 0)
         #expect(try installed.staged() == ["essential": 1, "prefetch": 1])
@@ -403,7 +410,7 @@ struct HookTests {
             text == """
                 net.example.wallpaper 1.0 in CONTAINER (LOCATION)
                   last run: TIME for 'install', essential packs only
-                  not complete: 'install'; 'stagepack prefetch --all --event periodic' goes on with it
+                  not complete: 'install'; 'stagepack prefetch --all --event periodic' completes it
                 essential, version 1: failed, it is missing
                   decided: TIME, policy 'essential' at 'install', essential packs only
                   tried: 2 runs in a row, pack 'essential': \
@@ -412,7 +419,7 @@ struct HookTests {
                   to do: pass credentials with --netrc-file or --token-file
                 prefetch, version 1: left, not essential
                   decided: TIME, policy 'prefetch' at 'install', essential packs only
-                on-demand, version 1: left, fetched when the application asks for it
+                on-demand, version 1: left, downloaded when the application asks for it
                   decided: TIME, policy 'onDemand' at 'install', essential packs only
 
                 """

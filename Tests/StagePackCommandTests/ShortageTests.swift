@@ -146,7 +146,7 @@ struct ShortageTests {
         #expect(lines.count == 1, "\(ending)")
         #expect(lines.allSatisfy { $0.hasPrefix("stagepack: ") })
         if !ending.output.contains("1 staged") {
-            #expect(ending.output.hasSuffix("; the next periodic run goes on\n"), "\(ending)")
+            #expect(ending.output.hasSuffix("; the next periodic run retries\n"), "\(ending)")
         }
     }
 
@@ -199,7 +199,7 @@ struct ShortageTests {
         #expect(ending == Program.Ending(status: 71, output: "", error: error))
         let hook = try await runWithoutProcfs(["prefetch", "--hook"])
         let line =
-            "stagepack: hook: nothing staged: '/proc' does not show this process; mount it: 'mount -t proc proc /proc'; the next periodic run goes on\n"
+            "stagepack: hook: nothing staged: '/proc' does not show this process; mount it: 'mount -t proc proc /proc'; the next periodic run retries\n"
         #expect(hook == Program.Ending(status: 0, output: line, error: ""))
         #expect(try await runWithoutProcfs(["prefetch", "--hook", "--strict"]).status == 71)
     }

@@ -10,7 +10,7 @@ import SystemPackage
 struct PinCommand: SourcedSubcommand, ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "pin",
-        abstract: "Hold a pack at the version that is staged, or list the packs that are held.",
+        abstract: "Pin a pack to its staged version, or list the pinned packs.",
         discussion: """
             A pack that is pinned is not updated, repaired with other content, evicted or removed, \
             until '--release'. Uses no network.
@@ -26,7 +26,7 @@ struct PinCommand: SourcedSubcommand, ReportingSubcommand {
     @Argument(help: "The version that has to be the one that is staged.")
     var version: Int?
 
-    @Flag(help: "Let the pack be updated again.")
+    @Flag(help: "Release the pin, so that runs update the pack again.")
     var release = false
 
     @OptionGroup(title: "Source") var source: SourceOptions

@@ -114,7 +114,7 @@ struct TasksAddCommand: ReportingSubcommand {
         case .failure where interruption != nil:
             throw CommandFailure(
                 status: .interrupted,
-                message: "interrupted: the daemon goes on with the download",
+                message: "interrupted: the daemon continues the download",
                 hint: HintSource.thisCommand().map { "run \($0) to wait for the file" },
                 retry: .now
             )

@@ -65,7 +65,7 @@ extension SessionEvent {
         case .attached, .heartbeat: return ""
         case .finishedEvents: return "session '\(name)': all has ended"
         case .invalidated: return "session '\(name)' is gone"
-        case .resumed: return "goes on at \(offset ?? .zero)"
+        case .resumed: return "resumed at \(offset ?? .zero)"
         case .progress: return amount
         case .changed:
             let reasons = (holds ?? []).map(\.text).joined(separator: "; ")
@@ -73,7 +73,7 @@ extension SessionEvent {
         case .challenged: return "waits: \(PendingReason.Kind.authentication.text)"
         case .completed: return "completed, \(amount)"
         case .failed:
-            return "failed: \(failure?.reason.escapedForDisplay ?? "for no reason given")"
+            return "failed: \(failure?.reason.escapedForDisplay ?? "no reason given")"
         case .cancelled: return "cancelled"
         }
     }

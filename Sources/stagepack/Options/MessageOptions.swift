@@ -18,7 +18,7 @@ struct MessageOptions: ParsableArguments {
     )
     var color = ColourChoice.auto
 
-    @Flag(name: .shortAndLong, help: "Print also what happens inside: retries, decisions, tidying.")
+    @Flag(name: .shortAndLong, help: "Print debug messages too: retries, decisions, cleanup.")
     var verbose = false
 
     @Flag(name: .shortAndLong, help: "Print only errors and warnings.")

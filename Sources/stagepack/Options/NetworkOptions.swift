@@ -8,7 +8,7 @@ import SystemPackage
 struct NetworkOptions: ParsableArguments {
     @Flag(
         name: .customLong("offline"),
-        help: "Use no network: only what is here already. Also: STAGEPACK_OFFLINE=1."
+        help: "Do not use the network. Also: STAGEPACK_OFFLINE=1."
     )
     var isOffline = false
 
@@ -30,7 +30,10 @@ struct NetworkOptions: ParsableArguments {
     var attempts: Int?
 
     @Option(
-        help: ArgumentHelp("The seconds a connection may take to come about.", valueName: "seconds")
+        help: ArgumentHelp(
+            "The time limit in seconds for establishing a connection.",
+            valueName: "seconds"
+        )
     )
     var connectTimeout: Double?
 

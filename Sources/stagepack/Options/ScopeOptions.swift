@@ -14,7 +14,7 @@ extension ScopedSubcommand {
 struct ScopeOptions: ParsableArguments {
     @Flag(
         help:
-            "Every application that is registered, which is meant without --app and --container, too."
+            "All registered applications; the default without --app and --container."
     )
     var all = false
 

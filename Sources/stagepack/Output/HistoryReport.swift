@@ -131,7 +131,7 @@ extension HistoryReport: CustomStringConvertible {
                 isRegistered
                 ? "'stagepack prefetch --all --event periodic'"
                 : HintSource.current.staging("prefetch")
-            let hint = next.map { "; \($0) goes on with it" } ?? ""
+            let hint = next.map { "; \($0) completes it" } ?? ""
             lines.append("  not complete: '\(pending.rawValue)'\(hint)")
         }
         if let trust {

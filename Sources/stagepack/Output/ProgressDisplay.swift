@@ -55,7 +55,7 @@ final class StagingDisplay: Sendable {
             Console.note("waiting: \(reasons.map(\.text).joined(separator: "; "))")
         case .leftToDaemon(let task):
             guard !options.quiet, !options.json else { return }
-            Console.note("the daemon goes on with it; 'stagepack cancel \(task)' ends it")
+            Console.note("the daemon continues it; 'stagepack cancel \(task)' ends it")
         case .cancelled:
             guard !options.json else { return }
             Console.note("stagepack: warning: it was cancelled with 'stagepack cancel'")

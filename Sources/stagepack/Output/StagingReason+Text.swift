@@ -44,7 +44,7 @@ extension StagingReason {
         case .contentChanged: "other content is staged under this version"
         case .damaged: "what is staged is damaged"
         case .upToDate: "staged and up to date"
-        case .onDemand: "fetched when the application asks for it"
+        case .onDemand: "downloaded when the application asks for it"
         case .otherEvents(let events):
             "its policy names other events: "
                 + (events.isEmpty ? "none" : events.map(\.rawValue).joined(separator: ", "))
