@@ -56,8 +56,8 @@ public struct AssetPack: Hashable, Identifiable, Sendable {
     /// Returns a download of the pack for an extension to return or schedule.
     ///
     /// ``BADownloadManager`` refuses it in an application, which calls
-    /// ``AssetPackManager/ensureLocalAvailability(of:requireLatestVersion:)`` instead. It is essential if the pack's policy is essential for `request`, and never for `nil` or a periodic
-    /// request.
+    /// ``AssetPackManager/ensureLocalAvailability(of:requireLatestVersion:)`` instead. It is essential if the pack's
+    /// policy is essential for `request`, and never for `nil` or a periodic request.
     public func download(for request: BAContentRequest?) -> BADownload {
         let isEssential =
             switch (pack.policy, request) {

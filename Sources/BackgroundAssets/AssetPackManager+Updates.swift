@@ -22,10 +22,10 @@ extension AssetPackManager {
     /// Requests the manifest from the server, starts updates of outdated packs, and removes packs that are
     /// not offered any more.
     ///
-    /// Returns when the updates have started, after those that are being cancelled have ended: ``statusUpdates`` reports their progress, and
-    /// ``ensureLocalAvailability(of:requireLatestVersion:)`` waits for one. Packs in the system's container
-    /// are updated in the user's container, and removed by the system's timer. Packs that another application
-    /// of the group offers are kept.
+    /// Returns when the updates have started, after those that are being cancelled have ended: ``statusUpdates``
+    /// reports their progress, and ``ensureLocalAvailability(of:requireLatestVersion:)`` waits for one. Packs in the
+    /// system's container are updated in the user's container, and removed by the system's timer. Packs that another
+    /// application of the group offers are kept.
     ///
     /// - Returns: The packs that are being updated, and those that are removed.
     /// - Throws: An error if the server does not respond, or a pack cannot be removed.

@@ -198,8 +198,8 @@ extension PackWork {
         )
         request.priority = pack.priority
         request.allowsPlainRedirects = manifest.isSigned
-        // The content of a URL that contains its digest never changes.
         request.comparesDigest = true
+        // The content of a URL that contains its digest never changes.
         request.isContentAddressed = mirrors.allSatisfy { $0.contains(digest.description) }
         let name = ContainerLayout.downloadName(of: digest)
         return try await stager.download(request, as: name, in: container, digestedSize: size)

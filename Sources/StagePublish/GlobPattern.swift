@@ -47,19 +47,26 @@ package struct GlobPattern: Hashable, Sendable {
         self.components = components
     }
 
-    /// Returns whether an exclusion with this pattern excludes a path: whether it matches the path or a directory above.
+    /// Checks whether an exclusion with this pattern excludes a path: whether it matches the path or a directory above.
     ///
-    /// A pattern that begins with `**` matches absolute paths, too.
-    func excludes(_ path: String) -> Bool {
+    /// A relative pattern that begins with `**` matches absolute paths, too.
+    ///
+    /// - Parameters:
+    ///   - path: The path.
+    ///   - outside: The number of components of the path that name directories outside of the recipe's root, which only
+    ///     a pattern that names them excludes, and not `**/NAME`.
+    /// - Returns: Whether the path is excluded.
+    func excludes(_ path: String, below outside: Int = 0) -> Bool {
         let isAbsolutePath = path.utf8.first == UInt8(ascii: "/")
-        guard isAbsolute == isAbsolutePath || components.first == .anyDirectories else {
-            return false
-        }
+        let isAnywhere = !isAbsolute && components.first == .anyDirectories
+        guard isAbsolute == isAbsolutePath || isAnywhere else { return false }
         var state = start
+        var count = 0
         for name in path.split(separator: "/") where name != "." {
             state = advance(state, over: name)
+            count += 1
             if state.isEmpty { return false }
-            if accepts(state) { return true }
+            if accepts(state), !isAnywhere || count > outside { return true }
         }
         return false
     }

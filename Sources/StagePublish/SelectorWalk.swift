@@ -8,6 +8,8 @@ struct SelectorWalk {
     private(set) var found: [RecipeEvaluation.Entry] = []
     private let root: FilePath
     private var exclusions: [(pattern: GlobPattern, isUsed: Bool)]
+    /// The number of components of the current selector's source that name directories outside of the root.
+    private var outside = 0
 
     init(root: FilePath, selectors: [FileSelector]) {
         self.root = root
@@ -25,6 +27,7 @@ struct SelectorWalk {
     /// Adds the entries that a selector selects, and returns their number.
     mutating func select(_ selector: FileSelector) throws(PackagingError) -> Int {
         let before = found.count
+        outside = Self.componentsOutside(of: selector)
         switch selector {
         case .file(let source, let destination):
             try addFile(source, as: destination)
@@ -136,8 +139,21 @@ struct SelectorWalk {
         }
     }
 
+    /// Returns the number of directories above the source of a selector if it is absolute or leaves the root; 0 for
+    /// others.
+    private static func componentsOutside(of selector: FileSelector) -> Int {
+        switch selector {
+        case .file(let source, _), .directory(let source, _):
+            guard source.hasPrefix("/") || source.hasPrefix("..") else { return 0 }
+            return max(0, source.split(separator: "/").count { $0 != "." } - 1)
+        case .pattern, .exclusion:
+            return 0
+        }
+    }
+
     private mutating func isExcluded(_ source: String) -> Bool {
-        for index in exclusions.indices where exclusions[index].pattern.excludes(source) {
+        for index in exclusions.indices
+        where exclusions[index].pattern.excludes(source, below: outside) {
             exclusions[index].isUsed = true
             return true
         }

@@ -218,6 +218,9 @@ extension PartialFile {
     ) throws(FileError) -> Content {
         let old = state.withLock { $0 }
         let last = old.record?.generation ?? old.lastGeneration
+        // A server that redirects each request elsewhere would make every attempt start again: from the second
+        // resource on, the validator alone decides.
+        let hasMoved = old.record.map { $0.resource != resource } ?? false
         // Without a record, a later process finds only the file of the first generation.
         let isRecorded = isRecorded || old.isRecorded || last > 0
         let record = PartialFileRecord(
@@ -226,7 +229,7 @@ extension PartialFile {
             durable: 0,
             validator: validator,
             url: url,
-            resource: resource,
+            resource: hasMoved ? nil : resource,
             boot: boot.text
         )
         return try recording.withLock { _ throws(FileError) -> Content in
@@ -325,10 +328,11 @@ extension PartialFile {
     ) throws(FileError) {
         let changed = state.withLock { state -> PartialFileRecord? in
             guard var record = state.record,
-                record.url != url || record.resource != resource || record.boot != boot.text
+                record.url != url || record.boot != boot.text
+                    || record.resource.map({ $0 != resource }) ?? false
             else { return nil }
             record.url = url
-            record.resource = resource
+            if record.resource != nil { record.resource = resource }
             record.validator = validator
             record.boot = boot.text
             state.record = record

@@ -16,7 +16,7 @@ struct PartialFileRecord: Equatable, Codable, Sendable {
     /// Mirror URL of the request for the bytes.
     var url: String
     /// URL of the resource that they came from, after redirects and without its query, which may be a signature; `nil`
-    /// in records of earlier versions.
+    /// if it is another one than that of the bytes before, which the validator alone identifies then.
     var resource: String?
     /// Boot of the kernel that wrote the bytes.
     var boot: String

@@ -57,7 +57,9 @@ public struct BackgroundTransferEvents: AsyncSequence, Sendable {
         ) async -> BackgroundTransferEvent? {
             last?.done?()
             last = nil
+            reading.setHandling(false)
             last = await relay.next(isolation: actor)
+            reading.setHandling(last?.done != nil)
             return last?.event
         }
     }
@@ -167,10 +169,21 @@ final class EventReaders: Sendable {
     /// A reader, for as long as it may request events.
     final class Reading: Sendable {
         private let readers: EventReaders
+        private let isHandling = Mutex(false)
 
         fileprivate init(_ readers: EventReaders) { self.readers = readers }
 
-        deinit { readers.change { $0.readers -= 1 } }
+        /// Sets whether the reader handles an event that it has not marked as handled.
+        fileprivate func setHandling(_ value: Bool) { isHandling.withLock { $0 = value } }
+
+        deinit {
+            // An event whose reader left its loop is delivered again with the next session.
+            let left = isHandling.withLock { $0 ? 1 : 0 }
+            readers.change {
+                $0.readers -= 1
+                $0.pending -= left
+            }
+        }
     }
 
     fileprivate struct State {

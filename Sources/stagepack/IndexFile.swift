@@ -1,3 +1,4 @@
+import StageEngine
 import StageIndex
 import StageModel
 import StagePublish
@@ -35,7 +36,8 @@ struct IndexFile {
             // Reading the index tells which file is missing.
             return nil
         } catch {
-            throw CommandFailure(output: error)
+            throw Task.isCancelled
+                ? CommandFailure(StageError.cancelled) : CommandFailure(output: error)
         }
     }
 

@@ -1,3 +1,4 @@
+import StageEngine
 import StageModel
 import StagePack
 import StagePublish
@@ -141,6 +142,7 @@ struct ManifestFile {
                 patience: patience
             )
         } catch {
+            if Task.isCancelled { throw CommandFailure(StageError.cancelled) }
             var failure = CommandFailure(output: error)
             if error.isHeldByOthers {
                 failure.message = "\(name.forDisplay()): another process is changing it"

@@ -163,7 +163,7 @@ struct WorkerTests {
         let task = try await tell(5, 7)
         #expect(task.bytesReceived == ByteCount(Int64(5)))
         #expect(task.bytesExpected == ByteCount(Int64(7)))
-        for (received, expected) in [(-1, 7), (5, -1), (1 << 50 + 1, 7), (5, .max)] {
+        for (received, expected) in [(1 << 50 + 1, 7), (5, Int.max)] {
             await #expect(throws: ControlError.self) {
                 try await tell(Int64(received), Int64(expected))
             }

@@ -34,6 +34,7 @@ import Testing
         ("*.tmp", "x.tmp/y", true), ("**/.git", "a/.git/x/y", true), ("a/**", "a", false),
         ("/a/*", "/a/b", true), ("/a/*", "a/b", false), ("a/b", "/a/b", false),
         ("**/.DS_Store", "/srv/music/.DS_Store", true), ("**", "/srv", true),
+        ("/**/*.psd", "art/x.psd", false), ("/**/*.psd", "/art/x.psd", true),
     ])
     func anExclusionHoldsBelowDirectoriesToo(
         pattern: String,
@@ -41,6 +42,14 @@ import Testing
         isExcluded: Bool
     ) throws {
         #expect(try GlobPattern(pattern).excludes(path) == isExcluded)
+    }
+
+    /// Of '/tmp/build', of which the recipe selects 'build'.
+    @Test func directoriesAboveASourceExcludeNothing() throws {
+        #expect(try !GlobPattern("**/tmp").excludes("/tmp/build/a", below: 1))
+        #expect(try GlobPattern("**/build").excludes("/tmp/build/a", below: 1))
+        #expect(try GlobPattern("**/tmp").excludes("/tmp/build/tmp/a", below: 1))
+        #expect(try GlobPattern("/tmp").excludes("/tmp/build/a", below: 1))
     }
 
     @Test func aPatternOfManyWildcardsIsQuick() throws {

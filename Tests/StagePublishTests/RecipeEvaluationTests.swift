@@ -196,6 +196,9 @@ import Testing
             {"fileExclusion": "**/.DS_Store"}
             """
         #expect(try tree.names(absolute) == ["music/", "music/song", "music/sub/"])
+        let above = try #require(other.path.removingLastComponent().lastComponent)
+        let named = absolute.replacing("**/.DS_Store", with: "**/\(above)")
+        #expect(try tree.names(named).count == 4)
     }
 
     @Test func directoriesBeyondTheLimitOfClientsAreRefused() throws {

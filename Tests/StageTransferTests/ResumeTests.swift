@@ -338,6 +338,37 @@ import Testing
         #expect(server.requests(for: "/pack").count == 3)
     }
 
+    /// The server redirects each request elsewhere.
+    @Test func fromTheSecondResourceOnTheValidatorDecides() async throws {
+        let events = Events()
+        let whole = Answer.content(Self.new)
+        server.answer(
+            "/pack",
+            with: .redirect(to: "/a"),
+            .redirect(to: "/b"),
+            .redirect(to: "/c"),
+            .redirect(to: "/d")
+        )
+        for path in ["/a", "/b", "/c"] { server.answer(path, with: whole.cut(after: Self.half)) }
+        server.answer("/d", with: whole)
+        let request = DownloadRequest(
+            mirrors: [server.url("/pack")],
+            size: nil,
+            verify: { (_: FilePath) async throws(TransferError) -> Bool in true },
+            report: { events.append($0) }
+        )
+        let first = await failure(of: request, to: try open(), .single)
+        // The first range is of another resource, and the second request is cut off.
+        let second = await failure(of: request, to: try open(), .single)
+        #expect(first != nil && second != nil)
+        let part = try open()
+        try await download(request, to: part)
+        let isWhole = fileContent(part.path) == Self.new
+        #expect(isWhole)
+        #expect(events.restarts == [.contentChanged])
+        #expect(server.requests(for: "/d").map { $0["range"] } == ["bytes=\(Self.half)-"])
+    }
+
     @Test func aResourceWithAnotherSignatureIsContinued() async throws {
         let events = Events()
         let content = try await receive(from: "/a?sign=1", then: "/a?sign=2", events: events)

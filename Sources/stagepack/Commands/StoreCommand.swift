@@ -1,5 +1,6 @@
 import ArgumentParser
 import FoundationEssentials
+import StageEngine
 import StageModel
 import StagePublish
 import StageSystem
@@ -71,6 +72,7 @@ struct StoreCollectCommand: ReportingSubcommand {
         do throws(FileError) {
             lock = try await StoreLock(alone: directory, isDryRun: dryRun)
         } catch {
+            if Task.isCancelled { throw CommandFailure(StageError.cancelled) }
             throw CommandFailure(StoreGarbageCollectionError.file(error))
         }
         // A run that held the lock may have been about to offer a version.
