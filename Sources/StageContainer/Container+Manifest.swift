@@ -39,7 +39,7 @@ public struct StoredManifest: Hashable, Sendable, Codable {
     ///
     /// Only the application's extension can read a format of the application's own. Such a manifest is
     /// returned without packs and with revision 0, which does not compare with other revisions. Packs staged
-    /// earlier for the application do not become obsolete by that: see ``ContainerReader/keptPacks()``.
+    /// earlier for the application do not become obsolete by that: see ``ContainerReader/keptPacks(ignoring:)``.
     ///
     /// - Throws: `ManifestError` if the text should be in StagePack's format and is not valid.
     public func manifest() throws(ManifestError) -> Manifest {

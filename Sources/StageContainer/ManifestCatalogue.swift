@@ -5,7 +5,7 @@ public import StageModel
 public struct ManifestCatalogue: Equatable, Sendable {
     /// The manifests; one in a format of the application's own has no packs.
     public var manifests: [Manifest]
-    /// The packs of ``ContainerReader/keptPacks()``.
+    /// The packs of ``ContainerReader/keptPacks(ignoring:)``.
     public var keptPacks: Set<PackID>
 
     /// Creates the value from its parts.
