@@ -26,13 +26,22 @@ struct FramePacker: ~Copyable {
     /// The number of bytes that are collected before they are compressed.
     private static let batchSize = 16 << 20
 
-    init(level: Int, width: Int, previous: ContentIndex, writer: consuming BundleWriter) {
+    /// Creates a packer that uses the frames of the previous version, but for those in its bundles `damaged`.
+    init(
+        level: Int,
+        width: Int,
+        previous: ContentIndex,
+        damaged: Set<Int>,
+        writer: consuming BundleWriter
+    ) {
         self.level = level
         self.width = width
         self.previous = previous
         self.writer = writer
         known = Dictionary(
-            previous.frames.enumerated().map { ($1.digest, $0) },
+            previous.frames.enumerated().filter { !damaged.contains($1.bundle) }.map {
+                ($1.digest, $0)
+            },
             uniquingKeysWith: { first, _ in first }
         )
     }

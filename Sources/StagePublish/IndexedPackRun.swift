@@ -20,6 +20,8 @@ struct IndexedPackRun: ~Copyable {
     private var buffer = [UInt8](repeating: 0, count: 1 << 20)
     /// Digests of small files that are known in advance, by position.
     private var digests: [Int: Digest] = [:]
+    /// The positions of the previous version's bundles that the store has with other bytes.
+    private let damaged: Set<Int>
     /// Abandoned frames of the previous version.
     private var sparse: Set<Int> = []
 
@@ -52,10 +54,16 @@ struct IndexedPackRun: ~Copyable {
         case same(entry: Int)
     }
 
-    /// Starts a run over `count` entries.
-    init(writer: IndexedPackWriter, packer: consuming FramePacker, count: Int) {
+    /// Starts a run over `count` entries, which uses no frames in the bundles `damaged` of the previous version.
+    init(
+        writer: IndexedPackWriter,
+        packer: consuming FramePacker,
+        damaged: Set<Int>,
+        count: Int
+    ) {
         self.writer = writer
         self.packer = packer
+        self.damaged = damaged
         entries.reserveCapacity(count)
         contents.reserveCapacity(count)
         var known: [Digest: Int] = [:]
@@ -165,13 +173,19 @@ struct IndexedPackRun: ~Copyable {
         known[digest].flatMap { writer.previous.entries.file(at: $0) }
     }
 
+    /// Returns whether no frame of a list of the previous version is in a damaged bundle.
+    private func isUsable(_ list: [Int]) -> Bool {
+        let (frames, damaged) = (writer.previous.frames, damaged)
+        return damaged.isEmpty || !list.contains { damaged.contains(frames[$0].bundle) }
+    }
+
     /// Returns existing content with this digest, from this version or the previous one.
     private mutating func use(_ digest: Digest) -> Content? {
         if let entry = contents[digest] { return .same(entry: entry) }
         switch previousFile(with: digest)?.content {
-        case .part(let frame, let offset) where !sparse.contains(frame):
+        case .part(let frame, let offset) where !sparse.contains(frame) && isUsable([frame]):
             return .part(packer.add(previous: frame), offset: offset)
-        case .frames(let list):
+        case .frames(let list) where isUsable(list):
             return .frames(list.map { packer.add(previous: $0) })
         default:
             return nil

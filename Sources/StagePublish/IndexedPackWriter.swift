@@ -27,8 +27,13 @@ package struct IndexedPack: Equatable, Sendable {
     ///
     /// Clients that have them do not download them again.
     package var repackedBytes: ByteCount
-    /// The bundles of earlier versions that this one needs and the store does not have, or has with another size.
+    /// The bundles of earlier versions that this one needs and the store does not have.
     package var missingBundles: [Digest]
+    /// The bundles of the previous version that the store has with other bytes than their names say.
+    ///
+    /// This version does not name them: what it needs of them is in new bundles. A damaged bundle of which all frames are needed is
+    /// written again, and is not damaged any more.
+    package var damagedBundles: [Digest]
     /// The older versions with smaller updates, in the order of the writer's versions.
     package var updates: [BaseUpdate]
 
@@ -131,14 +136,22 @@ package struct IndexedPackWriter: Sendable {
         bundles: Directory,
         store: Directory
     ) async throws(PackagingError) -> IndexedPack {
+        let damaged: Set<Int>
+        do throws(FileError) {
+            damaged = try await previous.damagedBundles(in: store, width: width)
+        } catch {
+            throw .file(error)
+        }
         var run = IndexedPackRun(
             writer: self,
             packer: FramePacker(
                 level: level,
                 width: width,
                 previous: previous,
+                damaged: damaged,
                 writer: BundleWriter(directory: bundles)
             ),
+            damaged: damaged,
             count: evaluation.entries.count
         )
         if makesDeltas {
@@ -150,7 +163,7 @@ package struct IndexedPackWriter: Sendable {
             try await run.add(entry)
         }
         var version = try await Self.finish(run)
-        version.keep(previous)
+        if damaged.isEmpty { version.keep(previous) }
         let deltas = try await makeDeltas(to: version.frames)
         if let deltas { try version.putLast(deltas.positions) }
         if version.index != previous { try version.repackBundles() }
@@ -179,6 +192,8 @@ package struct IndexedPackWriter: Sendable {
             newBytes: ByteCount(version.newBytes),
             repackedBytes: ByteCount(version.repackedBytes),
             missingBundles: missing,
+            damagedBundles: damaged.sorted().map { previous.bundles[$0] }
+                .filter { !version.index.bundles.contains($0) }.map(\.digest),
             updates: updates
         )
     }

@@ -18,7 +18,7 @@ package struct StoreGarbageCollection: Equatable, Sendable {
         /// Their bytes.
         package var size = ByteCount.zero
 
-        fileprivate mutating func add(_ size: Int64) {
+        mutating func add(_ size: Int64) {
             objects += 1
             self.size = self.size + ByteCount(size)
         }
@@ -85,7 +85,8 @@ package struct StoreGarbageCollection: Equatable, Sendable {
         var expired: [(folder: Directory, name: FilePath.Component)] = []
         for folder in StoreObjectKind.allCases.map(\.folder) {
             guard let directory = try store.directory(FilePath(folder)) else { continue }
-            for entry in try directory.entries() where Self.isObject(entry) {
+            for entry in try directory.entries()
+            where entry.kind == .file && StoreObjectName(entry.path.string) != nil {
                 let path = "\(folder)/\(entry.name)"
                 let size = try directory.status(entry.path)?.size ?? 0
                 guard !live.contains(path) else {
@@ -133,23 +134,6 @@ package struct StoreGarbageCollection: Equatable, Sendable {
         }
     }
 
-    /// Returns whether an entry has the name of an object.
-    private static func isObject(_ entry: DirectoryEntry) -> Bool {
-        let parts = entry.path.string.split(separator: ".", omittingEmptySubsequences: false)
-        func isDigest(_ text: Substring) -> Bool {
-            (try? Digest(hexadecimal: String(text)))?.description == String(text)
-        }
-        guard entry.kind == .file, let first = parts.first, isDigest(first) else { return false }
-        switch parts.count {
-        case 1: return true
-        case 3: return ["from", "of"].contains(parts[1]) && isDigest(parts[2])
-        case 5:
-            return parts[1] == "of" && isDigest(parts[2]) && parts[3] == "from"
-                && isDigest(parts[4])
-        default: return false
-        }
-    }
-
     /// Returns the paths of the objects that manifests name; the store must contain all their indexes.
     private static func objects(
         of manifests: [Manifest],
@@ -159,17 +143,8 @@ package struct StoreGarbageCollection: Equatable, Sendable {
         for manifest in manifests {
             for pack in manifest.packs {
                 guard let index = pack.index else { continue }
-                paths.insert("i/\(name(index.url))")
-                if let archive = pack.archive { paths.insert("a/\(name(archive.url))") }
-                if let delta = index.fileTableDelta { paths.insert("i/\(name(delta.url))") }
-                for delta in index.deltas {
-                    paths.insert("i/\(name(delta.url))")
-                    if let frames = delta.frames { paths.insert("d/\(frames.digest)") }
-                    if let patch = delta.patch { paths.insert("p/\(name(patch.url))") }
-                }
-                for bundle in try content(of: index, of: pack.id, in: store).bundles {
-                    paths.insert("b/\(bundle.digest)")
-                }
+                let content = try content(of: index, of: pack.id, in: store)
+                paths.formUnion((pack.offeredObjects + content.offeredBundles).map(\.path))
             }
         }
         guard !paths.isEmpty else { throw .nothingIndexed }
@@ -182,7 +157,7 @@ package struct StoreGarbageCollection: Equatable, Sendable {
         of pack: PackID,
         in store: Directory
     ) throws(StoreGarbageCollectionError) -> ContentIndex {
-        let path = store.path.appending("i").pushing(FilePath(String(name(reference.url))))
+        let path = store.path.pushing(FilePath(reference.storePath))
         let stored: StoredIndex
         do throws(StoredIndex.Fault) {
             stored = try StoredIndex(at: path, findsCompanions: false)
@@ -199,12 +174,6 @@ package struct StoreGarbageCollection: Equatable, Sendable {
             )
         }
         return stored.index
-    }
-
-    /// Returns the last path component of a URL.
-    private static func name(_ url: String) -> Substring {
-        let path = url.prefix { $0 != "?" && $0 != "#" }
-        return path.split(separator: "/").last ?? path
     }
 }
 

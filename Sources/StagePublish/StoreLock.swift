@@ -22,14 +22,18 @@ package struct StoreLock: ~Copyable, Sendable {
     /// - Parameters:
     ///   - store: The store.
     ///   - canBeReadOnly: Whether no lock is taken in a store that the user cannot write.
+    ///   - removesTemporaryFiles: Whether temporary files are removed.
     /// - Throws: ``FileError`` with `isHeldByOthers` if the cleanup by another process takes too long, or the task is
     ///   cancelled meanwhile.
     package init(
         _ store: Directory,
-        canBeReadOnly: Bool = false
+        canBeReadOnly: Bool = false,
+        removesTemporaryFiles: Bool = true
     ) async throws(FileError) {
         do throws(FileError) {
-            if let alone = try LockFile.attempt(Self.name, in: store, mode: .exclusive) {
+            if removesTemporaryFiles,
+                let alone = try LockFile.attempt(Self.name, in: store, mode: .exclusive)
+            {
                 // Files that cannot be removed are left to a later run.
                 _ = try? Self.sweep(store)
                 _ = consume alone

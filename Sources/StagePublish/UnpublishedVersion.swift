@@ -68,8 +68,7 @@ struct UnpublishedVersion: ~Copyable {
     /// Copies the frames of sparsely used bundles of earlier versions to new bundles, and no longer names the old
     /// ones.
     ///
-    /// Frames are copied as they are stored. A bundle that is missing in the store, or in which a frame is damaged, is
-    /// still named. An unchanged version has the bundles of the previous index, and must not be passed here. The copies
+    /// Frames are copied as they are stored. A bundle that is missing in the store is still named. An unchanged version has the bundles of the previous index, and must not be passed here. The copies
     /// are in bundles of their own, so that an update from the previous version does not find them between new frames.
     mutating func repackBundles() throws(PackagingError) {
         let first = index.bundles.count - newBundles.bundles.count
@@ -89,9 +88,6 @@ struct UnpublishedVersion: ~Copyable {
             if Task.isCancelled { throw .cancelled }
             let positions = copied[bundle, default: []]
                 .sorted { index.frames[$0].offset < index.frames[$1].offset }
-            // Bytes that cannot be read count as damaged.
-            let isIntact = positions.allSatisfy { (try? frames.intact($0)) != nil }
-            guard isIntact else { continue }
             do throws(FileError) {
                 for position in positions {
                     let place = try writer.append(try Self.bytes(of: position, in: frames))
@@ -100,7 +96,7 @@ struct UnpublishedVersion: ~Copyable {
                     bytes += Int64(index.frames[position].storedLength)
                 }
             } catch {
-                // The version is complete without copies. The next write reports what is wrong with the disk.
+                // The version is complete without copies. The next access reports what is wrong with the disk.
                 return
             }
         }

@@ -1,3 +1,4 @@
+import FoundationEssentials
 import StageEngine
 import StageIndex
 import StageModel
@@ -44,12 +45,12 @@ struct IndexFile {
     /// Reads an index that a manifest is about to offer, and marks its objects in the store, so that they are
     /// kept until then.
     ///
-    /// Checks that the bundles of the index are in the store. Outside of a store, only reads the index.
+    /// Checks that the bundles of the index are in the store, and reads them completely. Outside of a store, only reads the index.
     ///
     /// - Parameter canBeArchive: `true` if the command takes an archive, too, which it knows by its name.
     /// - Returns: The index.
-    /// - Throws: ``CommandFailure`` if the file cannot be read, is not an index, or lacks bundles.
-    func readForOffer(canBeArchive: Bool = false) throws(CommandFailure) -> StoredIndex {
+    /// - Throws: ``CommandFailure`` if the file cannot be read, is not an index, or its bundles are missing or damaged.
+    func readForOffer(canBeArchive: Bool = false) async throws(CommandFailure) -> StoredIndex {
         let stored: StoredIndex
         do throws(StoredIndex.Fault) {
             stored = try self.stored()
@@ -63,12 +64,19 @@ struct IndexFile {
             }
             throw failure
         }
+        try await check(stored)
+        return stored
+    }
+
+    /// Throws if the bundles of an index are missing in its store or damaged, and marks its objects otherwise.
+    private func check(_ stored: StoredIndex) async throws(CommandFailure) {
+        let damaged: FilePath?
         do throws(FileError) {
-            guard let store = try store() else { return stored }
-            guard let bundles = try store.directory("b") else { return stored }
+            guard let store = try store() else { return }
+            guard let bundles = try store.directory("b") else { return }
             for bundle in stored.index.bundles {
                 let name = FilePath("\(bundle.digest)")
-                guard try bundles.status(name)?.size == bundle.size else {
+                guard try bundles.status(name) != nil else {
                     throw FileError(
                         "open",
                         path: bundles.path.pushing(name),
@@ -76,11 +84,16 @@ struct IndexFile {
                     )
                 }
             }
-            try StoreMark.write(stored, to: store)
+            let width = ProcessInfo.processInfo.activeProcessorCount
+            let positions = try await stored.index.damagedBundles(in: store, width: width)
+            damaged = positions.min().map { position in
+                bundles.path.pushing(FilePath("\(stored.index.bundles[position].digest)"))
+            }
+            if damaged == nil { try StoreMark.write(stored, to: store) }
         } catch {
             throw CommandFailure(output: error)
         }
-        return stored
+        if let damaged { throw CommandFailure(damagedBundle: damaged) }
     }
 
     /// Opens the store that contains the index; returns `nil` for an index that is not in a folder `i`.

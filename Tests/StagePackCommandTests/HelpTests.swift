@@ -14,7 +14,8 @@ struct HelpTests {
         "app", "app list", "app show", "app validate", "app register", "app unregister",
         "simulate", "package", "delta", "diff", "template", "manifest", "manifest create",
         "manifest add",
-        "manifest remove", "manifest set-policy", "manifest lint", "store", "store gc",
+        "manifest remove", "manifest set-policy", "manifest lint", "store", "store verify",
+        "store gc",
         "serve", "keys", "keys init", "keys generate",
         "keys show", "sign", "refresh", "rotate",
     ]

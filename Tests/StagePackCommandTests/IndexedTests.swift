@@ -83,30 +83,33 @@ struct IndexedTests {
         let package = [
             "package", recipe, "--indexed", "--no-archive", "-o", publisher.store.string,
         ]
-        func missing() async throws -> [String] {
-            struct Report: Decodable { var missingBundles: [String] }
+        struct Report: Decodable { var missingBundles, damagedBundles: [String] }
+        func report() async throws -> Report {
             let ending = try await world.program.run(package + ["--base", second, "--json"])
             #expect(ending.status == 0 && ending.error.isEmpty)
             return try JSONDecoder().decode(Report.self, from: Data(ending.output.utf8))
-                .missingBundles
         }
-        #expect(try await missing() == [])
+        #expect(try await report().missingBundles == [])
         let digests = try StoredIndex(at: FilePath(second)).index.bundles.map { "\($0.digest)" }
         let names = try digests.map { try #require(FilePath($0).lastComponent) }
         try #require(names.count == 2)
         let bundles = try Directory.open(publisher.store.appending("b"))
         try bundles.remove(names[0])
-        #expect(try await missing() == [digests[0]])
+        #expect(try await report().missingBundles == [digests[0]])
+        try publisher.write(["b": content(300_000, 3)])
         try bundles.write([1], to: names[1], durably: false)
-        #expect(try await missing() == digests)
+        let damaged = try await report()
+        #expect(damaged.missingBundles == [digests[0]] && damaged.damagedBundles == [digests[1]])
         for options in [[], ["-q"]] {
             let text = try await world.program.run(package + ["--base", second] + options)
             #expect(text.status == 0)
-            let warning =
-                "stagepack: warning: bundles that this version needs are missing in the store, or have another "
-                + "size: b/\(digests[0]) and 1 more. Upload the version to a server that has them, or package it without "
-                + "'--base'\n"
-            #expect(text.error == warning)
+            let warnings =
+                "stagepack: warning: bundles that this version needs are missing in the store: b/\(digests[0]). "
+                + "Upload the version to a server that has them, or package it without '--base'\n"
+                + "stagepack: warning: bundles of the older version are damaged in the store: b/\(digests[1]). "
+                + "This version does not need them. Restore them for clients of older versions; 'stagepack store verify' finds "
+                + "all damage\n"
+            #expect(text.error == warnings)
         }
         // Without a base, the version has all that it needs.
         let whole = try await world.program.run(package)

@@ -119,7 +119,7 @@ struct ManifestAddCommand: ReportingSubcommand {
         guard let format = format?.format ?? ManifestLint.format(of: archive) else {
             let index = IndexFile(archive)
             let lock = try await index.lockForOffer()
-            let stored = try index.readForOffer(canBeArchive: true)
+            let stored = try await index.readForOffer(canBeArchive: true)
             try check(record, against: stored.reference.digest)
             if stored.unnamedBases > 0 {
                 Console.note("stagepack: note: \(UnnamedBases.text(stored.unnamedBases))")

@@ -130,7 +130,7 @@ struct PackageCommand: ReportingSubcommand {
             if json || !quiet {
                 Console.print(report, asJSON: json, schema: OutputSchema("package-indexed"))
             }
-            if !json, let warning = report.warning {
+            for warning in report.warnings where !json {
                 Console.note("stagepack: warning: \(warning)")
             }
         } else {

@@ -10,7 +10,7 @@ struct StoreCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "store",
         abstract: "Keep a store of indexed packs.",
-        subcommands: [StoreCollectCommand.self]
+        subcommands: [StoreVerifyCommand.self, StoreCollectCommand.self]
     )
 }
 
@@ -61,7 +61,7 @@ struct StoreCollectCommand: ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         // Reports a manifest that cannot be read before the wait for the lock.
-        _ = try manifests()
+        _ = try ManifestFile.published(manifest)
         let directory: Directory
         do throws(FileError) {
             directory = try Directory.open(FilePath(store))
@@ -76,7 +76,7 @@ struct StoreCollectCommand: ReportingSubcommand {
             throw CommandFailure(StoreGarbageCollectionError.file(error))
         }
         // A run that held the lock may have been about to offer a version.
-        let manifests = try manifests()
+        let manifests = try ManifestFile.published(manifest)
         let collection: StoreGarbageCollection
         do throws(StoreGarbageCollectionError) {
             collection = try StoreGarbageCollection.collect(
@@ -93,42 +93,6 @@ struct StoreCollectCommand: ReportingSubcommand {
         _ = consume lock
         Console.print(StoreReport(collection, isDryRun: dryRun), asJSON: json)
         return .success
-    }
-}
-
-extension StoreCollectCommand {
-    /// Reads the manifests and their signed copies.
-    private func manifests() throws(CommandFailure) -> [Manifest] {
-        var manifests: [Manifest] = []
-        for path in manifest {
-            manifests.append(try ManifestFile(path).read().manifest)
-            manifests += try signedCopies(of: path)
-        }
-        return manifests
-    }
-
-    /// Returns the copies of a manifest that signed metadata names or recently named:
-    /// `<SHA-256>.manifest.json`.
-    private func signedCopies(of path: String) throws(CommandFailure) -> [Manifest] {
-        let place = FilePath(path).resolved ?? FilePath(path)
-        let above = place.removingLastComponent()
-        let names: [String]
-        do throws(FileError) {
-            names = try Directory.open(above.isEmpty ? "." : above).entries().map(\.path.string)
-        } catch {
-            throw CommandFailure(output: error)
-        }
-        guard names.contains("metadata"), let last = place.lastComponent?.string else { return [] }
-        var manifests: [Manifest] = []
-        for name in names where name.hasSuffix(".\(last)") {
-            guard (try? Digest(hexadecimal: String(name.dropLast(last.utf8.count + 1)))) != nil
-            else {
-                continue
-            }
-            let copy = above.isEmpty ? FilePath(name) : above.pushing(FilePath(name))
-            manifests.append(try ManifestFile(copy.string).read().manifest)
-        }
-        return manifests
     }
 }
 

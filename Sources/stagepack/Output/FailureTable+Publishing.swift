@@ -125,6 +125,16 @@ extension CommandFailure {
         )
     }
 
+    /// Creates the failure for a version with a damaged bundle, which no client could install.
+    init(damagedBundle path: FilePath) {
+        self.init(
+            status: .packagingFailed,
+            message: "'\(path)' is damaged: its bytes have another digest than its name",
+            hint: "package the version again; 'stagepack store verify' finds all damage",
+            retry: .never
+        )
+    }
+
     /// Creates the failure for an archive that cannot be added to a manifest.
     init(_ error: ArchiveError, archive: String) {
         if case .fileSystem(let error) = error {

@@ -45,8 +45,10 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
     var newBytes: ByteCount
     /// The bytes copied from bundles of older versions.
     var repackedBytes: ByteCount
-    /// The bundles that the version needs and the store does not have, or has with another size.
+    /// The bundles that the version needs and the store does not have.
     var missingBundles: [Digest]
+    /// The bundles of the older version that are damaged in the store, and that the version does not need.
+    var damagedBundles: [Digest]
     /// The bytes of all delta sets; `nil` without one.
     var deltaBytes: ByteCount?
     /// The updates from the named older versions.
@@ -67,6 +69,7 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
         newBytes = packaged.newBytes
         repackedBytes = packaged.repackedBytes
         missingBundles = packaged.missingBundles
+        damagedBundles = packaged.damagedBundles
         let sets = packaged.reference.deltas.compactMap(\.frames)
         deltaBytes = sets.isEmpty ? nil : sets.reduce(.zero) { $0 + $1.size }
         let names = bases.names
@@ -90,12 +93,28 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
             + leftOut.map { "\n  from \($0.forDisplay()): \(DeltaReport.tooMany)" }.joined()
     }
 
-    /// A warning if the store lacks bundles of older versions; otherwise `nil`.
-    var warning: String? {
-        guard let first = missingBundles.first else { return nil }
-        let others = missingBundles.count > 1 ? " and \(missingBundles.count - 1) more" : ""
-        return "bundles that this version needs are missing in the store, or have another size: "
-            + "b/\(first)\(others). Upload the version to a server that has them, or package it without '--base'"
+    /// Warnings about bundles of older versions that the store lacks, or has with other bytes.
+    var warnings: [String] {
+        var warnings: [String] = []
+        if let bundles = Self.text(missingBundles) {
+            warnings.append(
+                "bundles that this version needs are missing in the store: \(bundles). "
+                    + "Upload the version to a server that has them, or package it without '--base'"
+            )
+        }
+        if let bundles = Self.text(damagedBundles) {
+            warnings.append(
+                "bundles of the older version are damaged in the store: \(bundles). This version does not need them. "
+                    + "Restore them for clients of older versions; 'stagepack store verify' finds all damage"
+            )
+        }
+        return warnings
+    }
+
+    /// Returns the name of the first bundle, and the number of the others; `nil` if there are none.
+    private static func text(_ bundles: [Digest]) -> String? {
+        guard let first = bundles.first else { return nil }
+        return "b/\(first)" + (bundles.count > 1 ? " and \(bundles.count - 1) more" : "")
     }
 
     private var repacked: String {

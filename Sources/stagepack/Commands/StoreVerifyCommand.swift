@@ -1,0 +1,158 @@
+import ArgumentParser
+import FoundationEssentials
+import StageModel
+import StagePack
+import StagePublish
+import StageSystem
+import SystemPackage
+
+struct StoreVerifyCommand: ReportingSubcommand {
+    static let configuration = CommandConfiguration(
+        commandName: "verify",
+        abstract:
+            "Compare every byte of a store with the names of its objects, and with manifests.",
+        discussion: """
+            Objects are named by their digests, so damage by a disk or an incomplete copy is found. With '--manifest', what the \
+            manifest offers has to be in the store, too. Nothing is changed.
+
+            Ends with status 3 if an object is damaged or missing.
+            """
+    )
+
+    @Argument(
+        help: "The store: the directory with the folders 'i' and 'b'.",
+        completion: .directory
+    )
+    var store: String
+
+    @Option(
+        help: ArgumentHelp(
+            "A manifest with packs in the store; may be given more than once.",
+            valueName: "file"
+        ),
+        completion: .file()
+    )
+    var manifest: [String] = []
+
+    @Flag(help: "Print the result as JSON.") var json = false
+    @OptionGroup(title: "Messages") var messageOptions: MessageOptions
+
+    func perform() async throws(CommandFailure) -> ExitStatus {
+        let manifests = try ManifestFile.published(manifest)
+        let directory: Directory
+        do throws(FileError) {
+            directory = try Directory.open(FilePath(store))
+        } catch {
+            throw .usage(error.description)
+        }
+        let verification = try await verify(directory, offeredBy: manifests)
+        guard verification.intact.objects > 0 || !verification.findings.isEmpty else {
+            var failure = CommandFailure.usage("'\(store.forDisplay())' has no objects of a store")
+            failure.hint = "name the directory with the folders 'i' and 'b'"
+            throw failure
+        }
+        Console.print(VerificationReport(verification), asJSON: json)
+        return verification.findings.isEmpty ? .success : .findings
+    }
+
+    /// Verifies the store, and shows the progress at a terminal.
+    private func verify(
+        _ directory: Directory,
+        offeredBy manifests: [Manifest]
+    ) async throws(CommandFailure) -> StoreVerification {
+        let display = PackagingDisplay(
+            FilePath(store).lastComponent?.string ?? store,
+            total: .zero
+        )
+        let isShown = !json && Console.isInteractive
+        let width = ProcessInfo.processInfo.activeProcessorCount
+        let (result, interruption) = await withInterruption(after: nil) {
+            () async -> Result<StoreVerification, FileError> in
+            await display.whileShown(isShown: isShown) {
+                do throws(FileError) {
+                    let lock = try await StoreLock(
+                        directory,
+                        canBeReadOnly: true,
+                        removesTemporaryFiles: false
+                    )
+                    return .success(
+                        try await StoreVerification.verify(
+                            directory,
+                            holding: lock,
+                            offeredBy: manifests,
+                            width: width
+                        ) { display.take(compared: $0, of: $1) }
+                    )
+                } catch {
+                    return .failure(error)
+                }
+            }
+        }
+        guard interruption == nil else {
+            throw CommandFailure(
+                status: .interrupted,
+                message: "not all objects were compared",
+                hint: nil,
+                retry: .now
+            )
+        }
+        do throws(FileError) {
+            return try result.get()
+        } catch {
+            throw CommandFailure(output: error)
+        }
+    }
+}
+
+/// Output of `store verify`.
+private struct VerificationReport: Encodable, CustomStringConvertible {
+    /// An object that is missing or has other bytes.
+    struct Finding: Encodable, CustomStringConvertible {
+        /// The path in the store.
+        var object: String
+        /// 'missing', 'damaged' or 'unreadable'.
+        var kind: String
+        /// The reason why an object cannot be read.
+        var reason: String?
+        /// The packs of the manifests that need the object.
+        var packs: [PackID]
+
+        init(_ finding: StoreVerification.Finding) {
+            object = finding.path
+            packs = finding.packs
+            switch finding.fault {
+            case .missing: kind = "missing"
+            case .damaged: kind = "damaged"
+            case .unreadable(let error):
+                kind = "unreadable"
+                reason = error.description
+            }
+        }
+
+        var description: String {
+            let users = packs.map(\.text).joined(separator: ", ")
+            return "\(object): \(reason ?? kind)" + (packs.isEmpty ? "" : ", needed by \(users)")
+        }
+    }
+
+    /// The objects that have no findings.
+    var objects: Int
+    var size: ByteCount
+    var findings: [Finding]
+
+    init(_ verification: StoreVerification) {
+        objects = verification.intact.objects
+        size = verification.intact.size
+        findings = verification.findings.map(Finding.init)
+    }
+
+    var description: String {
+        let intact = "as named: \(objects.quantity(of: "object")) (\(size))"
+        guard !findings.isEmpty else { return intact }
+        return (findings.map(\.description) + [intact, Self.advice]).joined(separator: "\n")
+    }
+
+    private static let advice =
+        "Restore the objects from another copy of the store. Without one, package the next version with '--base', which "
+        + "uses nothing of damaged bundles."
+}

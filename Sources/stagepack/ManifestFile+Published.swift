@@ -1,0 +1,40 @@
+import StageModel
+import StagePublish
+import StageSystem
+import SystemPackage
+
+extension ManifestFile {
+    /// Reads published manifests, and the copies of each that signed metadata beside it names or recently named.
+    static func published(_ paths: [String]) throws(CommandFailure) -> [Manifest] {
+        var manifests: [Manifest] = []
+        for path in paths {
+            manifests.append(try ManifestFile(path).read().manifest)
+            manifests += try signedCopies(of: path)
+        }
+        return manifests
+    }
+
+    /// Returns the copies of a manifest that signed metadata names or recently named:
+    /// `<SHA-256>.manifest.json`.
+    private static func signedCopies(of path: String) throws(CommandFailure) -> [Manifest] {
+        let place = FilePath(path).resolved ?? FilePath(path)
+        let above = place.removingLastComponent()
+        let names: [String]
+        do throws(FileError) {
+            names = try Directory.open(above.isEmpty ? "." : above).entries().map(\.path.string)
+        } catch {
+            throw CommandFailure(output: error)
+        }
+        guard names.contains("metadata"), let last = place.lastComponent?.string else { return [] }
+        var manifests: [Manifest] = []
+        for name in names where name.hasSuffix(".\(last)") {
+            guard (try? Digest(hexadecimal: String(name.dropLast(last.utf8.count + 1)))) != nil
+            else {
+                continue
+            }
+            let copy = above.isEmpty ? FilePath(name) : above.pushing(FilePath(name))
+            manifests.append(try ManifestFile(copy.string).read().manifest)
+        }
+        return manifests
+    }
+}

@@ -1,0 +1,124 @@
+import StageIndex
+import StageModel
+import StagePublish
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// The comparison of a store's objects with their names and with manifests.
+@Suite(.directory)
+struct StoreVerificationTests {
+    private let store: IndexedStore
+
+    init() throws { store = try IndexedStore() }
+
+    /// Packages three versions with archives, the second with a delta set and the last with a patch, and returns the last one.
+    private func version() async throws -> IndexedPack {
+        var file = noise(150_000, seed: 1)
+        let first = try await store.package(nearCopies(of: file, count: 4), "one")
+        file += [1]
+        let second = try await store.package(
+            nearCopies(of: file, count: 4),
+            "two",
+            after: first.index
+        )
+        for place in stride(from: 0, to: file.count - 8192, by: 8192) {
+            file.replaceSubrange(place..<place + 4096, with: noise(4096, seed: UInt64(place)))
+        }
+        return try await store.package(
+            nearCopies(of: file, count: 4),
+            "three",
+            after: second.index
+        ) { $0.makesPatches = true }
+    }
+
+    private func verify(_ packs: IndexedPack...) async throws -> StoreVerification {
+        let manifest = Manifest(
+            application: try ApplicationID("net.example.app"),
+            revision: 1,
+            packs: packs.map { $0.pack(version: 1) }
+        )
+        let directory = try store.directory()
+        let lock = try await StoreLock(directory)
+        return try await StoreVerification.verify(
+            directory,
+            holding: lock,
+            offeredBy: packs.isEmpty ? [] : [manifest],
+            width: 2
+        )
+    }
+
+    private func paths() throws -> [String] {
+        var paths: [String] = []
+        for folder in ["a", "b", "d", "i", "p"]
+        where try store.directory().directory(FilePath(folder)) != nil {
+            paths += try store.names(in: FilePath(folder)).map { "\(folder)/\($0)" }
+        }
+        return paths
+    }
+
+    private func replace(_ path: String, with bytes: [UInt8]?) throws {
+        let place = FilePath(path)
+        let folder = try store.directory(place.removingLastComponent())
+        let name = try #require(place.lastComponent)
+        if let bytes {
+            try folder.write(bytes, to: name, durably: false)
+        } else {
+            try folder.remove(name)
+        }
+    }
+
+    @Test func anUndamagedStoreHasNoFindings() async throws {
+        let pack = try await version()
+        for folder in ["a", "b", "d", "i", "p"] {
+            #expect(try store.names(in: FilePath(folder)).isEmpty == false, "\(folder)")
+        }
+        #expect(pack.reference.fileTableDelta != nil)
+        try store.directory("b").write([1], to: "README", durably: false)
+        for verification in [try await verify(), try await verify(pack)] {
+            #expect(verification.findings == [])
+            #expect(verification.intact.objects == (try paths().count) - 1)
+        }
+    }
+
+    @Test func aChangedByteOfAnyObjectIsFound() async throws {
+        let pack = try await version()
+        for path in try paths() {
+            let bytes = try store.bytes(path)
+            var bent = bytes
+            bent[bytes.count / 2] ^= 1
+            for damaged in [bent, Array(bytes.dropLast()), bytes + [0]] {
+                try replace(path, with: damaged)
+                let findings = try await verify().findings
+                #expect(
+                    findings == [StoreVerification.Finding(path: path, fault: .damaged, packs: [])]
+                )
+                let named = try await verify(pack).findings
+                #expect(named.map(\.path) == [path] && named.map(\.fault) == [.damaged])
+            }
+            try replace(path, with: bytes)
+        }
+        #expect(try await verify(pack).findings == [])
+    }
+
+    @Test func anObjectThatAManifestNamesIsMissed() async throws {
+        let pack = try await version()
+        let id = pack.pack
+        var needed = 0
+        for path in try paths() {
+            let bytes = try store.bytes(path)
+            try replace(path, with: nil)
+            #expect(try await verify().findings == [])
+            let findings = try await verify(pack).findings
+            if !findings.isEmpty {
+                needed += 1
+                let missing = StoreVerification.Finding(path: path, fault: .missing, packs: [id])
+                #expect(findings == [missing])
+            }
+            try replace(path, with: bytes)
+        }
+        // The index, its delta and that of the file table, the archive, the patch, and all bundles.
+        #expect(needed == 5 + pack.index.bundles.count)
+    }
+}
