@@ -142,27 +142,10 @@ package struct IndexedPackWriter: Sendable {
         } catch {
             throw .file(error)
         }
-        var run = IndexedPackRun(
-            writer: self,
-            packer: FramePacker(
-                level: level,
-                width: width,
-                previous: previous,
-                damaged: damaged,
-                writer: BundleWriter(directory: bundles)
-            ),
-            damaged: damaged,
-            count: evaluation.entries.count
-        )
         if makesDeltas {
             for base in older { try DeltaSetWriter.checkBundles(of: base, in: store) }
         }
-        try run.survey(evaluation.entries)
-        for entry in evaluation.entries {
-            if Task.isCancelled { throw PackagingError.cancelled }
-            try await run.add(entry)
-        }
-        var version = try await Self.finish(run)
+        var version = try await makeFrames(of: evaluation, damaged: damaged, bundles: bundles)
         if damaged.isEmpty { version.keep(previous) }
         let deltas = try await makeDeltas(to: version.frames)
         if let deltas { try version.putLast(deltas.positions) }
@@ -196,6 +179,32 @@ package struct IndexedPackWriter: Sendable {
                 .filter { !version.index.bundles.contains($0) }.map(\.digest),
             updates: updates
         )
+    }
+
+    /// Creates a version with new frames in temporary bundles, and without frames in the bundles `damaged` of the previous one.
+    private func makeFrames(
+        of evaluation: RecipeEvaluation,
+        damaged: Set<Int>,
+        bundles: Directory
+    ) async throws(PackagingError) -> UnpublishedVersion {
+        var run = IndexedPackRun(
+            writer: self,
+            packer: FramePacker(
+                level: level,
+                width: width,
+                previous: previous,
+                damaged: damaged,
+                writer: BundleWriter(directory: bundles)
+            ),
+            damaged: damaged,
+            count: evaluation.entries.count
+        )
+        try run.survey(evaluation.entries)
+        for entry in evaluation.entries {
+            if Task.isCancelled { throw PackagingError.cancelled }
+            try await run.add(entry)
+        }
+        return try await Self.finish(run)
     }
 
     /// Writes the archive, unless it is disabled or saves too little.
