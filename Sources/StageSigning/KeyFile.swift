@@ -41,6 +41,10 @@ package enum KeyFile {
         } catch {
             throw .key(source: path.string, error)
         }
+        // A file of another kind may be one that others have to read.
+        guard pem.drop(while: \.isWhitespace).hasPrefix("-----BEGIN ") else {
+            throw .key(source: path.string, .unreadable(expected: "a key in PEM"))
+        }
         guard mode & 0o077 == 0 else {
             throw .exposed(path: path.string, .mode(mode))
         }

@@ -17,6 +17,29 @@ struct CollectedDownload: Sendable {
     /// The end of the download, with what `tasks add` prints.
     typealias Ending = Result<TransferTask, CommandFailure>
 
+    /// Throws if no file can be moved to the path: if it is a directory, or the directory above it does not exist.
+    func checkPath() throws(CommandFailure) {
+        do throws(FileError) {
+            _ = try Self.place(of: path)
+        } catch {
+            var failure = CommandFailure.usage(error.description)
+            if error.errno == .isDirectory { failure.hint = "name a file in the directory" }
+            throw failure
+        }
+    }
+
+    /// Returns the directory and the name of a file that does not have to exist.
+    private static func place(
+        of path: FilePath
+    ) throws(FileError) -> (folder: Directory, name: FilePath.Component) {
+        let above = path.removingLastComponent()
+        let folder = try Directory.open(above.isEmpty ? "." : above)
+        guard let name = path.lastComponent, name.kind == .regular,
+            try folder.status(FilePath(name))?.kind != .directory
+        else { throw FileError("create", path: path, errno: .isDirectory) }
+        return (folder, name)
+    }
+
     /// Adds the download, waits for its end, moves the file, and removes the download from the daemon.
     func collect(from client: ControlClient) async throws(ControlError) -> Ending {
         try await client.makeSession(session, configuration: settings)
@@ -87,15 +110,17 @@ struct CollectedDownload: Sendable {
 
     /// Moves a file into its new directory in one step, also from another file system.
     private static func move(_ source: FilePath, to path: FilePath) throws(FileError) {
-        guard let old = source.lastComponent, let name = path.lastComponent, name.kind == .regular
-        else { throw FileError("create", path: path, errno: .isDirectory) }
+        let (folder, name) = try place(of: path)
+        guard let old = source.lastComponent else {
+            throw FileError("open", path: source, errno: .isDirectory)
+        }
         let from = try Directory.open(source.removingLastComponent())
-        let above = path.removingLastComponent()
-        let folder = try Directory.open(above.isEmpty ? "." : above)
         do throws(FileError) {
             try from.rename(old, to: name, in: folder)
         } catch {
-            guard error.errno == .improperLink else { throw error }
+            guard error.errno == .improperLink else {
+                throw FileError("create", path: path, errno: error.errno)
+            }
             try copy(old, of: from, to: name, in: folder)
             try from.remove(old)
         }

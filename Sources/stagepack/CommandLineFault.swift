@@ -47,6 +47,28 @@ struct CommandLineFault {
         isJSON = false
     }
 
+    /// Creates the fault for `--version` among other arguments, with which a command would print the version and do nothing;
+    /// `nil` for other arguments.
+    init?(versionAmong arguments: [String]) {
+        let words = arguments.prefix { $0 != "--" }
+        let place = CommandPlace(arguments)
+        guard words.contains("--version"), words.count > place.depth + 1 else { return nil }
+        var failure = CommandFailure.usage(
+            "'--version' prints the version of stagepack, and takes no other arguments"
+        )
+        failure.hint =
+            if place.name.hasSuffix(" manifest add") {
+                "did you mean '--pack-version'?"
+            } else if place.name.hasSuffix(" pin") {
+                "name the version after the pack, without an option"
+            } else {
+                "run '\(place.name) --help' to see its options"
+            }
+        self.failure = failure
+        text = nil
+        isJSON = words.contains("--json")
+    }
+
     /// Prints the fault, and exits.
     func endProgram() -> Never {
         if let text, !isJSON {
@@ -62,6 +84,8 @@ struct CommandLineFault {
 private struct CommandPlace {
     /// The command's name, after the program's name and those of its parents.
     private(set) var name = "stagepack"
+    /// The number of words of the command and its parents, without the program's name.
+    private(set) var depth = 0
     /// The names of its subcommands.
     private(set) var names: [String] = []
     /// The word in the position of a subcommand that does not exist.
@@ -89,6 +113,7 @@ private struct CommandPlace {
                 return
             }
             name += " \(word)"
+            depth += 1
             command = next
         }
     }

@@ -90,6 +90,7 @@ struct StagePackCommand: AsyncParsableCommand {
     /// Runs the command that the arguments name.
     private static func run(_ arguments: [String]) async {
         CommandLineFault(helpAbout: arguments)?.endProgram()
+        CommandLineFault(versionAmong: arguments)?.endProgram()
         do {
             var command = try await asyncParseAsRoot(arguments)
             if var command = command as? any AsyncParsableCommand {
@@ -103,10 +104,20 @@ struct StagePackCommand: AsyncParsableCommand {
                 exitCode(for: error).isSuccess
             {
                 let script = CompletionScript(generated: fullMessage(for: error))
-                return Console.write(script.text, to: STDOUT_FILENO)
+                endProgram(printing: script.text)
+            }
+            // Help and the version. The parser would ignore that standard output cannot be written.
+            if exitCode(for: error).isSuccess, !fullMessage(for: error).isEmpty {
+                endProgram(printing: fullMessage(for: error) + "\n")
             }
             exit(withError: error)
         }
+    }
+
+    /// Prints text to standard output, and exits with the status for that.
+    private static func endProgram(printing text: String) -> Never {
+        Console.write(text, to: STDOUT_FILENO)
+        Glibc.exit(Console.status(after: .success).rawValue)
     }
 
     /// Exits if the arguments or variables with paths are not UTF-8, since they would name other files than

@@ -158,7 +158,7 @@ extension ManifestFile {
         var order = SigningTasks()
         order.takesManifest = true
         let state = try await sign(with: keyring, order)
-        try state.refuseIfNotSigned(by: keyring, manifest: name)
+        try state.refuseIfNotSigned(by: keyring, isForRoot: false, manifest: name)
         Console.note(state.description)
         state.tell()
     }

@@ -193,7 +193,7 @@ struct ManifestEditReport: Encodable, CustomStringConvertible {
             switch offered?.policy {
             case .essential: "essential"
             case .prefetch: "prefetch"
-            case .onDemand, nil: "on-demand"
+            case .onDemand, nil: "onDemand"
             }
         self.isChanged = isChanged
     }

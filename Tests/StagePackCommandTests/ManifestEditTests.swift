@@ -51,6 +51,41 @@ struct ManifestEditTests {
         )
     }
 
+    @Test(arguments: [
+        ("--url 'a b.tar'", "'--url': expected a URL without spaces"),
+        ("--pack-version 0", "'--pack-version': expected 1 or more, found 0"),
+    ])
+    func wrongOptionsAreNotBlamedOnTheManifest(option: String, message: String) async throws {
+        try await publish("site/a.tar")
+        let words = [
+            "manifest", "add", "site/manifest.json", "site/a.tar", "--recipe", "recipe.json",
+        ]
+        let (name, value) = (option.prefix { $0 != " " }, option.drop { $0 != " " }.dropFirst())
+        let version = name == "--url" ? ["--pack-version", "1"] : []
+        let ending = try await program.run(
+            words + version + [String(name), String(value.filter { $0 != "'" })]
+        )
+        #expect(ending.status == 64)
+        #expect(ending.error.contains(message), "\(ending.error)")
+    }
+
+    @Test func lintComparesArchivesBesideTheManifest() async throws {
+        try await publish("site/a.tar")
+        #expect(try await add("site/a.tar").status == 0)
+        #expect(try await run("manifest lint site/manifest.json").status == 0)
+        for content in ["two", String(repeating: "three", count: 5000)] {
+            try write("assets/one.txt", content)
+            let again = try await run("package recipe.json -o site/a.tar -q")
+            #expect(again.status == 0)
+            #expect(again.error.contains("'site/a.tar' had other content before"), "\(again)")
+            let lint = try await run("manifest lint site/manifest.json")
+            #expect(lint.status == 3)
+            #expect(lint.output.contains("packs[0].archive"), "\(lint)")
+            #expect(lint.output.contains("'a.tar' is not what the manifest says"), "\(lint)")
+        }
+        #expect(try await run("package recipe.json -o site/a.tar -q").error == "")
+    }
+
     @Test func aPackIsTakenOutOfAManifest() async throws {
         try await publish("site/a.tar")
         try write(

@@ -1,6 +1,8 @@
 import FoundationEssentials
 import StageModel
+import StageSystem
 import StageTesting
+import SystemPackage
 import Testing
 
 /// Questions after words that were misspelt, and command lines that cannot be parsed.
@@ -55,6 +57,69 @@ struct MisspeltWordTests {
         #expect(help.status == 0)
         #expect(help == (try await Program().run(["manifest", "lint", "--help"])))
         #expect(try await Program().run(["help"]).output.contains("prefetch"))
+    }
+
+    @Test(arguments: [
+        ("manifest add m.json a.tar --recipe r.json --version 1", "did you mean '--pack-version'?"),
+        (
+            "pin aurora --version 1 --app x",
+            "name the version after the pack, without an option"
+        ),
+        ("fetch oceans --version 7", "run 'stagepack fetch --help' to see its options"),
+        ("package r.json -o a.tar --version", "run 'stagepack package --help' to see its options"),
+    ])
+    func theVersionIsNotPrintedInPlaceOfACommand(line: String, hint: String) async throws {
+        let ending = try await Program().run(line.split(separator: " ").map(String.init))
+        let text =
+            "stagepack: error: '--version' prints the version of stagepack, and takes no other arguments\n"
+            + "hint: \(hint)\n"
+        #expect(ending == Program.Ending(status: 64, output: "", error: text))
+    }
+
+    @Test func theVersionOfTheProgramIsPrinted() async throws {
+        let version = try await Program().run(["--version"])
+        #expect(version.status == 0 && version.output.hasSuffix("\n"))
+        for command in [["load"], ["manifest", "add"]] {
+            #expect(try await Program().run(command + ["--version"]) == version)
+        }
+    }
+
+    @Test(arguments: ["--help", "--version", "load --help", "--generate-completion-script bash"])
+    func textThatCannotBePrintedIsAnError(line: String) async throws {
+        let shell = ["/bin/sh", "-c", "exec \"$@\" >/dev/full", "sh", try Program.path.string]
+        let ending = try await Program(wrapper: shell)
+            .run(line.split(separator: " ").map(String.init))
+        #expect(ending.status == 74)
+        #expect(ending.error.contains("cannot write standard output"), "\(ending.error)")
+    }
+
+    @Test(arguments: [
+        ("htp://h.example/m.json", "expected an http, https or file URL"),
+        ("file://site/m.json", "expected a file URL such as 'file:///path'"),
+        ("http://127.0.0.1:808O/m.json", "808O"),
+        ("http://h.example/m.json ", "expected a URL without spaces"),
+    ])
+    func aMisspeltURLIsAnInvalidCommandLine(url: String, message: String) async throws {
+        let ending = try await Program().run(["prefetch", "--manifest", url, "--container", "c"])
+        #expect(ending.status == 64)
+        #expect(ending.error.contains(message), "\(ending.error)")
+    }
+
+    @Test func aContainerThatIsNotThereIsAProblem() async throws {
+        let path = try TemporaryDirectory.required().path.appending("nosuchdir").string
+        let ending = try await Program().run(["doctor", "--container", path])
+        #expect(ending.status == 3)
+        #expect(ending.output.contains("there is none at '\(path)'"), "\(ending)")
+    }
+
+    @Test func aDirectoryIsNoPlaceForADownload() async throws {
+        let path = try TemporaryDirectory.required().path.string
+        for output in [path, path + "/", path + "/missing/file"] {
+            let ending = try await Program()
+                .run(["tasks", "add", "http://127.0.0.1:9/x", "-o", output])
+            #expect(ending.status == 64)
+            #expect(ending.error.contains("'\(path)"), "\(ending.error)")
+        }
     }
 
     @Test func packsOfPrefetchAreForFetch() async throws {

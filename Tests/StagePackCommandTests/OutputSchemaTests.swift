@@ -91,7 +91,7 @@ struct OutputSchemaTests {
             "manifest add",
             [manifest, second, "--pack-version", "1", "--recipe", recipe]
         )
-        try await check("manifest set-policy", [manifest, "levels", "on-demand"])
+        try await check("manifest set-policy", [manifest, "levels", "onDemand"])
         try await check("manifest lint", [manifest], status: nil)
         try await check("manifest remove", [manifest, "levels"])
         try await check("store gc", [publisher.store.string, "--dry-run"], status: nil)

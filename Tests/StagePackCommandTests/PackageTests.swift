@@ -65,6 +65,18 @@ struct PackageTests {
         )
     }
 
+    @Test(arguments: [
+        (["-o", "-"], "'-o' names a file"),
+        (["-o", "a.tar.gz", "--format", "tar.zst"], "contradicts the name 'a.tar.gz'"),
+        (["-o", "a.tar.zst", "--indexed"], "names a store, which is a directory"),
+        (["-o", "a.tar", "--evaluate"], "'--evaluate' writes nothing"),
+    ])
+    func outputsOfOtherCommandLinesAreRefused(options: [String], message: String) async throws {
+        let ending = try await program.run(["package", "recipe.json"] + options)
+        #expect(ending.status == 64)
+        #expect(ending.error.contains(message), "\(ending.error)")
+    }
+
     @Test func whatIsSelectedIsListedAndNothingIsWritten() async throws {
         try tree()
         let ending = try await program.run(["package", "recipe.json", "--evaluate"])
@@ -201,9 +213,9 @@ struct PackageTests {
                 .output
                 == "aurora: version 2, prefetch: in manifest.json, revision 3\n"
         )
-        #expect(try await program.run(set + ["no", "on-demand"]).status == 13)
+        #expect(try await program.run(set + ["no", "onDemand"]).status == 13)
         #expect(
-            try await program.run(set + ["aurora", "on-demand", "--event", "firstInstallation"])
+            try await program.run(set + ["aurora", "onDemand", "--event", "firstInstallation"])
                 .status == 64
         )
         let manifest = try Manifest(json: bytes(of: directory.path.appending("manifest.json")))

@@ -101,6 +101,10 @@ struct RegistrationFaultTests {
         #expect(ending.status == status, "\(ending)")
         let question = "\(other): it is ignored, as an unknown member: did you mean '\(member)'?"
         #expect(ending.error.contains(question) == (status != 0), "\(ending)")
+        let json = try await installed.run("app", "validate", path, "--json")
+        #expect(json.status == status && json.error == "")
+        #expect(json.output.contains(#""severity" : "warning""#) == (status != 0), "\(json)")
+        #expect(json.output.contains(question) == (status != 0), "\(json)")
     }
 
     /// The status says only whether the registration can be used.

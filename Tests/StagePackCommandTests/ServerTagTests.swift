@@ -53,7 +53,7 @@ struct ServerTagTests {
         let manifest = try world.manifest(of: [try SamplePack.small(.aurora)])
         try directory.write(manifest, to: "manifest.json", durably: false)
         var times = [try #require(try directory.status("manifest.json")).modified]
-        for policy in ["on-demand", "essential", "on-demand"] {
+        for policy in ["onDemand", "essential", "onDemand"] {
             let path = directory.path.appending("manifest.json").string
             let ending = try await world.program.run([
                 "manifest", "set-policy", path, "aurora", policy,

@@ -238,7 +238,7 @@ struct SigningTests {
         try await succeed(
             "keys init manifest.json --key ../a.pem --key ../b.pem --threshold targets=2"
         )
-        let change = "manifest set-policy manifest.json aurora on-demand --key ../a.pem"
+        let change = "manifest set-policy manifest.json aurora onDemand --key ../a.pem"
         let quiet = try await run(change + " --quiet")
         #expect(quiet.status == 0 && quiet.error == "", "\(quiet)")
         let usual = try await run(change)
@@ -287,6 +287,29 @@ struct SigningTests {
         #expect(try await run("sign manifest.json --key ../old.pem").status == 31)
         try await succeed("sign manifest.json --key ../new.pem")
         #expect(try await run("rotate manifest.json --key ../new.pem --remove 00").status == 64)
+    }
+
+    /// A root that waits for a signature takes none of 'sign' without '--root'.
+    @Test func aDraftOfARootDoesNotKeepAManifestFromBeingSigned() async throws {
+        try await createManifest()
+        try await succeed("keys generate ../k.pem --unencrypted")
+        try await succeed("keys generate ../b.pem --unencrypted")
+        try await succeed("keys init manifest.json --key ../k.pem")
+        try await succeed("rotate manifest.json --key ../b.pem --add ../b.pem")
+        for _ in 0..<2 { try await succeed("sign manifest.json --key ../k.pem") }
+        let others = try await run("sign manifest.json --root --key ../b.pem")
+        #expect(others.error.contains("with the missing keys: stagepack sign manifest.json --root"))
+        try await succeed("sign manifest.json --root --key ../k.pem")
+    }
+
+    @Test func signedMetadataIsNotTakenForAnExposedKey() async throws {
+        try await createManifest()
+        try await succeed("keys generate ../k.pem --unencrypted")
+        try await succeed("keys init manifest.json --key ../k.pem")
+        let ending = try await run("keys show metadata/1.root.json")
+        #expect(ending.status == 31)
+        #expect(ending.error.contains("expected a key in PEM"), "\(ending.error)")
+        #expect(!ending.error.contains("chmod"), "\(ending.error)")
     }
 
     @Test func aProgramSigns() async throws {

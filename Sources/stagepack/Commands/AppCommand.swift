@@ -4,6 +4,7 @@ import Glibc
 import StageContainer
 import StageModel
 import StagePack
+import StagePublish
 import StageSystem
 import StagingService
 import SystemPackage
@@ -88,20 +89,27 @@ struct AppValidateCommand: ReportingSubcommand {
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        for file in files { Self.warn(about: file) }
-        let findings = files.flatMap { Self.findings(FilePath($0)) }
+        let warnings = files.flatMap(Self.warnings)
+        if !json { Self.tell(warnings) }
+        let errors = files.flatMap { Self.findings(FilePath($0)) }
+        let findings = (json ? warnings : []) + errors
         Console.print(Listing(elements: findings, name: "findings"), asJSON: json)
-        return findings.isEmpty ? .success : .findings
+        return errors.isEmpty ? .success : .findings
     }
 
-    /// Prints a warning for each member that is ignored, and is probably misspelt.
-    static func warn(about file: String) {
+    /// Returns a warning for each member that is ignored, and is probably misspelt.
+    static func warnings(about file: String) -> [RegistrationFinding] {
         // A file that cannot be read is a finding.
         let bytes = try? File.open(readingRegular: FilePath(file))
             .readAll(limit: ManifestLimits.registrationByteCount)
-        for member in Registration.misspeltMembers(in: bytes ?? []) {
-            Console.note("stagepack: warning: \(file.forDisplay()): \(member)")
+        return Registration.misspeltMembers(in: bytes ?? []).map { member in
+            RegistrationFinding(severity: .warning, file: file, finding: "\(member)")
         }
+    }
+
+    /// Prints warnings to standard error.
+    static func tell(_ warnings: [RegistrationFinding]) {
+        for warning in warnings { Console.note("stagepack: warning: \(warning)") }
     }
 
     /// Returns the errors of one registration file, also if it cannot be read.
@@ -114,7 +122,7 @@ struct AppValidateCommand: ReportingSubcommand {
             // In its folder, the file is in effect, and its owner and mode count.
             registration = try Registration(file: path, isInstalled: isInstalled)
         } catch {
-            return [RegistrationFinding(file: path.string, finding: error.fault)]
+            return [RegistrationFinding(severity: .error, file: path.string, finding: error.fault)]
         }
         var texts: [String] = []
         let name = "\(registration.application).json"
@@ -128,7 +136,9 @@ struct AppValidateCommand: ReportingSubcommand {
             texts.append("trust.root: beside it, a file that ends in '.json' is a registration")
         }
         texts += faults(of: registration, isInstalled: isInstalled)
-        return texts.map { RegistrationFinding(file: path.string, finding: $0) }
+        return texts.map {
+            RegistrationFinding(severity: .error, file: path.string, finding: $0)
+        }
     }
 
     /// Returns the faults of a valid registration that do not depend on the place of its file.
@@ -166,7 +176,7 @@ struct AppRegisterCommand: ReportingSubcommand {
         let registration = try CommandFailure.wrapping { () throws(StagingFailure) in
             try RegistrationFolders.read(FilePath(file))
         }
-        AppValidateCommand.warn(about: file)
+        AppValidateCommand.tell(AppValidateCommand.warnings(about: file))
         if let fault = AppValidateCommand.faults(of: registration).first {
             throw CommandFailure(
                 status: .manifestInvalid,
@@ -227,7 +237,8 @@ extension CommandFailure {
 }
 
 /// One error in a registration.
-struct RegistrationFinding: Codable, CustomStringConvertible {
+struct RegistrationFinding: Encodable, CustomStringConvertible {
+    var severity: LintFinding.Severity
     var file: String
     var finding: String
 

@@ -5,7 +5,10 @@ struct CancelCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "cancel",
         abstract: "Cancel transfers of the daemon.",
-        discussion: "'stagepack tasks' has their numbers. What was received is removed."
+        discussion: """
+            'stagepack tasks' has their numbers. What was received is removed, except by stagings, which \
+            keep it in the container for the next one.
+            """
     )
 
     @OptionGroup(title: "Transfers") var selection: TaskSelection

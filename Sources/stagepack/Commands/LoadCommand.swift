@@ -84,6 +84,10 @@ struct LoadCommand: SourcedSubcommand {
         guard FileStatus.exists(place) else {
             throw CommandFailure(.noSuchFile(file, .isMissing), pack: pack)
         }
+        // The same as of a pack that is not staged.
+        guard (try? Directory.open(place)) == nil else {
+            throw CommandFailure(.noSuchFile(file, .isDirectory), pack: pack)
+        }
         Console.print(session.report(of: place.string, in: pack), asJSON: output.json)
         return .success
     }

@@ -105,6 +105,17 @@ struct ManifestAddCommand: ReportingSubcommand {
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    mutating func validate() throws {
+        guard packVersion >= 1 else {
+            throw ValidationError("'--pack-version': expected 1 or more, found \(packVersion).")
+        }
+        do throws(ValueError) {
+            if let url { try URLReference.check(url, form: .absoluteOrRelative) }
+        } catch {
+            throw ValidationError("'--url': \(error).")
+        }
+    }
+
     func perform() async throws(CommandFailure) -> ExitStatus {
         let file = ManifestFile(manifest)
         // Reports errors of the manifest or a key before an archive is read.
@@ -277,17 +288,14 @@ struct ManifestSetPolicyCommand: ReportingSubcommand {
             """
     )
 
-    /// The policies, as spelt on the command line.
+    /// The policies, as spelt in a manifest.
     enum Policy: String, ExpressibleByArgument, CaseIterable {
-        case essential
-        case prefetch
-        case onDemand = "on-demand"
+        case essential, prefetch, onDemand
     }
 
     /// The events, as spelt in a manifest.
     enum Event: String, ExpressibleByArgument, CaseIterable {
-        case firstInstallation
-        case subsequentUpdate
+        case firstInstallation, subsequentUpdate
     }
 
     @Argument(help: "The manifest's file.", completion: .file()) var manifest: String
@@ -309,7 +317,7 @@ struct ManifestSetPolicyCommand: ReportingSubcommand {
 
     mutating func validate() throws {
         if policy == .onDemand, !event.isEmpty {
-            throw ValidationError("'on-demand' has no '--event'.")
+            throw ValidationError("'onDemand' has no '--event'.")
         }
     }
 

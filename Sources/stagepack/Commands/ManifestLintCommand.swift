@@ -1,5 +1,6 @@
 import ArgumentParser
 import FoundationEssentials
+import StageDigest
 import StageModel
 import StagePack
 import StagePublish
@@ -15,7 +16,7 @@ struct ManifestLintCommand: ReportingSubcommand {
         commandName: "lint",
         abstract: "Report errors and probable mistakes in manifests.",
         discussion: """
-            Archives with relative URLs have to be beside the manifest. With '--online', each URL is asked for the last byte of its archive: whether it is there, \
+            Archives with relative URLs have to be beside the manifest, with its sizes and digests. With '--online', each URL is asked for the last byte of its archive: whether it is there, \
             has the right size, and could be continued if it broke off. Signed metadata beside a \
             manifest has to name it as it is, and not to expire soon.
 
@@ -47,7 +48,9 @@ struct ManifestLintCommand: ReportingSubcommand {
             let bytes = try Self.read(file)
             var findings = ManifestLint.findings(in: bytes)
             findings += try Self.signatureFindings(of: file, bytes)
-            if !online, manifestURL == nil { findings += Self.fileFindings(of: file, bytes) }
+            if !online, manifestURL == nil {
+                findings += await withBlockingThread { Self.fileFindings(of: file, bytes) }
+            }
             if online, findings.allSatisfy({ $0.severity != .error }) {
                 findings += try await onlineFindings(bytes)
             }
@@ -87,7 +90,7 @@ struct ManifestLintCommand: ReportingSubcommand {
     }
 
     /// Returns a finding for each object of a pack that a URL relative to the manifest names, and that is not
-    /// beside it.
+    /// beside it, or has other bytes there.
     private static func fileFindings(of file: String, _ bytes: [UInt8]) -> [LintFinding] {
         // With base URLs, files are relative to these, and an invalid manifest is a finding already.
         guard let manifest = try? Manifest(json: bytes), manifest.baseURLs.isEmpty else {
@@ -100,21 +103,58 @@ struct ManifestLintCommand: ReportingSubcommand {
             for object in pack.objects {
                 guard let url = object.url, URLReference(url).schemeName == nil,
                     !url.hasPrefix("/"),
-                    let name = url.prefix(while: { $0 != "?" && $0 != "#" }).percentDecoded,
-                    !FileStatus.exists(folder.pushing(FilePath(name)))
+                    let name = url.prefix(while: { $0 != "?" && $0 != "#" }).percentDecoded
                 else { continue }
-                findings.append(
-                    LintFinding(
-                        severity: .warning,
-                        member: "packs[\(position)].\(object.member).url",
-                        message: "'\(url.forDisplay())' is not there beside the manifest",
-                        hint:
-                            "put it there; if it is only on the server, pass --online --manifest-url URL"
-                    )
-                )
+                let path = folder.pushing(FilePath(name))
+                let member = "packs[\(position)].\(object.member)"
+                if let finding = fileFinding(about: object, named: url, at: path, member: member) {
+                    findings.append(finding)
+                }
             }
         }
         return findings
+    }
+
+    /// Compares an object with its file, which it reads completely if it has the right size; `nil` if they are equal.
+    private static func fileFinding(
+        about object: PackObject,
+        named url: String,
+        at path: FilePath,
+        member: String
+    ) -> LintFinding? {
+        let name = url.forDisplay()
+        let (expected, found): (String, String)
+        do throws(FileError) {
+            let file = try File.open(readingRegular: path)
+            let size = try file.status().size
+            if size != object.size.rawValue {
+                (expected, found) = (
+                    object.size.rawValue.quantity(of: "byte"), size.quantity(of: "byte")
+                )
+            } else {
+                let digest = try Digest(of: file)
+                if digest == object.names[0] { return nil }
+                (expected, found) = ("\(object.names[0])", "\(digest)")
+            }
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory else {
+                let member = "\(member).url"
+                return LintFinding(severity: .error, member: member, message: "\(error)")
+            }
+            return LintFinding(
+                severity: .warning,
+                member: "\(member).url",
+                message: "'\(name)' is not there beside the manifest",
+                hint: "put it there; if it is only on the server, pass --online --manifest-url URL"
+            )
+        }
+        return LintFinding(
+            severity: .error,
+            member: member,
+            message:
+                "'\(name)' is not what the manifest says: expected \(expected), found \(found)",
+            hint: "add it to the manifest as a new version: 'stagepack manifest add'"
+        )
     }
 
     /// Returns the findings about the signed metadata beside a manifest.

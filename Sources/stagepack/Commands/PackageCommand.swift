@@ -94,6 +94,7 @@ struct PackageCommand: ReportingSubcommand {
     var quiet: Bool { messageOptions.quiet }
 
     mutating func validate() throws {
+        try checkOutput()
         if indexed {
             if format != nil { throw ValidationError("'--format' is for archives.") }
             if noPatches, base.isEmpty { throw ValidationError("'--no-patches' is for '--base'.") }
@@ -114,6 +115,26 @@ struct PackageCommand: ReportingSubcommand {
                 : "'--level' of '\(archiveFormat.rawValue)' is a number from "
                     + "\(levels.lowerBound) to \(levels.upperBound)."
         )
+    }
+
+    /// Refuses outputs that another command line was probably meant to have.
+    private func checkOutput() throws {
+        guard let output else { return }
+        if evaluate { throw ValidationError("'--evaluate' writes nothing, and takes no '-o'.") }
+        if output == "-" {
+            throw ValidationError("'-o' names a file: 'package' writes none to standard output.")
+        }
+        guard let implied = ManifestLint.format(of: output) else { return }
+        if indexed {
+            throw ValidationError(
+                "'-o' of '--indexed' names a store, which is a directory, found '\(output.forDisplay())'."
+            )
+        }
+        if let format, format != implied, Self.canWrite(implied) {
+            throw ValidationError(
+                "'--format \(format.rawValue)' contradicts the name '\(output.forDisplay())'."
+            )
+        }
     }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
@@ -155,6 +176,8 @@ struct PackageCommand: ReportingSubcommand {
         )
         packager.progress = { display.take(archive: $0) }
         let configured = packager
+        // A record that cannot be read is replaced.
+        let replaced = (try? PackRecord.read(beside: FilePath(file)))?.digest
         let (result, _) = await withInterruption(after: nil) {
             () async -> Result<PackagedArchive, PackagingError> in
             await display.whileShown(isShown: !json && !quiet && Console.isInteractive) {
@@ -166,7 +189,14 @@ struct PackageCommand: ReportingSubcommand {
             }
         }
         do {
-            return PackageReport(file: file, try result.get())
+            let report = PackageReport(file: file, try result.get())
+            if let replaced, replaced != report.sha256 {
+                Console.note(
+                    "stagepack: warning: '\(file.forDisplay())' had other content before: a manifest that names it "
+                        + "needs the new one as a new version"
+                )
+            }
+            return report
         } catch {
             throw CommandFailure(error, recipe: recipe)
         }

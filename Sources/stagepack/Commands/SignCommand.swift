@@ -30,7 +30,7 @@ struct SignCommand: ReportingSubcommand {
         let keyring = try signing.keyring(signing: manifest)
         defer { keyring.finish() }
         let report = try await ManifestFile(manifest).sign(with: keyring, order)
-        try report.refuseIfNotSigned(by: keyring, manifest: manifest)
+        try report.refuseIfNotSigned(by: keyring, isForRoot: root, manifest: manifest)
         // If the keys added a signature but others are missing, an expiry is only a warning.
         if !report.hasSigned || report.drafts.isEmpty { try report.refuseIfExpired() }
         return report.print(asJSON: json)
@@ -186,13 +186,14 @@ extension SigningStateReport {
         )
     }
 
-    /// Fails if none of the keys signed, although signatures are needed.
+    /// Fails if none of the keys signed, although signatures are needed; those of root metadata only if `isForRoot`.
     func refuseIfNotSigned(
         by keyring: Keyring,
+        isForRoot: Bool,
         manifest: String
     ) throws(CommandFailure) {
         let given = keyring.signers.map(\.key.id)
-        let needed = drafts.filter { $0.needed > 0 }
+        let needed = drafts.filter { $0.needed > 0 && (isForRoot || $0.role != .root) }
         guard let first = needed.first, !isChanged, !hasSigned,
             drafts.allSatisfy({ Set($0.signed).isDisjoint(with: given) })
         else { return }

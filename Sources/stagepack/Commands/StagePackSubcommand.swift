@@ -50,11 +50,7 @@ extension StagePackSubcommand {
             Console.report(error, asJSON: printsJSON)
             status = error.status
         }
-        if let error = Console.outputError {
-            Console.note("stagepack: error: cannot write standard output: \(error)")
-            if status == .success { status = .outputFailed }
-        }
-        throw ExitCode(status.rawValue)
+        throw ExitCode(Console.status(after: status).rawValue)
     }
 
     private static func result(

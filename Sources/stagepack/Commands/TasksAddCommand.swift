@@ -96,6 +96,7 @@ struct TasksAddCommand: ReportingSubcommand {
             request: request,
             path: path
         )
+        try download.checkPath()
         let client = try await Daemon.client()
         let (result, interruption) = await withInterruption(after: nil) {
             () async -> Result<CollectedDownload.Ending, ControlError> in

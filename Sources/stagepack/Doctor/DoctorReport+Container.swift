@@ -27,7 +27,7 @@ extension DoctorReport {
     private mutating func addNothingStaged(_ scope: ContainerScope) {
         let place = scope.own.map { " at '\($0)'" } ?? ""
         add(
-            scope.applications.isEmpty ? .note : .problem,
+            .problem,
             subject: "container",
             finding: "there is none\(place) yet",
             hint: StagingAdvice.prefetchFirst.text(after: nil, about: nil)

@@ -77,6 +77,11 @@ struct SourceOptions: ParsableArguments {
                                 + "'\(shown.forDisplay())': pass them with --netrc-file"
                         )
                     }
+                    do throws(ValueError) {
+                        try URLReference.check(text, form: .absolute)
+                    } catch {
+                        throw .usage("--manifest: \(error)")
+                    }
                     urls.append(text)
                 } else if FileStatus.exists(FilePath(text)) {
                     urls.append(URL(filePath: text).absoluteURL.absoluteString)

@@ -116,10 +116,13 @@ enum Console {
         }
     }
 
-    /// The last error of writing standard output; `nil` if all was written.
-    static var outputError: Errno? {
+    /// Reports an error of writing standard output, if there was one, and returns the exit status of a command that would end
+    /// with `status` otherwise.
+    static func status(after status: ExitStatus) -> ExitStatus {
         let number = lastError.load(ordering: .relaxed)
-        return number == 0 ? nil : Errno(rawValue: number)
+        guard number != 0 else { return status }
+        note("stagepack: error: cannot write standard output: \(Errno(rawValue: number))")
+        return status == .success ? .outputFailed : status
     }
 
     private static let lastError = Atomic<CInt>(0)

@@ -54,6 +54,8 @@ extension CommandFailure {
         case .noSigner, .unknownKey: "stagepack keys show \(manifest)"
         case .threshold: "add keys, or lower '--threshold'"
         case .metadata: "restore the file from the copy on your server"
+        case .key(let source, .unreadable) where source.hasSuffix(".json"):
+            "'stagepack keys show MANIFEST' prints the keys of signed metadata"
         case .signer: "'Manifests/signing-program.md' describes what a signing program answers"
         case .file, .key: nil
         }

@@ -93,7 +93,7 @@ extension PendingReason.Kind {
         case .discretionary: "its scheduled time is in the future"
         case .disk: "the disk is full"
         case .slot: "all connections are in use"
-        case .backoff: "an attempt failed; it is tried again"
+        case .backoff: "an attempt failed, and the next one waits"
         case .server: "the server asked for a delay"
         case .penalty: "the application was launched too often recently"
         case .quota: "this user's transfer limit is reached"
