@@ -29,7 +29,8 @@ extension TransferFiles {
         // A user without finished downloads has no directory; files that cannot be read are not counted.
         guard let directory = try? openDirectory(of: user) else { return }
         for task in tasks {
-            guard let status = try? directory.status(FilePath("\(task)")), status.kind == .file
+            guard let name = try? Self.name(of: task),
+                let status = try? directory.status(unmounted: name), status.kind == .file
             else { continue }
             report(task, status.size)
         }

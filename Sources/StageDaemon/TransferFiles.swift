@@ -16,7 +16,8 @@ import SystemPackage
 /// staged/<user>/<task>     0711  finished downloads (0600) in directories of their users (0700)
 /// ```
 ///
-/// Users can create any names in `staged/<user>`: unexpected files there affect only that user's tasks.
+/// Users can create any names in `staged/<user>`, and mount file systems of their own on each of them: unexpected files
+/// there affect only that user's tasks, and nothing here waits for a mounted file system.
 struct TransferFiles: Sendable {
     let root: Directory
     let parts: Directory
@@ -48,7 +49,7 @@ struct TransferFiles: Sendable {
     /// Returns whether the finished download of a task is in its user's directory.
     func hasFinished(_ task: Int64, user: UInt32) throws(FileError) -> Bool {
         guard let directory = try openDirectory(of: user) else { return false }
-        return try directory.status(FilePath("\(task)")) != nil
+        return try directory.status(unmounted: try Self.name(of: task)) != nil
     }
 
     /// Opens the directory of a user's finished downloads, or returns `nil` if there is none.
@@ -84,8 +85,8 @@ struct TransferFiles: Sendable {
         for user: UInt32
     ) throws(FileError) -> Bool {
         let directory = try directory(of: user)
-        guard let name = FilePath.Component("\(task)") else { return false }
-        if try directory.status(FilePath(name)) != nil { return false }
+        let name = try Self.name(of: task)
+        if try directory.status(unmounted: name) != nil { return false }
         try parts.changeMode(of: part, to: .privateFile)
         if user != owner.user { try parts.changeOwner(of: part, to: Self.fileOwner(user)) }
         try parts.rename(part, to: name, in: directory, replacing: false)
@@ -115,10 +116,8 @@ struct TransferFiles: Sendable {
 
     /// Removes the finished download of a task, if its user has not moved it away.
     func removeFinished(_ task: Int64, user: UInt32) throws(FileError) {
-        guard let name = FilePath.Component("\(task)"),
-            let directory = try openDirectory(of: user)
-        else { return }
-        try directory.remove(name)
+        guard let directory = try openDirectory(of: user) else { return }
+        try directory.remove(try Self.name(of: task))
     }
 
     /// Copies a file to upload, if `user` may read it; returns once the copy is durable.
@@ -240,12 +239,11 @@ struct TransferFiles: Sendable {
                     guard let directory = try finished.directory(unmounted: user.name) else {
                         return
                     }
-                    try directory.forEachEntry { entry in
+                    try directory.forEachName { name in
                         rest -= 1
-                        if let task = Int64(entry.path.string), task <= last, !tasks.contains(task)
-                        {
+                        if let task = Int64(name.string), task <= last, !tasks.contains(task) {
                             do throws(FileError) {
-                                try directory.remove(entry.name)
+                                try directory.remove(try Self.name(of: task))
                             } catch let failure {
                                 error = error ?? failure
                             }
@@ -299,9 +297,10 @@ struct TransferFiles: Sendable {
         .ownerReadWriteExecute, .groupExecute, .otherExecute,
     ]
 
-    private static func name(of user: UInt32) throws(FileError) -> FilePath.Component {
-        guard let name = FilePath.Component("\(user)") else {
-            throw FileError("make", path: FilePath("\(user)"), errno: .invalidArgument)
+    /// Returns the name of a user's directory, or of a task's file in it.
+    static func name(of number: some BinaryInteger) throws(FileError) -> FilePath.Component {
+        guard let name = FilePath.Component("\(number)") else {
+            throw FileError("make", path: FilePath("\(number)"), errno: .invalidArgument)
         }
         return name
     }

@@ -38,6 +38,23 @@ extension Directory {
     public func forEachEntry(
         _ body: (DirectoryEntry) throws(FileError) -> Bool
     ) throws(FileError) {
+        try forEachTypedName { name, type throws(FileError) in
+            try body(DirectoryEntry(path: name, kind: try kind(type, of: name)))
+        }
+    }
+
+    /// Calls `body` with the names of the directory, in no order, without `.` and `..`, until it returns
+    /// `false`; never asks a file system that is mounted on one of them.
+    package func forEachName(
+        _ body: (FilePath) throws(FileError) -> Bool
+    ) throws(FileError) {
+        try forEachTypedName { name, _ throws(FileError) in try body(name) }
+    }
+
+    /// Calls `body` with each name and its type, as readdir(3) gives it.
+    private func forEachTypedName(
+        _ body: (FilePath, UInt8) throws(FileError) -> Bool
+    ) throws(FileError) {
         // Opens the directory anew: duplicated descriptors share their read position.
         let copy = try openFile(".", flags: O_RDONLY | O_DIRECTORY, mode: 0)
         guard let stream = unsafe fdopendir(copy.rawValue) else {
@@ -61,8 +78,7 @@ extension Directory {
                 }
             }
             guard let name = found else { continue }
-            let kind = try kind(unsafe entry.pointee.d_type, of: name)
-            guard try body(DirectoryEntry(path: name, kind: kind)) else { return }
+            guard try body(name, unsafe entry.pointee.d_type) else { return }
         }
     }
 

@@ -282,6 +282,20 @@ public final class Directory: Sendable {
         }
     }
 
+    /// Returns the status of the file `name`, without following a link, or `nil` if it does not exist.
+    ///
+    /// Refuses a mount point with `EXDEV`, before any request reaches the mounted file system: users can
+    /// mount file systems of their own on each of their files (fuse(4)), which never answer.
+    package func status(unmounted name: FilePath.Component) throws(FileError) -> FileStatus? {
+        do {
+            let file = FilePath(name)
+            let descriptor = try openFile(file, flags: O_PATH, mode: 0, resolve: RESOLVE_NO_XDEV)
+            return try File(adopting: descriptor, file, in: self).status()
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return nil
+        }
+    }
+
     /// Waits until the entries of this directory are on disk (fsync(2)).
     public func synchronize() throws(FileError) {
         _ = try Self.attempt("synchronize", at: path) { fsync(descriptor.rawValue) }

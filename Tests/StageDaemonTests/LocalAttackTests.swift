@@ -163,6 +163,71 @@ struct LocalAttackTests {
         try await wait(for: 2, of: victim)
     }
 
+    /// Mounts file systems that never answer on files, and lives as long as its parent.
+    private static let silentMounts = """
+        import ctypes, os, sys, time
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(1, 9)
+        held = []
+        for path in sys.argv[1:]:
+            held.append(os.open('/dev/fuse', os.O_RDWR))
+            options = b'fd=%d,rootmode=100000,user_id=65534,group_id=65534,allow_other' % held[-1]
+            if libc.mount(b'silent', path.encode(), b'fuse', 6, options):
+                sys.exit(os.strerror(ctypes.get_errno()))
+        print('mounted', flush=True)
+        time.sleep(600)
+        """
+
+    /// Starts the daemon where file systems that never answer are mounted on files of the attacker.
+    private func startDaemon(withMountsOn names: [String]) async throws {
+        let paths = names.map { daemon.state.appending("staged/65534/\($0)").string }
+        let program = daemon.directory.appending("mounts.py")
+        try Directory.open(daemon.directory)
+            .write(Array(Self.silentMounts.utf8), to: "mounts.py", durably: false)
+        let script = """
+            program=$1 mounts=$2
+            shift 2
+            python3 "$program" $mounts >"$program.log" &
+            until grep -q mounted "$program.log"; do kill -0 $! || exit 99; sleep 0.05; done
+            exec "$@"
+            """
+        let shell = ["/bin/sh", "-c", script, "sh", program.string]
+        try await daemon.start(
+            by: ["/usr/bin/unshare", "--mount"] + shell + [paths.joined(separator: " ")]
+        )
+    }
+
+    /// A user may mount a file system on each file that is the user's own (fusermount3(1)).
+    @Test(.enabled("the kernel has no '/dev/fuse'") { FileStatus.exists("/dev/fuse") })
+    func aMountOnOneFileDelaysItsUserAlone() async throws {
+        for user in [attacker, victim] {
+            _ = try await create(user, download("t"))
+            try await wait(for: 1, of: user)
+        }
+        let next = daemon.state.appending("staged/65534/3").string
+        _ = try await peer.run(as: attacker, attacker, ["/bin/touch", next])
+        try await daemon.kill()
+        // The start counts the finished download, and the next one has the number of the other file.
+        try await startDaemon(withMountsOn: ["1", "3"])
+        server.answer("/next", with: .content(noise(1000)))
+        #expect(try await create(attacker, download("n", "/next")).status == 200)
+        try await poll("it is not received") { server.requests(for: "/next").count == 1 }
+        for number in 2...4 {
+            #expect(try await create(victim, download("v\(number)")).status == 200)
+            try await wait(for: number, of: victim)
+        }
+        try await daemon.kill()
+        try await startDaemon(withMountsOn: ["1", "3"])
+        #expect(try await create(victim, download("last")).status == 200)
+        try await wait(for: 5, of: victim)
+        #expect(try await ask(attacker, "GET", "/v1/sessions/s").body.contains("\"lastEvent\":1"))
+        // The attacker's own download ends once the file system is gone.
+        try await daemon.kill()
+        _ = try await peer.run(as: attacker, attacker, ["/bin/rm", next])
+        try await daemon.start()
+        try await wait(for: 2, of: attacker)
+    }
+
     @Test func aLockOfAnotherUserKeepsNoDaemonFromStarting() async throws {
         try await daemon.kill()
         let program = """

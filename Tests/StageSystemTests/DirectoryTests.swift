@@ -1,3 +1,4 @@
+import Glibc
 import StageSystem
 import StageTesting
 import SystemPackage
@@ -13,6 +14,25 @@ struct DirectoryTests {
     func aNameThatIsMissingHasNoStatus() throws {
         let directory = try Directory.open(root.path)
         #expect(try directory.status("no-such-file") == nil)
+    }
+
+    @Test(.enabled("mounting takes root") { geteuid() == 0 })
+    func theStatusOfAMountPointIsNotRead() throws {
+        for name in ["plain", "mounted", "other"] as [FilePath.Component] {
+            try root.write([1, 2], to: name, durably: false)
+        }
+        try root.createLink("link", to: "mounted")
+        let path = root.path.appending("mounted").string
+        let source = root.path.appending("other").string
+        let status = unsafe mount(source, path, nil, UInt(MS_BIND), nil)
+        try #require(status == 0)
+        let error = #expect(throws: FileError.self) { try root.status(unmounted: "mounted") }
+        unsafe #expect(umount2(path, CInt(MNT_DETACH)) == 0)
+        #expect(error?.errno == .improperLink)
+        #expect(try root.status(unmounted: "mounted")?.size == 2)
+        #expect(try root.status(unmounted: "plain") == root.status("plain"))
+        #expect(try root.status(unmounted: "link")?.kind == .link)
+        #expect(try root.status(unmounted: "none") == nil)
     }
 
     @Test(arguments: [
