@@ -17,7 +17,9 @@ struct TaskPreparation: Sendable {
     /// Checks that the client's process is not confined.
     ///
     /// The daemon connects to servers and reads files as the client's user, but outside of any confinement of the
-    /// process.
+    /// process. For downloads only another network namespace counts: most programs with `no_new_privs` or a filter of
+    /// system calls, such as browsers and those of Flatpak, may use the network, and no process sees what the filter
+    /// of another one refuses.
     func checkConfinement(
         of client: ClientCredentials,
         creating tasks: [TransferRequest]

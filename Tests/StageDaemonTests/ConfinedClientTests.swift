@@ -65,8 +65,17 @@ struct ConfinedClientTests {
         let hidden = try await ask(within: ["--mount"], task("upload"))
         #expect(hidden.hasPrefix("403") && hidden.contains("mount namespace"), "\(hidden)")
         try await poll("the first is not sent") { server.bodies(for: "/u").count == 1 }
-        // It needs no file for a download.
+        // It needs no file for a download, and most confined programs may use the network.
         #expect(try await ask(within: ["--mount"], task("download")).hasPrefix("200"))
+        let download = try await peer.ask(
+            as: user,
+            user,
+            "POST",
+            path,
+            task("download"),
+            privileges: ["--clear-groups", "--no-new-privs"]
+        )
+        #expect(download.status == 200, "\(download)")
     }
 
     @Test func headerFieldsAreToldToTheirUserWhereNothingConfinesTheClient() async throws {
