@@ -4,6 +4,7 @@
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 #include <arpa/inet.h>
+#include <ifaddrs.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -129,20 +130,52 @@ static inline int stage_is_near(const char *address) {
     return four[0] == 127 || four[0] == 0 || (four[0] == 169 && four[1] == 254);
 }
 
+/// Returns 1 if a host is a numeric address of this machine or its link; 0 for other addresses and for names. An IPv6
+/// address may have brackets.
+static inline int stage_is_this_machine(const char *host) {
+    char plain[INET6_ADDRSTRLEN + 1];
+    size_t length = strlen(host), brackets = length > 2 && host[0] == '[';
+    length -= 2 * brackets;
+    if (length >= sizeof plain) return 0;
+    memcpy(plain, host + brackets, length);
+    plain[length] = 0;
+    unsigned char address[16];
+    int family = AF_INET;
+    if (inet_pton(AF_INET, plain, address) != 1) {
+        if (inet_pton(AF_INET6, plain, address) != 1) return 0;
+        const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
+        if (memcmp(address, mapped, sizeof mapped) == 0) memcpy(address, address + 12, 4);
+        else family = AF_INET6;
+    }
+    if (stage_is_near(plain)) return 1;
+    struct ifaddrs *list;
+    if (getifaddrs(&list) != 0) return 0;
+    int is_own = 0;
+    for (struct ifaddrs *own = list; own && !is_own; own = own->ifa_next) {
+        if (!own->ifa_addr || own->ifa_addr->sa_family != family) continue;
+        is_own = family == AF_INET
+            ? memcmp(&((struct sockaddr_in *)(void *)own->ifa_addr)->sin_addr, address, 4) == 0
+            : memcmp(&((struct sockaddr_in6 *)(void *)own->ifa_addr)->sin6_addr, address, 16) == 0;
+    }
+    freeifaddrs(list);
+    return is_own;
+}
+
 /// Aborts a request on a connection to this machine or its link (CURLOPT_PREREQFUNCTION(3)). `context` is the port
-/// of the URL: a connection to another port is a connection to a proxy, which may run on this machine.
+/// of a proxy, which may run on this machine; 0 for none.
 static inline int stage_refuse_this_machine(
     void *context, char *address, char *local_address, int port, int local_port) {
     (void)local_port;
-    if (port != (int)(intptr_t)context) return CURL_PREREQFUNC_OK;
+    if (context != NULL && port == (int)(intptr_t)context) return CURL_PREREQFUNC_OK;
     int is_near = address == NULL || stage_is_near(address)
         || (local_address != NULL && strcmp(address, local_address) == 0);
     return is_near ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
 }
 
-/// Refuses requests on connections to `port` of this machine or its link, also if a host name resolves to them.
-STAGE_CURL_CHECKED static inline CURLcode stage_easy_refuse_this_machine(CURL *easy, long port) {
-    CURLcode code = curl_easy_setopt(easy, CURLOPT_PREREQDATA, (void *)(intptr_t)port);
+/// Refuses requests on connections to this machine or its link, also if a host name resolves to them; except to
+/// `proxy`, the port of a proxy, or 0.
+STAGE_CURL_CHECKED static inline CURLcode stage_easy_refuse_this_machine(CURL *easy, long proxy) {
+    CURLcode code = curl_easy_setopt(easy, CURLOPT_PREREQDATA, (void *)(intptr_t)proxy);
     if (code != CURLE_OK) return code;
     return curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, stage_refuse_this_machine);
 }

@@ -110,7 +110,7 @@ import SystemPackage
             if code != CURLE_OK { return code }
         }
         if !request.mayAskThisMachine {
-            let code = unsafe stage_easy_refuse_this_machine(pointer, Int(request.url.port) ?? 0)
+            let code = refuseThisMachine(request.url, configuration: configuration)
             if code != CURLE_OK { return code }
         }
         return unsafe stage_easy_set_fields(pointer, fields)
@@ -118,6 +118,26 @@ import SystemPackage
 }
 
 extension EasyHandle {
+    /// Refuses a request to an address of this machine or its link, and connections to one; a name that a proxy
+    /// resolves is not checked.
+    private mutating func refuseThisMachine(
+        _ url: TransferURL,
+        configuration: TransferConfiguration
+    ) -> CURLcode {
+        guard unsafe stage_is_this_machine(url.host) == 0 else {
+            return CURLE_ABORTED_BY_CALLBACK
+        }
+        var port: Int?
+        if let proxy = configuration.proxy(for: url), !proxy.isEmpty {
+            guard configuration.proxies.mayExcept(url.host) else { return CURLE_OK }
+            // libcurl may connect to the proxy or to the server: the port of the connection tells which, unless both
+            // have the same.
+            port = FailedConnection.Proxy(proxy)?.port
+            if port == Int(url.port) { port = nil }
+        }
+        return unsafe stage_easy_refuse_this_machine(pointer, port ?? 0)
+    }
+
     /// Makes libcurl open a connection that the caller then uses; returns libcurl's first error.
     mutating func setConnectOnly(
         to url: TransferURL,

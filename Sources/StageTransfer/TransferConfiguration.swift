@@ -97,6 +97,18 @@ public struct ProxySettings: Equatable, Sendable {
             exceptions: environment["no_proxy"] ?? environment["NO_PROXY"] ?? settings.exceptions
         )
     }
+
+    /// Returns whether libcurl may connect to a host without the proxy (CURLOPT_NOPROXY(3)).
+    ///
+    /// Counts every address as an exception if there are any, which may be networks.
+    func mayExcept(_ host: String) -> Bool {
+        let items = exceptions.lowercased().split { $0 == "," || $0.isWhitespace }
+        let isAddress = host.hasSuffix("]") || IPAddress(ipv4: host) != nil
+        return items.contains { item in
+            let name = item.drop { $0 == "." || $0 == "*" }
+            return isAddress || name.isEmpty || host == name || host.hasSuffix(".\(name)")
+        }
+    }
 }
 
 /// A secret by which a client authenticates to a server (RFC 6750).

@@ -267,9 +267,13 @@ struct ExtensionAbuseTests {
         secure.serve_forever()
         """
 
-    /// Asks by an address of the machine's that is no loopback's, in a network of the test's own.
-    @Test(.enabled("a network of its own takes root") { geteuid() == 0 })
-    func itReachesNoServiceOfThisMachineByItsOwnAddress() async throws {
+    /// Asks by an address of the machine's that is no loopback's, in a network of the test's own; a proxy would be
+    /// the server of the manifest.
+    @Test(
+        .enabled("a network of its own takes root") { geteuid() == 0 },
+        arguments: ["", "http://127.0.0.1:8000"]
+    )
+    func itReachesNoServiceOfThisMachineByItsOwnAddress(proxy: String) async throws {
         var installed = try await install(
             """
             if message['kind'] == 'downloads':
@@ -300,6 +304,7 @@ struct ExtensionAbuseTests {
         installed.world.program.wrapper =
             ["/usr/bin/unshare", "-n", "/bin/sh", "-c", script, world.directory.path.string]
             + [Self.servers] + world.program.wrapper
+        installed.world.program.environment["https_proxy"] = proxy
         let ending = try await installed.run(
             "prefetch",
             "--all",
@@ -312,6 +317,7 @@ struct ExtensionAbuseTests {
         #expect(ending.error.contains("is on this machine or its link"), "\(ending.error)")
         let notes = try text(of: world.directory.path.appending("notes"))
         #expect(notes.contains("GET /manifest.json") && !notes.contains("GET /secret"), "\(notes)")
+        #expect(!notes.contains("CONNECT"), "\(notes)")
     }
 
     /// A proxy that answers for every host, and writes down the heads of the requests.

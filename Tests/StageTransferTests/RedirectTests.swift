@@ -164,8 +164,8 @@ import Testing
         #expect(server.requests.isEmpty)
         request.trustedOrigins = TrustedOrigins(of: [server.url("/manifest.json", host: host)])
         try await download(request, to: part)
-        // A name that says so was not even connected to before.
-        #expect(server.connectionCount == (host == "0.0.0.0" ? 2 : 1))
+        // A host that says so was not even connected to before.
+        #expect(server.connectionCount == 1)
     }
 
     @Test func aProxyOnThisMachineIsAskedForOriginsThatAreNotTrusted() async throws {
@@ -177,6 +177,46 @@ import Testing
         request.trustedOrigins = TrustedOrigins(of: [])
         try await download(request, to: part, configuration)
         #expect(server.requests.count == 1)
+    }
+
+    @Test(arguments: ["169.254.169.254", "0.0.0.0", "[fe80::1]", "[::ffff:127.0.0.1]"])
+    func aProxyIsAskedForNoAddressOfThisMachineOrItsLink(host: String) async throws {
+        var configuration = TransferConfiguration.single
+        configuration.proxies = ProxySettings(http: server.baseURL, https: server.baseURL)
+        let url = "http://\(host):9/pack"
+        server.answer(url, with: .content(Self.content))
+        var request = DownloadRequest(url, content: Self.content)
+        request.trustedOrigins = TrustedOrigins(of: [])
+        let error = await failure(of: request, to: part, configuration)
+        guard case .unacceptable(_, .thisMachine) = error else {
+            Issue.record("expected a refusal, found \(String(describing: error))")
+            return
+        }
+        #expect(server.requests.isEmpty)
+    }
+
+    /// Exceptions of a proxy, each with `true` if they are those of 'example.invalid'.
+    @Test(arguments: [
+        ("", false), ("localhost,127.0.0.1", false), ("example", false), ("ample.invalid", false),
+        ("other.invalid .example.invalid", true), ("*", true),
+    ])
+    func aProxyMayHaveThePortOfTheServer(exceptions: String, areOfHost: Bool) async throws {
+        var configuration = TransferConfiguration.single
+        configuration.proxies = ProxySettings(http: server.baseURL, exceptions: exceptions)
+        let url = "http://example.invalid:\(server.port)/pack"
+        server.answer(url, with: .content(Self.content))
+        var request = DownloadRequest(url, content: Self.content)
+        request.trustedOrigins = TrustedOrigins(of: [])
+        guard areOfHost else {
+            try await download(request, to: part, configuration)
+            return
+        }
+        // Without a proxy the name leads nowhere.
+        let error = await failure(of: request, to: part, configuration)
+        guard case .unreachable = error else {
+            Issue.record("expected an unknown host, found \(String(describing: error))")
+            return
+        }
     }
 
     /// Targets of a redirect, each with `true` if the document may still be trusted by its transport.
