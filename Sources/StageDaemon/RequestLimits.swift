@@ -325,10 +325,9 @@ enum RequestLimits {
 
     /// Checks that a header field can be sent unchanged.
     static func check(header name: String, value: String) throws(ControlRefusal) {
-        let isName =
-            !name.isEmpty && name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != 0x3A }
-        let isValue = value.utf8.allSatisfy { $0 == 0x09 || $0 >= 0x20 && $0 != 0x7F }
-        guard isName, isValue, name.utf8.count + value.utf8.count <= field else {
+        guard name.isHTTPToken, value.isHTTPFieldValue,
+            name.utf8.count + value.utf8.count <= field
+        else {
             throw ControlRefusal(
                 .invalid,
                 message: "the header field '\(name.prefix(64))' cannot be sent"

@@ -118,16 +118,7 @@ public struct ExtensionRules: Sendable {
 
     /// Returns whether a header field is invalid (RFC 9110, section 5) or reserved for the host.
     private static func isForbidden(_ header: (key: String, value: String)) -> Bool {
-        let isToken = header.key.utf8.allSatisfy { byte in
-            switch byte {
-            case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "a")...UInt8(ascii: "z"):
-                true
-            default: "!#$%&'*+-.^_`|~".utf8.contains(byte)
-            }
-        }
-        let isText = header.value.utf8.allSatisfy { $0 == 0x09 || ($0 >= 0x20 && $0 != 0x7F) }
-        return header.key.isEmpty || !isToken || !isText
+        !header.key.isHTTPToken || !header.value.isHTTPFieldValue
             || hostsOwn.contains(header.key.lowercased())
     }
 

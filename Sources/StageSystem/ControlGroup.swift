@@ -133,17 +133,29 @@ extension ControlGroup {
     static func pathOfThisProcess(
         in hierarchy: Hierarchy = .unified
     ) throws(FileError) -> FilePath? {
-        let groups = try lines(of: "/proc/self/cgroup")
+        path(
+            groups: try lines(of: "/proc/self/cgroup"),
+            mounts: try lines(of: "/proc/self/mountinfo"),
+            in: hierarchy
+        )
+    }
+
+    /// Returns the directory of the group of a process, from the lines of its `cgroup` and `mountinfo`.
+    static func path(
+        groups: [Substring],
+        mounts: [Substring],
+        in hierarchy: Hierarchy
+    ) -> FilePath? {
         guard let group = groups.lazy.compactMap({ hierarchy.group(of: $0) }).first else {
             return nil
         }
-        for mount in try lines(of: "/proc/self/mountinfo") {
+        for mount in mounts {
             guard let (root, place) = hierarchy.mount(of: mount) else { continue }
             // Without a namespace of its own, a container has a part of the tree, and full paths of groups.
             let base = root == "/" ? "" : root
             guard group == root || group.hasPrefix(base + "/") else { continue }
             let below = group.dropFirst(base.count).drop { $0 == "/" }
-            return FilePath(String(place)).pushing(FilePath(String(below)))
+            return FilePath(place).pushing(FilePath(String(below)))
         }
         return nil
     }
@@ -172,7 +184,7 @@ extension ControlGroup.Hierarchy {
 
     /// Returns the group at the top of a mounted tree, and its place, if a line of `/proc/self/mountinfo` is about
     /// this tree.
-    fileprivate func mount(of line: Substring) -> (root: Substring, place: Substring)? {
+    fileprivate func mount(of line: Substring) -> (root: String, place: String)? {
         // "ID PARENT DEVICE ROOT PLACE OPTIONS [TAG ...] - TYPE SOURCE OPTIONS" (proc(5))
         let fields = line.split(separator: " ")
         guard let end = fields.firstIndex(of: "-"), end >= 6, end + 3 < fields.count else {
@@ -185,6 +197,6 @@ extension ControlGroup.Hierarchy {
                 fields[end + 1] == "cgroup"
                     && fields[end + 3].split(separator: ",").contains("memory")
             }
-        return isThis ? (fields[3], fields[4]) : nil
+        return isThis ? (Mount.unescaped(fields[3]), Mount.unescaped(fields[4])) : nil
     }
 }

@@ -38,7 +38,7 @@ package struct Mount: Equatable, Sendable {
     }
 
     /// Replaces the octal escapes of spaces, tabs, line ends and backslashes.
-    private static func unescaped(_ text: Substring) -> String {
+    static func unescaped(_ text: Substring) -> String {
         var bytes: [UInt8] = []
         var rest = Array(text.utf8)[...]
         while let byte = rest.popFirst() {

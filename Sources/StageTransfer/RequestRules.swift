@@ -6,7 +6,7 @@ package enum RequestRules {
     static func check(_ request: DownloadRequest) throws(TransferError) {
         let url = request.mirrors.first ?? ""
         try check(request.fields, of: url)
-        guard isToken(request.method), request.method == request.method.uppercased(),
+        guard request.method.isHTTPToken, request.method == request.method.uppercased(),
             request.method != "CONNECT"
         else {
             throw refusal(of: url, "the method '\(request.method)' cannot be used for a download")
@@ -34,7 +34,7 @@ package enum RequestRules {
                 "the field '\(name(of: line))' is reserved for the engine"
             )
         }
-        guard isToken(request.method), request.method != "CONNECT" else {
+        guard request.method.isHTTPToken, request.method != "CONNECT" else {
             throw refusal(of: request.url, "'\(request.method)' is not a method of a request")
         }
     }
@@ -51,10 +51,10 @@ package enum RequestRules {
 
     private static func check(_ fields: [String], of url: String) throws(TransferError) {
         for line in fields {
-            guard !line.utf8.contains(where: { $0 < 0x20 && $0 != 0x09 || $0 == 0x7F }) else {
+            guard line.isHTTPFieldValue else {
                 throw refusal(of: url, "a header field has a control character")
             }
-            guard isToken(name(of: line)) else {
+            guard name(of: line).isHTTPToken else {
                 throw refusal(of: url, "a header field has no name")
             }
         }
@@ -74,11 +74,4 @@ package enum RequestRules {
 
     /// Names, in lower case, of the fields that frame a body, which the engine sets.
     package static let framing: Set<String> = ["content-length", "expect", "transfer-encoding"]
-
-    /// Returns whether the text is a token (RFC 9110, section 5.6.2).
-    private static func isToken(_ text: String) -> Bool {
-        !text.isEmpty && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !delimiters.contains($0) }
-    }
-
-    private static let delimiters = Array("\"(),/:;<=>?@[\\]{}".utf8)
 }

@@ -101,6 +101,7 @@ struct HostileTests {
         (create, task(#", "headers": {"A": "b\r\nC: d"}"#), 422),
         (create, task(#", "headers": {"A\u0000": "b"}"#), 422),
         (create, task(#", "headers": {"Host": "b"}"#), 422),
+        (create, task(#", "headers": {"a(b": "c"}"#), 422),
         (create, task(#", "file": "/etc/passwd""#), 422),
         (create, task(#", "mirrors": ["http://a/"]"#), 422),
         (create, task(#", "resumeToken": "r-x""#), 422),
