@@ -53,7 +53,4 @@ package struct AcknowledgementWindow: Sendable {
 
     /// Sequence number to acknowledge; `nil` if the daemon already knows it.
     package var due: Int64? { finished > acknowledged ? finished : nil }
-
-    /// Set if no event is being processed.
-    package var isIdle: Bool { inProgress.isEmpty }
 }

@@ -68,14 +68,8 @@ package struct ControlClient: Sendable {
         to request: ControlRequest<Answer>,
         timeout: Duration? = defaultTimeout
     ) throws(ControlError) -> Answer {
-        let connection = try ControlConnection(path: path, timeout: timeout)
-        guard let connections else { return try connection.answer(to: request) }
-        guard connections.insert(connection) else { throw .cancelled }
-        defer { connections.remove(connection) }
-        do throws(ControlError) {
-            return try connection.answer(to: request)
-        } catch {
-            throw connections.isClosed ? .cancelled : error
+        try connected(timeout: timeout) { connection throws(ControlError) in
+            try connection.answer(to: request)
         }
     }
 
@@ -83,13 +77,23 @@ package struct ControlClient: Sendable {
     package func openEvents(
         _ request: ControlRequest<SessionEvent>
     ) throws(ControlError) -> ControlEvents {
+        // Once it is open, the owner of the stream closes it.
+        try connected(timeout: timeout) { connection throws(ControlError) in
+            try connection.events(request)
+        }
+    }
+
+    /// Runs `body` with a connection that is in ``connections`` meanwhile, if there is such a registry.
+    private func connected<Value>(
+        timeout: Duration?,
+        _ body: (ControlConnection) throws(ControlError) -> Value
+    ) throws(ControlError) -> Value {
         let connection = try ControlConnection(path: path, timeout: timeout)
-        guard let connections else { return try connection.events(request) }
+        guard let connections else { return try body(connection) }
         guard connections.insert(connection) else { throw .cancelled }
-        // From here on, the owner of the stream closes it.
         defer { connections.remove(connection) }
         do throws(ControlError) {
-            return try connection.events(request)
+            return try body(connection)
         } catch {
             throw connections.isClosed ? .cancelled : error
         }
@@ -216,14 +220,14 @@ package struct ControlClient: Sendable {
     private func connected<Value: Sendable>(
         _ body: @escaping @Sendable (ControlConnection) throws(ControlError) -> Value
     ) async throws(ControlError) -> Value {
-        let (path, timeout) = (path, timeout)
         let held = OpenConnections()
+        var other = self
+        other.connections = held
+        let client = other
         let result = await withTaskCancellationHandler {
             await withBlockingThread {
                 Result { () throws(ControlError) in
-                    let connection = try ControlConnection(path: path, timeout: timeout)
-                    guard held.insert(connection) else { throw .cancelled }
-                    return try body(connection)
+                    try client.connected(timeout: client.timeout, body)
                 }
             }
         } onCancel: {

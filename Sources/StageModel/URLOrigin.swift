@@ -15,9 +15,6 @@ package struct URLOrigin: Hashable, Sendable {
     /// The host and port.
     package var authority: String { "\(host):\(port)" }
 
-    /// Indicates whether the port is the scheme's default.
-    package var hasDefaultPort: Bool { port == Self.defaultPort(of: scheme) }
-
     /// Creates an origin from separate parts; `nil` if they are invalid.
     package init?(scheme: String, host: String, port: String) {
         guard let port = UInt16(port), let host = Self.canonicalHost(host) else { return nil }

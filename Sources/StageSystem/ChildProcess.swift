@@ -34,11 +34,9 @@ public final class ChildProcess: Sendable {
         channel: MessageSocket
     ) throws(FileError) {
         var pid = pid_t()
-        var strings: [UnsafeMutablePointer<CChar>?] = unsafe arguments.map { unsafe strdup($0) }
-        unsafe strings.append(nil)
-        defer { for index in unsafe strings.indices { unsafe free(strings[index]) } }
+        let strings = CStrings(arguments)
         let status = unsafe executable.withPlatformString {
-            unsafe stage_spawn(&pid, $0, strings, channel.descriptor.rawValue)
+            unsafe stage_spawn(&pid, $0, strings.pointers, channel.descriptor.rawValue)
         }
         guard status == 0 else {
             throw FileError("start", path: executable, errno: Errno(rawValue: status))
@@ -56,9 +54,6 @@ public final class ChildProcess: Sendable {
         kill()
         _ = waitForEnd()
     }
-
-    /// The process id.
-    public var identifier: Int { state.withLock { Int($0.pid) } }
 
     /// Kills the process if it still runs.
     public func kill() {

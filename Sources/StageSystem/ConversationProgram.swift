@@ -158,16 +158,9 @@ package final class ConversationProgram {
     private static func pipe(
         _ path: FilePath
     ) throws(FileError) -> (reading: FileDescriptor, writing: FileDescriptor) {
-        var ends: (CInt, CInt) = (-1, -1)
-        let status = unsafe withUnsafeMutablePointer(to: &ends) { ends in
-            unsafe ends.withMemoryRebound(to: CInt.self, capacity: 2) {
-                unsafe stage_plain_pipe($0)
-            }
-        }
-        guard status == 0 else {
-            throw FileError("start", path: path, errno: Errno(rawValue: errno))
-        }
-        return (FileDescriptor(rawValue: ends.0), FileDescriptor(rawValue: ends.1))
+        var ends: [CInt] = [-1, -1]
+        try Directory.attempt("start", at: path) { unsafe stage_plain_pipe(&ends) }
+        return (FileDescriptor(rawValue: ends[0]), FileDescriptor(rawValue: ends[1]))
     }
 
     private static func start(
@@ -176,22 +169,15 @@ package final class ConversationProgram {
         input: FileDescriptor,
         output: FileDescriptor
     ) throws(FileError) -> pid_t {
-        let arguments: [UnsafeMutablePointer<CChar>?] = unsafe [strdup(path.string), nil]
-        var variables: [UnsafeMutablePointer<CChar>?] = unsafe environment.map { name, value in
-            unsafe strdup("\(name)=\(value)")
-        }
-        unsafe variables.append(nil)
-        defer {
-            for index in unsafe arguments.indices { unsafe free(arguments[index]) }
-            for index in unsafe variables.indices { unsafe free(variables[index]) }
-        }
+        let arguments = CStrings([path.string])
+        let variables = CStrings(environment.map { name, value in "\(name)=\(value)" })
         var process = pid_t()
         let status = unsafe path.withPlatformString { path in
             unsafe stage_spawn_conversation(
                 &process,
                 path,
-                arguments,
-                variables,
+                arguments.pointers,
+                variables.pointers,
                 input.rawValue,
                 output.rawValue
             )

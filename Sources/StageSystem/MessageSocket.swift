@@ -32,16 +32,11 @@ public final class MessageSocket: Sendable {
 
     /// Creates two connected sockets.
     public static func pair() throws(FileError) -> (MessageSocket, MessageSocket) {
-        var sockets: (CInt, CInt) = (-1, -1)
-        _ = try unsafe withUnsafeMutablePointer(to: &sockets) { pair throws(FileError) in
-            try unsafe pair.withMemoryRebound(to: CInt.self, capacity: 2) {
-                pair throws(FileError) in
-                try Directory.attempt("connect", at: "socket") { unsafe stage_socket_pair(pair) }
-            }
-        }
+        var sockets: [CInt] = [-1, -1]
+        try Directory.attempt("connect", at: "socket") { unsafe stage_socket_pair(&sockets) }
         return (
-            MessageSocket(adopting: FileDescriptor(rawValue: sockets.0)),
-            MessageSocket(adopting: FileDescriptor(rawValue: sockets.1))
+            MessageSocket(adopting: FileDescriptor(rawValue: sockets[0])),
+            MessageSocket(adopting: FileDescriptor(rawValue: sockets[1]))
         )
     }
 
