@@ -68,12 +68,6 @@ STAGE_BUS_CHECKED static inline int stage_bus_deadline(sd_bus *bus, uint64_t *de
     return sd_bus_get_timeout(bus, deadline);
 }
 
-/// Returns the type of a message, an SD_BUS_MESSAGE_ constant such as SD_BUS_MESSAGE_SIGNAL; 0 on an error.
-STAGE_BUS_CHECKED static inline uint8_t stage_message_kind(sd_bus_message *message) {
-    uint8_t kind = 0;
-    return sd_bus_message_get_type(message, &kind) < 0 ? 0 : kind;
-}
-
 /// Returns the cookie of the call that a message replies to; 0 for none.
 STAGE_BUS_CHECKED static inline uint64_t stage_message_answered(sd_bus_message *message) {
     uint64_t cookie = 0;
@@ -119,12 +113,6 @@ STAGE_BUS_CHECKED static inline int stage_message_read_text(
 STAGE_BUS_CHECKED static inline int stage_message_read_number(
     sd_bus_message *message, uint32_t *value) {
     return sd_bus_message_read_basic(message, SD_BUS_TYPE_UINT32, value);
-}
-
-/// Reads a number of the type `d`.
-STAGE_BUS_CHECKED static inline int stage_message_read_real(
-    sd_bus_message *message, double *value) {
-    return sd_bus_message_read_basic(message, SD_BUS_TYPE_DOUBLE, value);
 }
 
 /// Reads a number of the type `b`: 0 or 1.

@@ -121,7 +121,6 @@ import SystemPackage
         case .rule: return nil
         case .owner: return message.readText().map(BusAnswer.text)
         case .properties: return message.readProperties().map(BusAnswer.properties)
-        case .connectivity: return message.readNumber().map(BusAnswer.number)
         }
     }
 }

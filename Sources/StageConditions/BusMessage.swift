@@ -76,7 +76,7 @@ extension BusMessage {
         guard unsafe stage_message_peek(message, &kind, &contents) > 0,
             Int(kind) == SD_BUS_TYPE_VARIANT, let type = unsafe Self.text(contents)
         else { return nil }
-        guard ["b", "u", "d", "s"].contains(type) else {
+        guard ["b", "u", "s"].contains(type) else {
             return unsafe stage_message_skip(message) < 0 ? nil : .other
         }
         guard unsafe stage_message_enter(message, kind, contents) > 0 else { return nil }
@@ -91,9 +91,6 @@ extension BusMessage {
             return unsafe stage_message_read_flag(message, &flag) > 0 ? .flag(flag != 0) : nil
         case "u":
             return readNumber().map(BusValue.number)
-        case "d":
-            var real = 0.0
-            return unsafe stage_message_read_real(message, &real) > 0 ? .real(real) : nil
         default:
             return readText().map(BusValue.text)
         }

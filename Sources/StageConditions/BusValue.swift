@@ -4,8 +4,6 @@ enum BusValue: Hashable {
     case flag(Bool)
     /// Unsigned 32-bit number (`u`).
     case number(UInt32)
-    /// Floating-point number (`d`).
-    case real(Double)
     /// String (`s`).
     case text(String)
     /// Value of any other type.
@@ -20,12 +18,6 @@ enum BusValue: Hashable {
     /// The value, if it is an unsigned number.
     var number: UInt32? {
         guard case .number(let value) = self else { return nil }
-        return value
-    }
-
-    /// The value, if it is a floating-point number.
-    var real: Double? {
-        guard case .real(let value) = self else { return nil }
         return value
     }
 

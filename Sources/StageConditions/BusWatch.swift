@@ -8,8 +8,6 @@ struct BusCall: Hashable {
         case owner(WatchedService)
         /// Gets all properties of an object.
         case properties(WatchedObject)
-        /// Checks the connectivity of the network now.
-        case connectivity
     }
 
     var purpose: Purpose
@@ -48,7 +46,6 @@ enum BusAnswer: Hashable {
     /// Name of the error.
     case refusal(String)
     case text(String)
-    case number(UInt32)
     case properties([String: BusValue])
 }
 
@@ -73,9 +70,6 @@ struct BusWatch {
 
     /// Set if all calls have been answered.
     var isSettled: Bool { isConnected && pendingCalls.isEmpty }
-
-    /// Returns whether a service is running.
-    func has(_ service: WatchedService) -> Bool { owners[service] != nil }
 
     /// Processes an event; returns the calls to make.
     mutating func handle(_ event: BusEvent) -> [BusCall] {
@@ -102,21 +96,6 @@ struct BusWatch {
         }
     }
 
-    /// Returns the call that makes NetworkManager check the connectivity; none if it is not running or already
-    /// checking.
-    mutating func checkConnectivity() -> [BusCall] {
-        guard let owner = owners[.network], !pendingCalls.contains(.connectivity) else { return [] }
-        return registering([
-            BusCall(
-                purpose: .connectivity,
-                destination: owner,
-                path: WatchedObject.network.path,
-                interface: WatchedObject.network.interface,
-                member: "CheckConnectivity"
-            )
-        ])
-    }
-
     private mutating func handle(_ answer: BusAnswer?, to call: BusCall) -> [BusCall] {
         switch call.purpose {
         case .rule:
@@ -131,12 +110,6 @@ struct BusWatch {
             guard case .properties(let values) = answer else { return [] }
             merge(values, into: object)
             return []
-        case .connectivity:
-            guard owners[.network] == call.destination else { return [] }
-            pendingCalls.remove(call.purpose)
-            guard case .number(let value) = answer else { return [] }
-            merge(["Connectivity": .number(value)], into: .network)
-            return []
         }
     }
 
@@ -148,7 +121,6 @@ struct BusWatch {
             readings[object] = nil
             pendingCalls.remove(.properties(object))
         }
-        if service == .network { pendingCalls.remove(.connectivity) }
         return registering(service.objects.compactMap(propertiesCall))
     }
 

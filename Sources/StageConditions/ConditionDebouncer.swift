@@ -2,15 +2,12 @@
 ///
 /// A new obstacle takes effect at once, so that transfers stop using money or power. Its end takes effect after a
 /// delay, since networks that come back tend to fail again, and each start of a transfer costs connections and a
-/// final checkpoint. Other changes take effect at once. The battery's charge has a hysteresis: small changes are
-/// accumulated, so that a value near a threshold does not oscillate.
+/// final checkpoint. Other changes take effect at once.
 ///
 /// Does no I/O: time is an argument, relative to any fixed point.
 struct ConditionDebouncer {
     /// Time for which an obstacle must be gone.
     let delay: Duration
-    /// Minimum change of the battery's charge, in percentage points.
-    let batteryStep: Int
 
     /// Conditions in effect.
     private(set) var current: Conditions
@@ -19,9 +16,8 @@ struct ConditionDebouncer {
     /// Times at which obstacles ended that are still in effect.
     private var goneSince: [ConditionNeed: Duration] = [:]
 
-    init(delay: Duration, batteryStep: Int, initial: Conditions = .unknown) {
+    init(delay: Duration, initial: Conditions = .unknown) {
         self.delay = delay
-        self.batteryStep = batteryStep
         current = initial
         latest = initial
     }
@@ -39,7 +35,6 @@ struct ConditionDebouncer {
     mutating func advance(to now: Duration) -> Bool {
         let before = current
         for need in ConditionNeed.allCases { settle(need, at: now) }
-        settleBattery()
         return current != before
     }
 
@@ -52,15 +47,6 @@ struct ConditionDebouncer {
         goneSince[need] = nil
         current.copy(need, from: latest)
     }
-
-    private mutating func settleBattery() {
-        if let old = current.batteryPercentage, let new = latest.batteryPercentage,
-            abs(new - old) < batteryStep
-        {
-            return
-        }
-        current.batteryPercentage = latest.batteryPercentage
-    }
 }
 
 extension Conditions {
@@ -69,9 +55,32 @@ extension Conditions {
         switch need {
         case .network: connectivity = other.connectivity
         case .inexpensiveNetwork: isExpensive = other.isExpensive
-        case .unconstrainedNetwork: isConstrained = other.isConstrained
         case .mainsPower: isOnBattery = other.isOnBattery
         case .fullPower: isSavingPower = other.isSavingPower
+        }
+    }
+}
+
+/// Reading that the debouncer treats by itself.
+enum ConditionNeed: Hashable, CaseIterable {
+    /// A usable network.
+    case network
+    /// A network that is not metered.
+    case inexpensiveNetwork
+    /// External power.
+    case mainsPower
+    /// No power saver.
+    case fullPower
+}
+
+extension Conditions {
+    /// Returns whether a reading is no obstacle.
+    func isSatisfied(_ need: ConditionNeed) -> Bool {
+        switch need {
+        case .network: connectivity != .none && connectivity != .portal
+        case .inexpensiveNetwork: isExpensive != true
+        case .mainsPower: isOnBattery != true
+        case .fullPower: isSavingPower != true
         }
     }
 }

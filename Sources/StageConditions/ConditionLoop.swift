@@ -35,27 +35,17 @@ struct ConditionLoop: ~Copyable {
         self.sources = sources
         self.board = board
         self.logger = logger
-        debouncer = ConditionDebouncer(
-            delay: sources.debounce,
-            batteryStep: sources.batteryStep,
-            initial: board.current
-        )
+        debouncer = ConditionDebouncer(delay: sources.debounce, initial: board.current)
     }
 
     /// Runs until the board requests the end.
     mutating func run() {
         while true {
-            let requests = board.takeRequests()
-            if requests.isStopping {
-                board.end()
-                for reader in requests.readers { reader.resume(returning: board.current) }
-                return
-            }
+            if board.isStopping { return board.end() }
             connectIfDue()
-            exchange(requests)
-            readSupplies(again: !requests.readers.isEmpty)
+            exchange()
+            readSupplies()
             publish()
-            for reader in requests.readers { reader.resume(returning: board.current) }
             sleep()
         }
     }
@@ -79,12 +69,9 @@ extension ConditionLoop {
         }
     }
 
-    private mutating func exchange(_ requests: SharedConditions.Requests) {
+    private mutating func exchange() {
         guard let connection else { return }
         do throws(Errno) {
-            if requests.checksConnectivity {
-                for call in watch.checkConnectivity() { try connection.send(call) }
-            }
             for _ in 0..<Self.messagesPerTurn {
                 guard let event = try connection.nextEvent() else { return }
                 log(event)
@@ -125,9 +112,8 @@ extension ConditionLoop {
 // MARK: - Power supplies
 
 extension ConditionLoop {
-    /// Reads the power supplies when UPower has disappeared, when the kernel reports a change, or when a user
-    /// requests it.
-    private mutating func readSupplies(again: Bool) {
+    /// Reads the power supplies when UPower has disappeared, and when the kernel reports a change.
+    private mutating func readSupplies() {
         guard Conditions(readings: watch.readings).isOnBattery == nil else {
             supplies = nil
             deviceEvents = nil
@@ -137,7 +123,7 @@ extension ConditionLoop {
             do throws(FileError) {
                 deviceEvents = try DeviceEvents()
             } catch {
-                // The supplies are then read on request only.
+                // The supplies are then read once.
                 logger.debug(
                     "the kernel does not tell of devices",
                     metadata: ["error": "\(error)"]
@@ -145,7 +131,7 @@ extension ConditionLoop {
             }
         }
         let hasEvents = takeDeviceEvents()
-        if supplies == nil || hasEvents || again {
+        if supplies == nil || hasEvents {
             supplies = PowerSupplies(sysfs: sources.sysfs)
         }
     }
@@ -160,11 +146,8 @@ extension ConditionLoop {
 extension ConditionLoop {
     private var conditions: Conditions {
         var conditions = Conditions(readings: watch.readings)
-        if let supplies {
-            conditions.isOnBattery = supplies.isOnBattery
-            conditions.batteryPercentage = supplies.batteryPercentage
-        }
-        return conditions.overridden(by: sources.overrides)
+        if let supplies { conditions.isOnBattery = supplies.isOnBattery }
+        return conditions
     }
 
     private mutating func publish() {
@@ -219,9 +202,7 @@ extension Conditions {
         return [
             "network.connectivity": "\(connectivity.rawValue)",
             "network.expensive": word(isExpensive),
-            "network.constrained": word(isConstrained),
             "power.battery": word(isOnBattery),
-            "power.percentage": word(batteryPercentage),
             "power.saving": word(isSavingPower),
         ]
     }

@@ -21,7 +21,7 @@ package final class ConditionMonitor: Sendable {
     ///
     /// - Throws: ``FileError`` if the process may have no more threads or open files.
     package init(sources: ConditionSources, logger: Logger) throws(FileError) {
-        let board = try SharedConditions(Conditions.unknown.overridden(by: sources.overrides))
+        let board = try SharedConditions()
         self.board = board
         try SystemThread(name: "stage-condition") {
             var loop = ConditionLoop(sources: sources, board: board, logger: logger)
@@ -48,21 +48,8 @@ package final class ConditionMonitor: Sendable {
         await withCheckedContinuation { board.awaitSettling($0) }
     }
 
-    /// Reads conditions again whose changes are not reported, and returns them.
-    ///
-    /// This concerns the battery of a machine without UPower: the kernel reports plugging and unplugging, but not
-    /// every change of charge, and reports nothing to containers.
-    package func refresh() async -> Conditions {
-        await withCheckedContinuation { board.requestReading($0) }
-    }
-
-    /// Asks NetworkManager to check connectivity now, for example after signs of a captive portal.
-    ///
-    /// The result is published like any change. Has no effect without NetworkManager.
-    package func checkConnectivity() { board.request { $0.checksConnectivity = true } }
-
     /// Ends the thread and all streams.
     ///
     /// The conditions stay at their last values.
-    package func stop() { board.request { $0.isStopping = true } }
+    package func stop() { board.requestEnd() }
 }

@@ -11,12 +11,8 @@ package struct ConditionSources: Hashable, Sendable {
     package var sysfs: FilePath = "/sys"
     /// Time for which an obstacle must be gone before its end takes effect.
     package var debounce = Duration.seconds(5)
-    /// Minimum change of the battery's charge that is published, in percentage points.
-    package var batteryStep = 2
     /// Maximum wait for the first readings in ``ConditionMonitor/settled()``.
     package var readingTimeout = Duration.seconds(2)
-    /// Configured conditions, which override readings where they are known.
-    package var overrides = Conditions.unknown
 
     /// Creates the standard sources.
     package init() {}

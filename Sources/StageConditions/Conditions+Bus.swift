@@ -17,13 +17,6 @@ extension Conditions {
         default: isExpensive = nil
         }
         isOnBattery = readings[.power]?["OnBattery"]?.flag
-        let battery = readings[.battery] ?? [:]
-        // UPower reports 0 % if there is no battery.
-        if battery["IsPresent"]?.flag == true, let share = battery["Percentage"]?.real,
-            (0...100).contains(share)
-        {
-            batteryPercentage = Int(share.rounded())
-        }
         let profile =
             readings[.profiles]?["ActiveProfile"]?.text
             ?? readings[.formerProfiles]?["ActiveProfile"]?.text

@@ -20,14 +20,8 @@ package struct Conditions: Hashable, Sendable {
     package var connectivity: Connectivity = .unknown
     /// `true` on a metered network, according to NetworkManager, which may guess.
     package var isExpensive: Bool?
-    /// `true` on a constrained network (low data mode).
-    ///
-    /// No service of Linux reports it separately from ``isExpensive``, so it comes from configuration only.
-    package var isConstrained: Bool?
     /// `true` while the machine runs on battery power.
     package var isOnBattery: Bool?
-    /// Charge of the battery, from 0 to 100.
-    package var batteryPercentage: Int?
     /// `true` if the user has enabled the power saver.
     package var isSavingPower: Bool?
 
@@ -36,50 +30,33 @@ package struct Conditions: Hashable, Sendable {
 
     /// Unknown conditions.
     package static let unknown = Conditions()
-
-    /// Returns the conditions with known values of `others` in place of their own.
-    package func overridden(by others: Conditions) -> Conditions {
-        var result = self
-        if others.connectivity != .unknown { result.connectivity = others.connectivity }
-        result.isExpensive = others.isExpensive ?? isExpensive
-        result.isConstrained = others.isConstrained ?? isConstrained
-        result.isOnBattery = others.isOnBattery ?? isOnBattery
-        result.batteryPercentage = others.batteryPercentage ?? batteryPercentage
-        result.isSavingPower = others.isSavingPower ?? isSavingPower
-        return result
-    }
 }
 
-/// Requirement of a transfer.
-package enum ConditionNeed: String, Hashable, Sendable, CaseIterable {
-    /// A usable network.
-    case network
-    /// A network that is not metered.
-    case inexpensiveNetwork
-    /// A network that is not constrained.
-    case unconstrainedNetwork
-    /// External power.
-    case mainsPower
-    /// No power saver.
-    case fullPower
+/// Condition that keeps a transfer waiting; the raw values are the codes of the control protocol's `PendingReason`.
+package enum ConditionObstacle: String, Hashable, Sendable, CaseIterable {
+    /// There is no network.
+    case offline
+    /// A captive portal requires a login.
+    case portal
+    /// The network is metered.
+    case metered
+    /// The machine runs on battery power.
+    case onBattery
+    /// The machine saves power.
+    case powerSaver
 }
 
 extension Conditions {
-    /// Returns whether a requirement is met; unknown conditions meet it.
+    /// Returns the obstacles to a transfer, in the order of their declaration; unknown conditions are none.
     ///
-    /// A network without internet access meets ``ConditionNeed/network``, since the servers may be local.
-    package func isSatisfied(_ need: ConditionNeed) -> Bool {
-        switch need {
-        case .network: connectivity != .none && connectivity != .portal
-        case .inexpensiveNetwork: isExpensive != true
-        case .unconstrainedNetwork: isConstrained != true
-        case .mainsPower: isOnBattery != true
-        case .fullPower: isSavingPower != true
-        }
-    }
-
-    /// Returns those of the requirements that are not met, in order.
-    package func unmet(_ needs: [ConditionNeed]) -> [ConditionNeed] {
-        needs.filter { !isSatisfied($0) }
+    /// A network without internet access is no obstacle, since the servers may be local.
+    package func obstacles(allowsMetered: Bool, needsPower: Bool) -> [ConditionObstacle] {
+        var obstacles: [ConditionObstacle] = []
+        if connectivity == .none { obstacles.append(.offline) }
+        if connectivity == .portal { obstacles.append(.portal) }
+        if !allowsMetered, isExpensive == true { obstacles.append(.metered) }
+        if needsPower, isOnBattery == true { obstacles.append(.onBattery) }
+        if needsPower, isSavingPower == true { obstacles.append(.powerSaver) }
+        return obstacles
     }
 }

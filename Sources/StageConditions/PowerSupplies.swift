@@ -12,8 +12,6 @@ struct PowerSupplies: Hashable {
         var isOnline: Bool?
         /// State of a battery: `Charging`, `Discharging`, `Full`, `Not charging` or `Unknown`.
         var status: String?
-        /// Charge of a battery, from 0 to 100.
-        var capacity: Int?
         /// `true` if the supply belongs to a peripheral such as a mouse.
         var isForPeripheral = false
 
@@ -42,13 +40,6 @@ struct PowerSupplies: Hashable {
         let isFed = batteries.contains { $0.status == "Full" || $0.status == "Not charging" }
         return isFed ? false : nil
     }
-
-    /// Average charge of the batteries; `nil` without any.
-    var batteryPercentage: Int? {
-        let shares = supplies.filter { $0.isBattery && !$0.isForPeripheral }
-            .compactMap(\.capacity).filter { (0...100).contains($0) }
-        return shares.isEmpty ? nil : shares.reduce(0, +) / shares.count
-    }
 }
 
 extension PowerSupplies {
@@ -76,7 +67,6 @@ extension PowerSupplies.Supply {
         self.type = type
         isOnline = read("online").flatMap { Int($0) }.map { $0 != 0 }
         status = read("status")
-        capacity = read("capacity").flatMap { Int($0) }
         isForPeripheral = read("scope") == "Device"
     }
 }

@@ -3,19 +3,9 @@ import Synchronization
 
 /// State shared between a monitor's thread and its users.
 final class SharedConditions: Sendable {
-    /// Requests of the users to the thread.
-    struct Requests {
-        /// Set to end the thread.
-        var isStopping = false
-        /// Set to have the connectivity checked.
-        var checksConnectivity = false
-        /// Users that wait for newly read conditions.
-        var readers: [CheckedContinuation<Conditions, Never>] = []
-    }
-
     private struct State {
-        var current: Conditions
-        var requests = Requests()
+        var current = Conditions.unknown
+        var isStopping = false
         var settling: [CheckedContinuation<Conditions, Never>] = []
         var isSettled = false
         var hasEnded = false
@@ -23,32 +13,19 @@ final class SharedConditions: Sendable {
         var streamCount = 0
     }
 
-    private let state: Mutex<State>
+    private let state = Mutex(State())
     /// Signal that wakes the thread.
     let signal: WakeSignal
 
-    init(_ conditions: Conditions) throws(FileError) {
-        signal = try WakeSignal()
-        state = Mutex(State(current: conditions))
-    }
+    init() throws(FileError) { signal = try WakeSignal() }
 
     /// Current conditions, after debouncing.
     var current: Conditions { state.withLock { $0.current } }
 
-    /// Adds a request, and wakes the thread.
-    func request(_ change: (inout Requests) -> Void) {
-        state.withLock { change(&$0.requests) }
+    /// Asks the thread to end.
+    func requestEnd() {
+        state.withLock { $0.isStopping = true }
         signal.raise()
-    }
-
-    /// Requests newly read conditions; resumes `reader` at once if the thread has ended.
-    func requestReading(_ reader: CheckedContinuation<Conditions, Never>) {
-        let ended = state.withLock { state -> Conditions? in
-            if state.hasEnded { return state.current }
-            state.requests.readers.append(reader)
-            return nil
-        }
-        if let ended { reader.resume(returning: ended) } else { signal.raise() }
     }
 
     /// Resumes `waiter` once the first readings are complete.
@@ -83,14 +60,8 @@ final class SharedConditions: Sendable {
 
 /// Methods for the monitor's thread.
 extension SharedConditions {
-    /// Takes all requests.
-    func takeRequests() -> Requests {
-        state.withLock { state in
-            defer { state.requests.readers.removeAll() }
-            defer { state.requests.checksConnectivity = false }
-            return state.requests
-        }
-    }
+    /// Set once the thread is asked to end.
+    var isStopping: Bool { state.withLock { $0.isStopping } }
 
     /// Publishes changed conditions.
     func publish(_ conditions: Conditions) {
@@ -115,12 +86,10 @@ extension SharedConditions {
         let (waiters, streams, conditions) = state.withLock { state in
             defer {
                 state.settling.removeAll()
-                state.requests.readers.removeAll()
                 state.streams.removeAll()
             }
             state.hasEnded = true
-            let waiters = state.settling + state.requests.readers
-            return (waiters, Array(state.streams.values), state.current)
+            return (state.settling, Array(state.streams.values), state.current)
         }
         for waiter in waiters { waiter.resume(returning: conditions) }
         for stream in streams { stream.finish() }

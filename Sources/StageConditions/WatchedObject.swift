@@ -19,8 +19,6 @@ enum WatchedObject: CaseIterable {
     case network
     /// UPower, with `OnBattery`.
     case power
-    /// UPower's combined battery, with `IsPresent` and `Percentage`.
-    case battery
     /// Power profiles, with `ActiveProfile`.
     case profiles
     /// Power profiles by their former name.
@@ -30,7 +28,7 @@ enum WatchedObject: CaseIterable {
     var service: WatchedService {
         switch self {
         case .network: .network
-        case .power, .battery: .power
+        case .power: .power
         case .profiles: .profiles
         case .formerProfiles: .formerProfiles
         }
@@ -41,23 +39,19 @@ enum WatchedObject: CaseIterable {
         switch self {
         case .network: "/org/freedesktop/NetworkManager"
         case .power: "/org/freedesktop/UPower"
-        case .battery: "/org/freedesktop/UPower/devices/DisplayDevice"
         case .profiles: "/org/freedesktop/UPower/PowerProfiles"
         case .formerProfiles: "/net/hadess/PowerProfiles"
         }
     }
 
     /// Interface with the properties.
-    var interface: String {
-        self == .battery ? "org.freedesktop.UPower.Device" : service.rawValue
-    }
+    var interface: String { service.rawValue }
 
     /// Properties that are read.
     var properties: Set<String> {
         switch self {
         case .network: ["Connectivity", "Metered"]
         case .power: ["OnBattery"]
-        case .battery: ["IsPresent", "Percentage"]
         case .profiles, .formerProfiles: ["ActiveProfile"]
         }
     }

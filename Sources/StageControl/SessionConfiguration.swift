@@ -7,7 +7,7 @@ package struct SessionConfiguration: Hashable, Codable, Sendable {
     package var isDiscretionary = false
     /// Allows transfers on metered networks.
     package var allowsExpensiveNetworkAccess = true
-    /// Allows transfers on constrained networks (low data mode).
+    /// No effect: no service of Linux reports a low data mode.
     package var allowsConstrainedNetworkAccess = true
     /// Starts ``handler`` when all transfers have ended and no client is attached.
     package var sendsLaunchEvents = true

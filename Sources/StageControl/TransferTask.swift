@@ -58,9 +58,7 @@ package struct TransferRequest: Hashable, Codable, Sendable {
     ///
     /// The session's rule applies if it is stricter.
     package var allowsExpensiveNetworkAccess: Bool?
-    /// Allows the task on constrained networks.
-    ///
-    /// The session's rule applies if it is stricter.
+    /// No effect: no service of Linux reports a low data mode.
     package var allowsConstrainedNetworkAccess: Bool?
     /// Token of an earlier task's resume data (``SessionEvent/resumeToken``).
     package var resumeToken: String?
@@ -107,8 +105,6 @@ public struct PendingReason: Hashable, Codable, Sendable {
         case portal
         /// The network is metered.
         case metered
-        /// The network is constrained (low data mode).
-        case constrained
         /// The machine runs on battery power.
         case onBattery
         /// The machine saves power.

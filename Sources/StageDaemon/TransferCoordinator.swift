@@ -339,7 +339,6 @@ extension Conditions {
         return [
             "connectivity": connectivity.rawValue,
             "metered": text(isExpensive),
-            "constrained": text(isConstrained),
             "onBattery": text(isOnBattery),
             "powerSaver": text(isSavingPower),
         ]

@@ -162,7 +162,7 @@ extension TransferState {
     private func isPendingIndefinitely(_ id: Int64, at now: Date) -> Bool {
         scheduler.pendingReasons(of: id, at: now).contains { reason in
             switch reason.kind {
-            case .pausedByClient, .pausedByUser, .earliestBegin, .metered, .constrained, .onBattery,
+            case .pausedByClient, .pausedByUser, .earliestBegin, .metered, .onBattery,
                 .powerSaver, .discretionary, .penalty, .quota, .authentication:
                 true
             case .offline, .portal, .disk, .slot, .backoff, .server, .clock: false

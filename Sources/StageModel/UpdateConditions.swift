@@ -6,7 +6,9 @@ public struct UpdateConditions: Hashable, Codable, Sendable {
     public var requiresExternalPower: Bool
     /// Indicates whether downloads run on metered networks.
     public var allowsExpensiveNetworkAccess: Bool
-    /// Indicates whether downloads run on networks that are probably metered (NetworkManager, "guess-yes").
+    /// No effect: no service of Linux reports a low data mode.
+    ///
+    /// A network that is probably metered (NetworkManager, "guess-yes") counts as metered.
     public var allowsConstrainedNetworkAccess: Bool
 
     /// Creates conditions; by default downloads wait for mains power and an unmetered network.

@@ -21,7 +21,9 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
     public var allowsCellularAccess = true
     /// `true` if transfers may use metered networks.
     public var allowsExpensiveNetworkAccess = true
-    /// `true` if transfers may use networks in low data mode.
+    /// No effect: no service of Linux reports a low data mode.
+    ///
+    /// A network that is probably metered counts as metered: see ``allowsExpensiveNetworkAccess``.
     public var allowsConstrainedNetworkAccess = true
     /// `true` if a task of a session in this process waits for a connection instead of failing without one.
     ///

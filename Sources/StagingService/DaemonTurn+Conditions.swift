@@ -20,33 +20,14 @@ extension DaemonTurn {
             let monitor = try ConditionMonitor(sources: sources, logger: logger)
             defer { monitor.stop() }
             let current = await monitor.settled()
-            return current.unmet(conditions.needs).map { PendingReason(PendingReason.Kind($0)) }
+            return current.obstacles(
+                allowsMetered: conditions.allowsExpensiveNetworkAccess,
+                needsPower: conditions.requiresExternalPower
+            )
+            .compactMap { PendingReason.Kind(rawValue: $0.rawValue).map { PendingReason($0) } }
         } catch {
             logger.warning("Network and power are not known", metadata: ["error": "\(error)"])
             return []
         }
-    }
-}
-
-extension UpdateConditions {
-    /// The conditions as the needs of a transfer.
-    fileprivate var needs: [ConditionNeed] {
-        var needs: [ConditionNeed] = requiresExternalPower ? [.mainsPower, .fullPower] : []
-        if !allowsExpensiveNetworkAccess { needs.append(.inexpensiveNetwork) }
-        if !allowsConstrainedNetworkAccess { needs.append(.unconstrainedNetwork) }
-        return needs
-    }
-}
-
-extension PendingReason.Kind {
-    fileprivate init(_ need: ConditionNeed) {
-        self =
-            switch need {
-            case .network: .offline
-            case .inexpensiveNetwork: .metered
-            case .unconstrainedNetwork: .constrained
-            case .mainsPower: .onBattery
-            case .fullPower: .powerSaver
-            }
     }
 }

@@ -24,16 +24,13 @@ struct ConditionDebouncerTests {
     private static let metered = conditions { $0.isExpensive = true }
     private static let unmetered = conditions { $0.isExpensive = false }
     private static let saving = conditions { $0.isSavingPower = true }
-    private static func battery(_ charge: Int?) -> Conditions {
-        conditions { $0.batteryPercentage = charge }
-    }
     private static let onBattery = conditions { $0.isOnBattery = true }
     private static let both = conditions {
         $0.isOnBattery = true
         $0.isExpensive = true
     }
 
-    /// With a delay of 5 s, and steps of 2 points.
+    /// With a delay of 5 s.
     static let rows = [
         Row(
             testDescription: "an obstacle counts at once, its end after the delay",
@@ -82,20 +79,11 @@ struct ConditionDebouncerTests {
             testDescription: "saving power is an obstacle too",
             steps: [(0, saving, saving), (4, unknown, saving), (9, unknown, unknown)]
         ),
-        Row(
-            testDescription: "the charge counts once it has changed by a step",
-            steps: [
-                (0, battery(50), battery(50)), (1, battery(49), battery(50)),
-                (2, battery(51), battery(50)), (3, battery(48), battery(48)),
-                (4, battery(49), battery(48)), (5, battery(nil), battery(nil)),
-                (6, battery(49), battery(49)),
-            ]
-        ),
     ]
 
     @Test(arguments: rows)
     func aChangeCountsWhenTheRulesSaySo(row: Row) {
-        var debouncer = ConditionDebouncer(delay: .seconds(5), batteryStep: 2)
+        var debouncer = ConditionDebouncer(delay: .seconds(5))
         for (seconds, read, counts) in row.steps {
             let before = debouncer.current
             let hasChanged = debouncer.take(read, at: .seconds(seconds))
@@ -105,7 +93,7 @@ struct ConditionDebouncerTests {
     }
 
     @Test func theDeadlineIsThatOfTheFirstObstacleThatIsGone() {
-        var debouncer = ConditionDebouncer(delay: .seconds(5), batteryStep: 2)
+        var debouncer = ConditionDebouncer(delay: .seconds(5))
         #expect(debouncer.deadline == nil)
         _ = debouncer.take(Self.both, at: .zero)
         #expect(debouncer.deadline == nil)
@@ -123,8 +111,8 @@ struct ConditionDebouncerTests {
     }
 
     @Test func withoutADelayEverythingCountsAtOnce() {
-        var debouncer = ConditionDebouncer(delay: .zero, batteryStep: 1)
-        for conditions in [Self.both, Self.unmetered, Self.none, Self.battery(3), Self.unknown] {
+        var debouncer = ConditionDebouncer(delay: .zero)
+        for conditions in [Self.both, Self.unmetered, Self.none, Self.unknown] {
             _ = debouncer.take(conditions, at: .zero)
             #expect(debouncer.current == conditions)
         }
@@ -134,15 +122,14 @@ struct ConditionDebouncerTests {
     func whatCountsFollowsWhatIsRead(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let delay = Duration.milliseconds(Int.random(in: 0...3000, using: &random))
-        let step = Int.random(in: 1...5, using: &random)
-        var debouncer = ConditionDebouncer(delay: delay, batteryStep: step)
+        var debouncer = ConditionDebouncer(delay: delay)
         var now = Duration.zero
         var read = Conditions()
         /// When each obstacle was last read.
         var seen: [ConditionNeed: Duration] = [:]
         for _ in 0..<200 {
             // Up to now, what was read last was true.
-            for need in read.unmet(ConditionNeed.allCases) { seen[need] = now }
+            for need in ConditionNeed.allCases where !read.isSatisfied(need) { seen[need] = now }
             read = Bool.random(using: &random) ? read : .random(using: &random)
             _ = debouncer.take(read, at: now)
             for need in ConditionNeed.allCases {
@@ -150,17 +137,13 @@ struct ConditionDebouncerTests {
                 let isMet = read.isSatisfied(need) && !isHeld
                 #expect(debouncer.current.isSatisfied(need) == isMet, "\(need) at \(now)")
             }
-            let (old, new) = (debouncer.current.batteryPercentage, read.batteryPercentage)
-            #expect((old == nil) == (new == nil) && abs((old ?? 0) - (new ?? 0)) < step)
             if let deadline = debouncer.deadline { #expect(deadline > now) }
             now += .milliseconds(Int.random(in: 1...2000, using: &random))
         }
         now += delay
         _ = debouncer.take(read, at: now)
         _ = debouncer.advance(to: now + delay)
-        var expected = read
-        expected.batteryPercentage = debouncer.current.batteryPercentage
-        #expect(debouncer.current == expected)
+        #expect(debouncer.current == read)
         #expect(debouncer.deadline == nil)
     }
 }
@@ -171,12 +154,8 @@ extension Conditions {
         var conditions = Conditions()
         conditions.connectivity = Connectivity.allCases.randomElement(using: &random) ?? .unknown
         conditions.isExpensive = flags.randomElement(using: &random) ?? nil
-        conditions.isConstrained = flags.randomElement(using: &random) ?? nil
         conditions.isOnBattery = flags.randomElement(using: &random) ?? nil
         conditions.isSavingPower = flags.randomElement(using: &random) ?? nil
-        if Bool.random(using: &random) {
-            conditions.batteryPercentage = Int.random(in: 40...50, using: &random)
-        }
         return conditions
     }
 }

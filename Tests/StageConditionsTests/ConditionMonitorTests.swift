@@ -23,7 +23,6 @@ import Testing
         sources.busAddress = bus.address
         sources.sysfs = sysfs
         sources.debounce = .zero
-        sources.batteryStep = 1
         change(&sources)
         return try ConditionMonitor(sources: sources, logger: Logger(label: "test"))
     }
@@ -50,15 +49,12 @@ import Testing
         try bus.start(.networkManager)
         try bus.set("Metered", of: .networkManager, to: .number(4))
         try bus.start(.power)
-        try bus.set("IsPresent", of: .battery, to: .flag(true))
-        try bus.set("Percentage", of: .battery, to: .real(41.6))
         try bus.start(.formerPowerProfiles)
         let monitor = try monitor()
         var expected = Conditions()
         expected.connectivity = .full
         expected.isExpensive = false
         expected.isOnBattery = false
-        expected.batteryPercentage = 42
         expected.isSavingPower = false
         #expect(await monitor.settled() == expected)
     }
@@ -88,8 +84,6 @@ import Testing
         }
         try await change("Connectivity", .networkManager, .number(4)) { $0.connectivity == .full }
         try await change("OnBattery", .power, .flag(true)) { $0.isOnBattery == true }
-        try await change("IsPresent", .battery, .flag(true)) { $0.batteryPercentage == 0 }
-        try await change("Percentage", .battery, .real(7)) { $0.batteryPercentage == 7 }
         try await change("OnBattery", .power, .flag(false)) { $0.isOnBattery == false }
         try await change("ActiveProfile", .powerProfiles, .text("power-saver")) {
             $0.isSavingPower == true
@@ -163,41 +157,16 @@ import Testing
         try bus.set("Metered", of: .networkManager, to: .text("yes"))
         try bus.set("Connectivity", of: .networkManager, to: .number(77))
         try bus.set("OnBattery", of: .power, to: .texts(["a", "b"]))
-        try bus.set("IsPresent", of: .battery, to: .number(1))
         try bus.set("ActiveProfile", of: .powerProfiles, to: .real(.pi))
         let monitor = try monitor()
         #expect(await monitor.settled() == .unknown)
         // Signals as well, and what is right beside them counts.
         try bus.set("Metered", of: .networkManager, to: .flag(true))
-        try bus.set("IsPresent", of: .battery, to: .flag(true))
-        try bus.set("Percentage", of: .battery, to: .real(-4))
         try bus.set("OnBattery", of: .power, to: .flag(true))
         try await wait(monitor, "on battery") { $0.isOnBattery == true }
         var expected = Conditions()
         expected.isOnBattery = true
         #expect(monitor.current == expected)
-    }
-
-    @Test func aCheckOfConnectivityIsTold() async throws {
-        try bus.start(.networkManager)
-        let monitor = try monitor()
-        #expect(await monitor.settled().connectivity == .full)
-        try bus.set("Connectivity", of: .networkManager, to: .number(2), isTold: false)
-        monitor.checkConnectivity()
-        try await wait(monitor, "portal") { $0.connectivity == .portal }
-    }
-
-    @Test func whatIsConfiguredStandsAboveWhatIsRead() async throws {
-        try bus.start(.networkManager)
-        try bus.set("Metered", of: .networkManager, to: .number(2))
-        let monitor = try monitor { sources in
-            sources.overrides.isExpensive = true
-            sources.overrides.isConstrained = true
-        }
-        let conditions = await monitor.settled()
-        #expect(conditions.isExpensive == true)
-        #expect(conditions.isConstrained == true)
-        #expect(conditions.connectivity == .full)
     }
 
     @Test func streamsBeginWithWhatCountsAndEndWithTheMonitor() async throws {
@@ -210,7 +179,6 @@ import Testing
         #expect(await changes.next()?.isExpensive == true)
         monitor.stop()
         #expect(await changes.next() == nil)
-        #expect(await monitor.refresh().isExpensive == true)
         #expect(await monitor.settled().isExpensive == true)
     }
 
@@ -218,22 +186,15 @@ import Testing
         bus.kill()
         let directory = try TemporaryDirectory.required()
         try supply(directory, "AC", ["type": "Mains", "online": "1"])
-        try supply(
-            directory,
-            "BAT0",
-            ["type": "Battery", "status": "Charging", "capacity": "80"]
-        )
-        let monitor = try monitor { $0.readingTimeout = .milliseconds(10) }
-        var expected = Conditions()
-        expected.isOnBattery = false
-        expected.batteryPercentage = 80
-        #expect(await monitor.settled() == expected)
-        try supply(directory, "AC", ["online": "0"])
-        try supply(directory, "BAT0", ["status": "Discharging", "capacity": "79"])
-        expected.batteryPercentage = 79
-        expected.isOnBattery = true
-        let refreshed = await monitor.refresh()
-        #expect(refreshed == expected)
+        try supply(directory, "BAT0", ["type": "Battery", "status": "Charging"])
+        for isOnBattery in [false, true] {
+            let monitor = try monitor { $0.readingTimeout = .milliseconds(10) }
+            var expected = Conditions()
+            expected.isOnBattery = isOnBattery
+            #expect(await monitor.settled() == expected)
+            try supply(directory, "AC", ["online": "0"])
+            try supply(directory, "BAT0", ["status": "Discharging"])
+        }
     }
 
     @Test func theKernelIsReadWhenUPowerGoes() async throws {

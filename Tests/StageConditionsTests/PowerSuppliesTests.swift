@@ -12,7 +12,6 @@ struct PowerSuppliesTests {
         var testDescription: String
         var supplies: [PowerSupplies.Supply]
         var isOnBattery: Bool?
-        var percentage: Int?
     }
 
     private static func mains(_ isOnline: Bool?) -> PowerSupplies.Supply {
@@ -23,14 +22,13 @@ struct PowerSuppliesTests {
         PowerSupplies.Supply(type: "USB", isOnline: isOnline)
     }
 
-    private static func battery(_ status: String?, _ capacity: Int?) -> PowerSupplies.Supply {
-        PowerSupplies.Supply(type: "Battery", status: status, capacity: capacity)
+    private static func battery(_ status: String?) -> PowerSupplies.Supply {
+        PowerSupplies.Supply(type: "Battery", status: status)
     }
 
     private static let mouse = PowerSupplies.Supply(
         type: "Battery",
         status: "Discharging",
-        capacity: 9,
         isForPeripheral: true
     )
 
@@ -41,77 +39,62 @@ struct PowerSuppliesTests {
         Row(testDescription: "a board that denies its mains", supplies: [mains(false)]),
         Row(
             testDescription: "mains and a full battery",
-            supplies: [mains(true), battery("Full", 100)],
-            isOnBattery: false,
-            percentage: 100
+            supplies: [mains(true), battery("Full")],
+            isOnBattery: false
         ),
         Row(
             testDescription: "unplugged",
-            supplies: [mains(false), battery("Discharging", 55)],
-            isOnBattery: true,
-            percentage: 55
+            supplies: [mains(false), battery("Discharging")],
+            isOnBattery: true
         ),
         Row(
             testDescription: "unplugged, and the battery has not noticed",
-            supplies: [mains(false), battery("Full", 100)],
-            isOnBattery: true,
-            percentage: 100
+            supplies: [mains(false), battery("Full")],
+            isOnBattery: true
         ),
         Row(
             testDescription: "mains too weak for the machine",
-            supplies: [usb(true), battery("Discharging", 70)],
-            isOnBattery: false,
-            percentage: 70
+            supplies: [usb(true), battery("Discharging")],
+            isOnBattery: false
         ),
         Row(
             testDescription: "one of two sockets in use",
-            supplies: [usb(false), usb(true), battery("Charging", 71)],
-            isOnBattery: false,
-            percentage: 71
+            supplies: [usb(false), usb(true), battery("Charging")],
+            isOnBattery: false
         ),
         Row(
             testDescription: "a battery alone that discharges",
-            supplies: [battery("Discharging", 20)],
-            isOnBattery: true,
-            percentage: 20
+            supplies: [battery("Discharging")],
+            isOnBattery: true
         ),
         Row(
             testDescription: "a battery alone that charges",
-            supplies: [battery("Charging", 20)],
-            isOnBattery: false,
-            percentage: 20
+            supplies: [battery("Charging")],
+            isOnBattery: false
         ),
         Row(
             testDescription: "a battery alone that is kept at its charge",
-            supplies: [battery("Not charging", 80)],
-            isOnBattery: false,
-            percentage: 80
+            supplies: [battery("Not charging")],
+            isOnBattery: false
         ),
         Row(
             testDescription: "a battery alone that says nothing",
-            supplies: [battery("Unknown", nil)]
+            supplies: [battery("Unknown")]
         ),
         Row(
             testDescription: "two batteries, one of which discharges",
-            supplies: [battery("Not charging", 90), battery("Discharging", 31)],
-            isOnBattery: true,
-            percentage: 60
+            supplies: [battery("Not charging"), battery("Discharging")],
+            isOnBattery: true
         ),
         Row(
             testDescription: "an uninterruptible supply that is interrupted",
-            supplies: [PowerSupplies.Supply(type: "UPS", status: "Discharging", capacity: 97)],
-            isOnBattery: true,
-            percentage: 97
+            supplies: [PowerSupplies.Supply(type: "UPS", status: "Discharging")],
+            isOnBattery: true
         ),
         Row(testDescription: "a mouse", supplies: [mouse]),
         Row(
             testDescription: "mains and a mouse",
             supplies: [mains(true), mouse],
-            isOnBattery: false
-        ),
-        Row(
-            testDescription: "a charge beyond all bounds",
-            supplies: [battery("Charging", 255)],
             isOnBattery: false
         ),
     ]
@@ -120,7 +103,6 @@ struct PowerSuppliesTests {
     func suppliesSayWhetherTheBatteryIsUsed(row: Row) {
         let supplies = PowerSupplies(row.supplies)
         #expect(supplies.isOnBattery == row.isOnBattery)
-        #expect(supplies.batteryPercentage == row.percentage)
     }
 
     @Test(.directory) func attributesThatAreMissingOrMakeNoSenseArePassedOver() throws {
@@ -128,8 +110,8 @@ struct PowerSuppliesTests {
         let place = try root.makeDirectory("class").makeDirectory("power_supply")
         let attributes = [
             "AC": ["type": "Mains\n", "online": "1\n"],
-            "BAT0": ["type": "Battery\n", "status": "\n", "capacity": "many\n"],
-            "BAT1": ["type": "Battery\n", "capacity": "12\n", "scope": "Device\n"],
+            "BAT0": ["type": "Battery\n", "status": "\n"],
+            "BAT1": ["type": "Battery\n", "scope": "Device\n"],
             "BAT2": ["status": "Discharging\n"],
             "BAT3": ["type": "Battery"],
             "EMPTY": ["type": ""],
@@ -148,7 +130,7 @@ struct PowerSuppliesTests {
                 == PowerSupplies([
                     Supply(type: "Mains", isOnline: true),
                     Supply(type: "Battery"),
-                    Supply(type: "Battery", capacity: 12, isForPeripheral: true),
+                    Supply(type: "Battery", isForPeripheral: true),
                     Supply(type: "Battery"),
                 ])
         )

@@ -188,34 +188,22 @@ struct NeedsTests {
         let request = TransferRequest(token: "t", kind: .download, url: "http://a/")
         var strict = request
         strict.allowsExpensiveNetworkAccess = false
-        strict.allowsConstrainedNetworkAccess = false
         var session = SessionConfiguration()
         #expect(TransferConstraints(session: session, request: request) == [])
-        #expect(
-            TransferConstraints(session: session, request: strict) == [.unmetered, .unconstrained]
-        )
+        #expect(TransferConstraints(session: session, request: strict) == [.unmetered])
         session.isDiscretionary = true
         #expect(TransferConstraints(session: session, request: request) == [.unmetered, .power])
         session = SessionConfiguration()
         session.allowsExpensiveNetworkAccess = false
-        session.allowsConstrainedNetworkAccess = false
         var lax = request
         lax.allowsExpensiveNetworkAccess = true
-        #expect(
-            TransferConstraints(session: session, request: lax) == [.unmetered, .unconstrained]
-        )
+        #expect(TransferConstraints(session: session, request: lax) == [.unmetered])
     }
 
     @Test(arguments: [
-        (UpdateConditions(), TransferConstraints([.power, .unmetered, .unconstrained])),
-        (
-            UpdateConditions(requiresExternalPower: false),
-            TransferConstraints([.unmetered, .unconstrained])
-        ),
-        (
-            UpdateConditions(allowsExpensiveNetworkAccess: true),
-            TransferConstraints([.power, .unconstrained])
-        ),
+        (UpdateConditions(), TransferConstraints([.power, .unmetered])),
+        (UpdateConditions(requiresExternalPower: false), TransferConstraints([.unmetered])),
+        (UpdateConditions(allowsExpensiveNetworkAccess: true), TransferConstraints([.power])),
         (
             UpdateConditions(allowsConstrainedNetworkAccess: true),
             TransferConstraints([.power, .unmetered])
@@ -235,14 +223,17 @@ struct NeedsTests {
     }
 
     @Test func whatNobodyCanTellIsMet() {
-        #expect(
-            TransferConstraints([.unmetered, .unconstrained, .power]).unmet(in: .unknown) == []
-        )
+        #expect(TransferConstraints([.unmetered, .power]).unmet(in: .unknown) == [])
         var conditions = Conditions.unknown
         conditions.connectivity = .limited
         #expect(TransferConstraints([]).unmet(in: conditions) == [])
         conditions.connectivity = .portal
         #expect(TransferConstraints([]).unmet(in: conditions) == [.portal])
+    }
+
+    @Test func everyObstacleIsAPendingReason() {
+        let kinds = ConditionObstacle.allCases.map { PendingReason.Kind(rawValue: $0.rawValue) }
+        #expect(kinds == [.offline, .portal, .metered, .onBattery, .powerSaver])
     }
 }
 

@@ -275,7 +275,7 @@ struct JournalFormTests {
         #expect(TransferFailure.Kind.allCases.map(\.storedName) == failures)
         #expect([StoredState.active, .verified, .ended].map(\.rawValue) == [0, 1, 2])
         #expect(
-            [TransferConstraints.unmetered, .unconstrained, .power].map(\.rawValue) == [1, 2, 4]
+            [TransferConstraints.unmetered, .power].map(\.rawValue) == [1, 4]
         )
         let blocks = [Scheduler.Blocks.client, .user, .authentication, .leader]
         #expect(blocks.map(\.rawValue) == [1, 2, 4, 8])

@@ -187,18 +187,17 @@ struct SchedulerTests {
 
     @Test func allReasonsAreToldTheMostLastingOnesFirst() {
         var scheduler = Scheduler()
-        var held = item(constraints: [.unmetered, .unconstrained, .power])
+        var held = item(constraints: [.unmetered, .power])
         held.blocks = [.client, .user, .authentication]
         held.notBefore = PendingReason(.earliestBegin, until: start + 60)
         scheduler.conditions.connectivity = .none
         scheduler.conditions.isExpensive = true
-        scheduler.conditions.isConstrained = true
         scheduler.conditions.isOnBattery = true
         scheduler.conditions.isSavingPower = true
         scheduler.fullUntil = start + 5
         scheduler.add(1, as: held, at: start)
         let reasons: [PendingReason.Kind] = [
-            .pausedByClient, .pausedByUser, .authentication, .offline, .metered, .constrained,
+            .pausedByClient, .pausedByUser, .authentication, .offline, .metered,
             .onBattery, .powerSaver, .disk, .earliestBegin,
         ]
         #expect(scheduler.pendingReasons(of: 1, at: start).map(\.kind) == reasons)
@@ -300,7 +299,6 @@ struct SchedulerWorld {
     private mutating func changeConditions() {
         var conditions = Conditions.unknown
         conditions.isExpensive = [nil, true, false].randomElement(using: &random) ?? nil
-        conditions.isConstrained = [nil, true, false].randomElement(using: &random) ?? nil
         conditions.isOnBattery = [nil, true, false].randomElement(using: &random) ?? nil
         conditions.connectivity =
             [.unknown, .full, .limited, .none, .portal].randomElement(using: &random) ?? .full

@@ -27,12 +27,14 @@ struct UpdateConditionTests {
     struct Case: Sendable, CustomTestStringConvertible {
         var isMetered = false
         var isOnBattery = false
+        /// NetworkManager's `NMConnectivityState`.
+        var connectivity: UInt32 = 4
         var conditions = UpdateConditions()
         /// The reasons for which the pack that is not essential waits.
         var reasons: [String] = []
 
         var testDescription: String {
-            "metered: \(isMetered), battery: \(isOnBattery), \(conditions)"
+            "metered: \(isMetered), battery: \(isOnBattery), connectivity: \(connectivity), \(conditions)"
         }
     }
 
@@ -40,7 +42,10 @@ struct UpdateConditionTests {
         Case(),
         Case(isMetered: true, reasons: ["metered"]),
         Case(isOnBattery: true, reasons: ["onBattery"]),
-        Case(isMetered: true, isOnBattery: true, reasons: ["onBattery", "metered"]),
+        Case(connectivity: 1, reasons: ["offline"]),
+        Case(connectivity: 2, reasons: ["portal"]),
+        Case(connectivity: 3),
+        Case(isMetered: true, isOnBattery: true, reasons: ["metered", "onBattery"]),
         Case(
             isMetered: true,
             isOnBattery: true,
@@ -110,6 +115,7 @@ struct UpdateConditionTests {
         try world.publish(packs)
         try bus.set("Metered", of: .networkManager, to: .number(example.isMetered ? 1 : 2))
         try bus.set("OnBattery", of: .power, to: .flag(example.isOnBattery))
+        try bus.set("Connectivity", of: .networkManager, to: .number(example.connectivity))
 
         let periodic = try await run(world, .periodic, example.conditions)
         #expect(periodic["title"]?.outcome == .staged)

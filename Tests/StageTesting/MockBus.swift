@@ -24,8 +24,6 @@ package final class MockBus: Sendable {
         case networkManager
         /// `org.freedesktop.UPower`.
         case power
-        /// The display device of UPower, which is started with ``power``.
-        case battery
         /// `org.freedesktop.UPower.PowerProfiles`.
         case powerProfiles
         /// `net.hadess.PowerProfiles`.
@@ -119,17 +117,12 @@ package final class MockBus: Sendable {
         _ = consume service
     }
 
-    /// Sets a property, which it adds if necessary, and by default emits a signal about the change.
-    package func set(
-        _ property: String,
-        of object: Object,
-        to value: Value,
-        isTold: Bool = true
-    ) throws {
+    /// Sets a property, which it adds if necessary, and emits a signal about the change.
+    package func set(_ property: String, of object: Object, to value: Value) throws {
         let service = state.withLock { $0.services[object.serviceName] }
         let running = try #require(service, "'\(object.serviceName)' is not running")
-        let place = "\"\(object.path)\", \"\(object.interface)\""
-        try running.write("[\(place), \"\(property)\", \(value.json), \(isTold)]")
+        let place = "\"\(object.path)\", \"\(object.serviceName)\""
+        try running.write("[\(place), \"\(property)\", \(value.json)]")
         _ = try running.readLine()
     }
 
@@ -153,7 +146,7 @@ extension MockBus.Object {
     package var serviceName: String {
         switch self {
         case .networkManager: "org.freedesktop.NetworkManager"
-        case .power, .battery: "org.freedesktop.UPower"
+        case .power: "org.freedesktop.UPower"
         case .powerProfiles: "org.freedesktop.UPower.PowerProfiles"
         case .formerPowerProfiles: "net.hadess.PowerProfiles"
         }
@@ -163,21 +156,16 @@ extension MockBus.Object {
         switch self {
         case .networkManager: "/org/freedesktop/NetworkManager"
         case .power: "/org/freedesktop/UPower"
-        case .battery: "/org/freedesktop/UPower/devices/DisplayDevice"
         case .powerProfiles: "/org/freedesktop/UPower/PowerProfiles"
         case .formerPowerProfiles: "/net/hadess/PowerProfiles"
         }
-    }
-
-    fileprivate var interface: String {
-        self == .battery ? "org.freedesktop.UPower.Device" : serviceName
     }
 
     /// The template of python-dbusmock, or the path of an object without one.
     fileprivate var template: String {
         switch self {
         case .networkManager: "networkmanager"
-        case .power, .battery: "upower"
+        case .power: "upower"
         case .powerProfiles: path
         case .formerPowerProfiles: "power_profiles_daemon"
         }
@@ -254,13 +242,12 @@ extension MockBus {
         types = {'b': dbus.Boolean, 'u': dbus.UInt32, 'd': dbus.Double, 's': dbus.String,
                  'as': lambda value: dbus.Array(value, signature='s')}
 
-        def set_property(path, interface, property, value, is_told):
+        def set_property(path, interface, property, value):
             kind, plain = value
             mock = dbusmock.get_object(path)
             mock.props.setdefault(interface, {})[property] = types[kind](plain)
-            if is_told:
-                mock.EmitSignal(dbus.PROPERTIES_IFACE, 'PropertiesChanged', 'sa{sv}as',
-                                [interface, {property: types[kind](plain)}, []])
+            mock.EmitSignal(dbus.PROPERTIES_IFACE, 'PropertiesChanged', 'sa{sv}as',
+                            [interface, {property: types[kind](plain)}, []])
 
         def take_line(source, condition):
             line = sys.stdin.readline()

@@ -87,7 +87,6 @@ extension PendingReason.Kind {
         case .offline: "there is no network"
         case .portal: "a login page of the network intercepts downloads"
         case .metered: "the network is metered"
-        case .constrained: "the network is in low data mode"
         case .onBattery: "the machine runs on its battery"
         case .powerSaver: "the machine saves power"
         case .discretionary: "its scheduled time is in the future"
