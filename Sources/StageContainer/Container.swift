@@ -97,9 +97,6 @@ public final class Container: Sendable {
         reader = ContainerReader(root: root, packs: packs)
     }
 
-    /// Returns the free space of the container's file system.
-    public func freeSpace() throws(ContainerError) -> FreeSpace { try reader.freeSpace() }
-
     /// Returns whether this process has permission to change the container; changes nothing.
     public func isWritable() -> Bool {
         root.isWritable

@@ -98,16 +98,6 @@ public struct Plan: Equatable, Sendable {
             if case .stage = entry.decision { entry.pack } else { nil }
         }
     }
-
-    /// The total bytes to transfer for the packs to stage if nothing of them is on this machine.
-    public var downloadSize: ByteCount {
-        packsToStage.reduce(.zero) { $0 + $1.downloadSize }
-    }
-
-    /// The total bytes of the files of the packs to stage.
-    public var installedSize: ByteCount {
-        packsToStage.reduce(.zero) { $0 + $1.installedSize }
-    }
 }
 
 /// Selection of the packs to plan for.

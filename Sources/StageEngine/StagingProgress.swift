@@ -36,8 +36,6 @@ public struct StagingProgress: Equatable, Sendable {
     public var installedSize: ByteCount { packs.reduce(.zero) { $0 + $1.installedSize } }
     /// The bytes of files that are written.
     public var unpacked: ByteCount { packs.reduce(.zero) { $0 + $1.unpacked } }
-    /// `true` if every pack has ended.
-    public var hasEnded: Bool { packs.allSatisfy { $0.outcome != nil } }
 
     /// The fraction of received and unpacked bytes, from 0 to 1.
     public var fractionCompleted: Double {

@@ -268,22 +268,6 @@ extension PartialFile {
         }
     }
 
-    /// Replaces the file of the current generation by another file.
-    func move(_ name: FilePath.Component, from folder: Directory) throws(FileError) {
-        try folder.rename(name, to: fileName, in: directory)
-    }
-
-    /// Opens the file of the current generation again after another writer has replaced it.
-    func reopen(length: Int64) throws(FileError) {
-        let content = Content(
-            try directory.file(updating: FilePath(fileName), permissions: .privateFile)
-        )
-        state.withLock { state in
-            state.content = content
-            state.length = length
-        }
-    }
-
     /// Sets the number of bytes after a write.
     func grow(to length: Int64) { state.withLock { $0.length = length } }
 
