@@ -21,6 +21,7 @@ struct PackWork: Sendable {
     func stage(_ reason: Plan.Reason, through publisher: Publisher) async -> StagingOutcome {
         // After a failure the archive stays for the next run, and other packs of this run stop waiting.
         defer { _ = endSharing() }
+        await waitForSharedArchive()
         do throws(StageError) {
             let lock = try await container.lock(report: report) {
                 container throws(ContainerError) in try container.attemptLock(pack.id)
@@ -156,14 +157,21 @@ struct PackWork: Sendable {
 }
 
 extension PackWork {
-    /// Acquires the download lock of an object, after waiting for the pack of this run that downloads it
-    /// first.
+    /// Waits until the pack of this run that downloads the archive of this one first has ended.
+    ///
+    /// Without the lock on the pack: of two processes with the packs in opposite orders, each would wait for a
+    /// lock that the other holds.
+    private func waitForSharedArchive() async {
+        guard let digest = pack.archive?.digest,
+            let first = sharing.first(with: digest, besides: pack.id)
+        else { return }
+        report(.sharesArchive(with: first))
+        await sharing.waitForFirst(with: digest)
+    }
+
+    /// Acquires the download lock of an object.
     func downloadLock(_ digest: Digest) async throws(StageError) -> DownloadLock {
         let first = sharing.first(with: digest, besides: pack.id)
-        if let first {
-            report(.sharesArchive(with: first))
-            await sharing.waitForFirst(with: digest)
-        }
         return try await container.downloadLock(ContainerLayout.downloadName(of: digest)) { event in
             // The first pack may still hold the lock for a moment; it is not another process.
             if first == nil { report(event) }

@@ -26,6 +26,7 @@ struct StagingServiceTests {
                 case .manifest: "manifest"
                 case .began(let plan): "began \(plan.packsToStage.map(\.id.text))"
                 case .pack(let id, .ended(.staged)): "staged \(id)"
+                case .pack(let id, .waitingForOther): "waiting \(id)"
                 case .pack(let id, _): "pack \(id)"
                 case .ended: "ended"
                 default: "\(update)"
@@ -241,6 +242,45 @@ struct StagingServiceTests {
         #expect(results.first?.failures.map(\.advice) == [.raiseQuota])
         #expect(results.first?.packs.map(\.reason) == [.exceedsQuota])
         #expect(world.server.counts(for: pack.path).requests == 0)
+    }
+
+    /// Two applications offer two packs of one archive in opposite orders.
+    @Test func runsWithOppositeOrdersDoNotWaitForEachOther() async throws {
+        var world = try World()
+        let first = try SamplePack.small(try PackID("one"))
+        let second = SamplePack(try PackID("two"), archive: first.archive, first.files)
+        try world.publish(first, second)
+        let application = try ApplicationID("net.example.zebra")
+        let packs = [second.pack, first.pack]
+        let manifest = Manifest(application: application, revision: 1, packs: packs)
+        world.server.answer("/other.json", with: .content(manifest.json()))
+        var other = try request(world)
+        other.target.manifests = [world.server.url("/other.json")]
+        let requests = [try request(world), other]
+        let container = try Container.make(world.container)
+        for _ in 1...4 {
+            var held = try container.attemptLock(first.pack.id)
+            try #require(held != nil)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for request in requests {
+                    let updates = Updates()
+                    let service = service(request, updates)
+                    group.addTask { _ = try await service.stage() }
+                    try await poll { updates.all.contains("waiting one") }
+                }
+                held = nil
+                group.addTask {
+                    try await Task.sleep(for: .seconds(60))
+                    throw NeverHappened()
+                }
+                for _ in requests { try await group.next() }
+                group.cancelAll()
+            }
+            for id in packs.map(\.id) {
+                let lock = try #require(try container.attemptLock(id))
+                #expect(try container.remove(lock).generations == 1)
+            }
+        }
     }
 
     @Test func restrictionsBindEventsAndNoPacksByName() async throws {
