@@ -108,8 +108,12 @@ extension Container {
         named name: FilePath.Component,
         for id: PackID
     ) throws(FileError) -> StagingArea {
-        if let status = try staging.status(FilePath(name)), status.kind != .directory {
-            try staging.removeTree(name)
+        if let status = try staging.status(FilePath(name)) {
+            if status.kind == .directory {
+                try makeMovable(name, for: id)
+            } else {
+                try staging.removeTree(name)
+            }
         }
         let directory = try staging.makeDirectory(
             FilePath(name),
@@ -122,6 +126,27 @@ extension Container {
             directory: directory,
             lock: try makeLease(in: directory)
         )
+    }
+
+    /// Replaces an area that cannot be renamed, and so not be published, by a new directory with its files.
+    ///
+    /// On overlayfs a directory of a lower layer cannot be renamed, and only an attempt shows that. The lock
+    /// for the creation of areas keeps sweeps away from the other name. A crash in between costs the progress
+    /// of the area at most.
+    private func makeMovable(_ name: FilePath.Component, for id: PackID) throws(FileError) {
+        let other = try makeUniqueName(id.text)
+        do throws(FileError) {
+            try staging.rename(name, to: other, in: staging, replacing: false)
+        } catch {
+            guard error.errno == .improperLink, let old = try staging.directory(FilePath(name))
+            else { throw error }
+            let path = FilePath(other)
+            try old.moveEntries(
+                to: try staging.makeDirectory(path, exactly: .ownerReadWriteExecute)
+            )
+            try staging.removeTree(name)
+        }
+        try staging.rename(other, to: name, in: staging, replacing: false)
     }
 
     /// Replaces the lease file that an earlier run left by a new, locked one.
@@ -181,5 +206,19 @@ extension PackID {
     /// Contains the whole ID, because packs with equal content have the same digest.
     fileprivate func nameOfArea(for digest: Digest) -> FilePath.Component? {
         FilePath.Component("\(text).\(digest)")
+    }
+}
+
+extension Directory {
+    /// Moves all files and links to another directory, with new directories for those below this one.
+    fileprivate func moveEntries(to target: Directory) throws(FileError) {
+        for entry in try entries() {
+            guard entry.kind == .directory, let below = try directory(entry.path) else {
+                try rename(entry.name, to: entry.name, in: target, replacing: false)
+                continue
+            }
+            let made = try target.makeDirectory(entry.path, exactly: .ownerReadWriteExecute)
+            try below.moveEntries(to: made)
+        }
     }
 }

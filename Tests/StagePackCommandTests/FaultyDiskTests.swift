@@ -110,4 +110,34 @@ struct FaultyDiskTests {
                 """.replacing("DIRECTORY", with: world.directory.path.string)
         )
     }
+
+    /// An image that was made while a pack was being staged, and a run over it.
+    @Test func anAreaOfAnImageIsContinuedAndPublished() async throws {
+        let world = try World()
+        let publisher = try IndexedPublisher(world)
+        let files = ["a/b/c": noise(1_000_000, seed: 1), "d/e": noise(4_000_000, seed: 2)]
+        try publisher.write(files)
+        let index = try await publisher.package(version: 1)
+        try publisher.publish(index, version: 1, rate: 2 << 20)
+        let ending = try await run(
+            world,
+            #"""
+            $P fetch levels "$@" & process=$!
+            for _ in $(seq 3000); do
+                cmp -s "$C"/staging/levels.*/content/a/b/c "$D/tree/a/b/c" && break
+                sleep 0.01
+            done
+            kill -9 $process; wait $process || true
+            mkdir -p "$D/lower" "$D/upper" "$D/work"; mv "$C" "$D/lower/"; mkdir "$C"
+            mount -t overlay overlay \
+                -o "lowerdir=$D/lower/container,upperdir=$D/upper,workdir=$D/work,redirect_dir=off" "$C"
+            trap 'umount "$C"' EXIT
+            $P fetch levels "$@" --json | grep -c '"reused" : [1-9]' > /dev/null
+            ls "$C/staging"
+            $P verify --container "$C"
+            """#
+        )
+        #expect(ending.status == 0, "\(ending)")
+        #expect(ending.output == "levels: as it was staged\n")
+    }
 }
