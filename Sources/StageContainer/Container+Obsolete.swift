@@ -6,7 +6,8 @@ extension Container {
     /// Removes nothing if a manifest cannot be read. Skips pinned packs, packs that are being staged, and those of
     /// ``ContainerReader/keptPacks(ignoring:)``.
     ///
-    /// - Parameter reportFailure: Called for each pack that cannot be removed; the others are removed.
+    /// - Parameter reportFailure: Called for each pack that cannot be removed, or only in part; the others are
+    ///   removed.
     /// - Returns: The removed packs. Leased generations of them are deleted by a later sweep.
     /// - Throws: ``ContainerError`` if the packs of the container cannot be determined; none is removed then.
     public func removeObsoletePacks(
@@ -20,8 +21,9 @@ extension Container {
                 guard let lock = try attemptLock(id), try reader.pin(of: id) == nil else {
                     continue
                 }
-                _ = try remove(lock)
+                let removal = try remove(lock)
                 removed.append(id)
+                try removal.check()
             } catch {
                 reportFailure(id, error)
             }

@@ -72,14 +72,11 @@ extension ContainerReader {
     /// Returns the generation that was current before the current one, if it is on disk.
     ///
     /// Ignores generations with the same content, so that a repaired pack is not rolled back to its damaged
-    /// generation. If no record names the predecessor, returns the generation that was staged last.
+    /// generation. If no record names a predecessor that is on disk, returns the first of
+    /// ``predecessors(of:)``.
     public func previousGeneration(of id: PackID) throws(ContainerError) -> GenerationName? {
         guard let current = try currentGeneration(of: id) else { return nil }
-        var others: [(stagedAt: Int64, name: GenerationName)] = []
-        for name in try generations(of: id) where name != current && !name.hasContent(of: current) {
-            guard name.content != nil, let record = try wholeRecord(of: name, id) else { continue }
-            others.append((record.stagedAt, name))
-        }
+        let others = try targets(ofRollbackFrom: current, id)
         // Usually there are none, and no record has to be read.
         guard !others.isEmpty else { return nil }
         let before = [
@@ -90,7 +87,33 @@ extension ContainerReader {
                 return known.name
             }
         }
-        return others.max { $0.stagedAt < $1.stagedAt }?.name
+        return try predecessors(of: id).first
+    }
+
+    /// Returns the generations with other content that the current one may have replaced, the newest first.
+    ///
+    /// One that was staged after the current generation is none of them: a rollback took it out of use, or a
+    /// crash came before its publication. Without a record of the current generation that is not known.
+    func predecessors(of id: PackID) throws(ContainerError) -> [GenerationName] {
+        guard let current = try currentGeneration(of: id) else { return [] }
+        let others = try targets(ofRollbackFrom: current, id)
+        guard !others.isEmpty else { return [] }
+        let latest = try wholeRecord(of: current, id)?.stagedAt ?? .max
+        return others.filter { $0.stagedAt <= latest }.sorted { $0.stagedAt > $1.stagedAt }
+            .map(\.name)
+    }
+
+    /// Returns the generations of other content than the current one that have a record.
+    private func targets(
+        ofRollbackFrom current: GenerationName,
+        _ id: PackID
+    ) throws(ContainerError) -> [(stagedAt: Int64, name: GenerationName)] {
+        var others: [(stagedAt: Int64, name: GenerationName)] = []
+        for name in try generations(of: id) where name != current && !name.hasContent(of: current) {
+            guard name.content != nil, let record = try wholeRecord(of: name, id) else { continue }
+            others.append((record.stagedAt, name))
+        }
+        return others
     }
 
     /// Returns the record of a generation; `nil` if it is missing or damaged.

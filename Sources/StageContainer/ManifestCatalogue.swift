@@ -78,3 +78,33 @@ extension ContainerReader {
         return packs
     }
 }
+
+/// Digests of the content that manifests offer, in hexadecimal.
+public struct OfferedContent: Equatable, Sendable {
+    /// The digests of ``Pack/downloads`` of all packs.
+    public var all: Set<String> = []
+    /// Those of packs that are not staged in the offered version, whose downloads can be resumed.
+    public var missing: Set<String> = []
+}
+
+extension ContainerReader {
+    /// Returns the content that the stored manifests of all applications offer; `nil` if one of them cannot be
+    /// read.
+    ///
+    /// - Parameter isIncluded: Returns whether the content of a pack counts.
+    /// - Returns: The content.
+    /// - Throws: ``ContainerError/file(_:)`` if the container cannot be read.
+    public func offeredContent(
+        where isIncluded: (PackID) -> Bool = { _ in true }
+    ) throws(ContainerError) -> OfferedContent? {
+        guard let catalogue = try manifestCatalogue() else { return nil }
+        var offered = OfferedContent()
+        for pack in catalogue.manifests.lazy.flatMap(\.packs) where isIncluded(pack.id) {
+            let digests = pack.downloads.map(\.description)
+            offered.all.formUnion(digests)
+            let generation = try currentGeneration(of: pack.id)
+            if generation?.holds(pack) != true { offered.missing.formUnion(digests) }
+        }
+        return offered
+    }
+}

@@ -105,19 +105,21 @@ extension Container {
                 return removal
             }
             for entry in try files.entries() {
-                // Other entries do not belong there.
-                if entry.kind == .directory,
-                    let digest = try? Digest(hexadecimal: entry.path.string)
-                {
-                    guard !isWanted(digest) else { continue }
-                    guard try removePartialContent(entry.name, in: files) else {
-                        removal.inUse += 1
-                        continue
+                removal.attempt { removal throws(FileError) in
+                    // Other entries do not belong there.
+                    if entry.kind == .directory,
+                        let digest = try? Digest(hexadecimal: entry.path.string)
+                    {
+                        guard !isWanted(digest) else { return }
+                        guard try removePartialContent(entry.name, in: files) else {
+                            removal.inUse += 1
+                            return
+                        }
+                    } else {
+                        try files.removeTree(entry.name)
                     }
-                } else {
-                    try files.removeTree(entry.name)
+                    removal.leftovers += 1
                 }
-                removal.leftovers += 1
             }
             return removal
         }

@@ -262,21 +262,38 @@ extension EvictionPolicy {
 }
 
 extension Container {
-    /// Carries out evictions in order, and returns those that succeeded.
+    /// Carries out evictions in order, and returns those that took place, with the first error.
     ///
     /// Skips generations that have been leased, pinned or replaced since the decision, and packs that another
-    /// process works on.
-    public func evict(_ evictions: [Eviction]) throws(StageError) -> [Eviction] {
-        try StageError.wrapping { () throws(ContainerError) in
-            var gone: [Eviction] = []
-            for eviction in evictions {
-                let stored = eviction.generation
-                guard let lock = try attemptLock(stored.id),
-                    try evict(stored.name, isCurrent: eviction.isOfPack, holding: lock)
-                else { continue }
+    /// process works on; continues after an error. A pack whose files cannot all be deleted is evicted if it is
+    /// not staged any more.
+    public func evict(_ evictions: [Eviction]) -> (gone: [Eviction], failure: StageError?) {
+        var gone: [Eviction] = []
+        var failure: StageError?
+        for eviction in evictions {
+            let stored = eviction.generation
+            do throws(ContainerError) {
+                guard let lock = try attemptLock(stored.id) else { continue }
+                do throws(ContainerError) {
+                    guard try evict(stored.name, isCurrent: eviction.isOfPack, holding: lock) else {
+                        continue
+                    }
+                } catch {
+                    failure = failure ?? .container(error)
+                    guard try isGone(eviction) else { continue }
+                }
                 gone.append(eviction)
+            } catch {
+                failure = failure ?? .container(error)
             }
-            return gone
         }
+        return (gone, failure)
+    }
+
+    /// Returns whether the pack of an eviction is not staged any more, or the generation is not on disk.
+    private func isGone(_ eviction: Eviction) throws(ContainerError) -> Bool {
+        let stored = eviction.generation
+        guard !eviction.isOfPack else { return try reader.currentGeneration(of: stored.id) == nil }
+        return try !reader.generations(of: stored.id).contains(stored.name)
     }
 }

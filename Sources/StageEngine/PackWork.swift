@@ -113,7 +113,7 @@ struct PackWork: Sendable {
         await attempt(orLog: "could not remove what is superfluous") { () throws(StageError) in
             if endSharing() { try source.removeDownload() }
             try StageError.wrapping { () throws(ContainerError) in
-                _ = try container.removeObsoleteGenerations(lock, keeping: kept)
+                try container.removeObsoleteGenerations(lock, keeping: kept).check()
             }
         }
         return figures

@@ -41,6 +41,13 @@ extension PackStore {
         try withView { (view) throws(ContainerError) in try view.copies(of: id).first?.generation }
     }
 
+    /// Returns the pin of the copy that readers use, or `nil` if that is not pinned.
+    public func pin(of id: PackID) throws(PackStoreError) -> Pin? {
+        try withView { (view) throws(ContainerError) in
+            try view.copiesWithPins(of: id).first?.pin
+        }
+    }
+
     /// Returns the record of the generation that readers use, or `nil` if the pack is not staged.
     public func record(of id: PackID) throws(PackStoreError) -> StagedPack? {
         try withView { (view) throws(ContainerError) in
@@ -72,19 +79,22 @@ extension PackStore {
     /// the pack can continue; `stagepack gc` deletes their generations later.
     ///
     /// - Returns: `true` if the pack was staged or single files of it existed.
-    /// - Throws: ``PackStoreError/container(_:)`` if the pack is being staged in one of the containers, or if only
-    ///   containers have it that this user cannot change; then nothing was removed.
+    /// - Throws: ``PackStoreError/container(_:)`` if the pack is pinned or being staged in one of the containers,
+    ///   or if only containers have it that this user cannot change; then nothing was removed. Also if files of
+    ///   it cannot be removed; then it is not staged any more.
     @discardableResult
     public func remove(_ id: PackID) async throws(PackStoreError) -> Bool {
         try await onBlockingThread { [self] () throws(ContainerError) in
             let copies = try lockCopies(of: id)
             release(id)
-            for (container, lock) in copies { _ = try container.remove(lock) }
+            var removal = Removal()
+            for (container, lock) in copies { removal.add(try container.remove(lock)) }
+            try removal.check()
             return !copies.isEmpty
         }
     }
 
-    /// Locks the pack in every container that has it and that this user can change.
+    /// Locks the pack in every container that has it and that this user can change; throws if one pins it.
     private func lockCopies(
         of id: PackID
     ) throws(ContainerError) -> [(container: Container, lock: PackLock)] {
@@ -99,6 +109,7 @@ extension PackStore {
                 continue
             }
             guard let lock = try container.attemptLock(id) else { throw .busy(id) }
+            if let pin = try reader.pin(of: id) { throw .pinned(id, version: pin.version) }
             copies.append((container, lock))
         }
         if copies.isEmpty, let foreign {

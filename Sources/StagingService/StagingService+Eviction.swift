@@ -40,17 +40,13 @@ extension StagingService {
     /// Carries out evictions to free space, and returns those that took place.
     func makeRoom(_ evictions: [Eviction], in container: Container) async -> [Eviction] {
         guard !evictions.isEmpty else { return [] }
-        do throws(StageError) {
-            let gone = try await container.evictAndRemember(evictions, logger: logger)
-            for eviction in gone {
-                logger.info("evicted \(eviction.generation.id): \(eviction.reason)")
-            }
-            return gone
-        } catch {
-            // A pack that does not fit then fails with its own error.
-            logger.warning("cannot make room: \(error)")
-            return []
+        let (gone, failure) = await container.evictAndRemember(evictions, logger: logger)
+        for eviction in gone {
+            logger.info("evicted \(eviction.generation.id): \(eviction.reason)")
         }
+        // A pack that does not fit then fails with its own error.
+        if let failure { logger.warning("cannot make room: \(failure)") }
+        return gone
     }
 
     /// Removes packs that are not needed once the packs are staged, and enforces the quota.
@@ -63,7 +59,7 @@ extension StagingService {
         if case .event(.periodic, essentialOnly: false) = selection {
             result.removed = removeObsoletePacks(container)
         }
-        removeRemains(of: planner.manifest, in: container)
+        removeRemains(in: container)
         result.add(await keepQuota(of: planner, sparing: selection, in: container))
     }
 
@@ -81,10 +77,10 @@ extension StagingService {
         }
     }
 
-    /// Removes files that killed runs left of the packs of a manifest and that no run resumes.
-    func removeRemains(of manifest: Manifest, in container: Container) {
+    /// Removes files that killed runs left and that no run resumes.
+    func removeRemains(in container: Container) {
         do throws(ContainerError) {
-            _ = try container.removeRemains(of: manifest.packs)
+            try container.removeRemains().check()
         } catch {
             logger.warning("what killed runs left cannot be removed: \(error)")
         }
@@ -174,15 +170,15 @@ extension ContainerReader {
 }
 
 extension Container {
-    /// Carries out evictions, and records them in the history for `why`.
+    /// Carries out evictions, and records them in the history for `why`; returns those that took place, with
+    /// the first error.
     package func evictAndRemember(
         _ evictions: [Eviction],
         logger: Logger
-    ) async throws(StageError) -> [Eviction] {
-        let gone = try await withBlockingThread { () throws(StageError) in try self.evict(evictions)
-        }
-        let packs = gone.filter(\.isOfPack)
-        guard !packs.isEmpty else { return gone }
+    ) async -> (gone: [Eviction], failure: StageError?) {
+        let result = await withBlockingThread { self.evict(evictions) }
+        let packs = result.gone.filter(\.isOfPack)
+        guard !packs.isEmpty else { return result }
         do throws(ContainerError) {
             for application in try reader.applicationsWithHistory() {
                 try updateHistory(of: application) { history in
@@ -192,7 +188,7 @@ extension Container {
         } catch {
             logger.warning("what was evicted cannot be remembered: \(error)")
         }
-        return gone
+        return result
     }
 }
 

@@ -267,6 +267,8 @@ public struct StagingService: Sendable {
         under restrictions: Registration.Restrictions?
     ) throws(StagingFailure) -> (Planner, HistoryRecord?) {
         do throws(StageError) {
+            // What no run resumes must not make a pack not fit.
+            if let container { removeRemains(in: container) }
             var planner =
                 if let container {
                     try Planner(manifest: manifest.manifest, container: container)

@@ -61,11 +61,14 @@ extension Container {
     /// Removes all generations of a pack, unless another process stages or reads it.
     private func removeCompletely(_ id: PackID, countingIn removal: inout UnregisteredRemoval) {
         do throws(ContainerError) {
-            guard let lock = try attemptLock(id), try remove(lock).inUse == 0 else {
+            guard let lock = try attemptLock(id) else {
                 removal.inUse.append(id)
                 return
             }
-            removal.packs.append(id)
+            // A pin holds a version of an application, and not longer than that.
+            let result = try remove(lock, includingPinned: true)
+            try result.check()
+            if result.inUse > 0 { removal.inUse.append(id) } else { removal.packs.append(id) }
         } catch {
             removal.failure = removal.failure ?? error
         }
@@ -77,8 +80,10 @@ extension Container {
     private func removeRest(besides applications: Set<ApplicationID>) throws(ContainerError) -> Bool
     {
         guard try isDeserted(besides: applications) else { return true }
-        _ = try sweep(now: Int64(Date().timeIntervalSince1970)) { _ in false }
-        return try removePartialContent { _ in false }.inUse == 0
+        var removal = sweep(now: Int64(Date().timeIntervalSince1970)) { _ in false }
+        removal.add(try removePartialContent { _ in false })
+        try removal.check()
+        return removal.inUse == 0
     }
 
     /// Returns whether the container has no packs, and no manifests and histories of other applications.

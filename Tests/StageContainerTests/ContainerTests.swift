@@ -100,7 +100,7 @@ import Testing
         let downloads = ContainerTrait.path.appending("downloads")
         let name: FilePath.Component = ".0123abcd.state.9f8e7d6c.tmp"
         try Directory.open(downloads).write([1], to: name, durably: false)
-        let removal = try container.sweep(now: 0) { _ in false }
+        let removal = container.sweep(now: 0) { _ in false }
         #expect(removal.downloads == 1)
         #expect(try Directory.open(downloads).entries().isEmpty)
     }
@@ -131,7 +131,7 @@ import Testing
         try container.downloads.leave("wanted.part", "x")
         try container.downloads.leave("orphan.part", "x")
 
-        let removal = try container.sweep(now: 0) { $0 == "wanted.part" }
+        let removal = container.sweep(now: 0) { $0 == "wanted.part" }
 
         #expect(removal.leftovers == 2)
         #expect(removal.downloads == 1)

@@ -87,6 +87,28 @@ import Testing
         #expect(try container.rollBack(lock, now: 9).to.content?.version == 1)
     }
 
+    @Test func theDamagedCopyOfARepairedPackIsNotKept() throws {
+        try container.publishAurora(version: 1, "damaged")
+        try container.publishAurora(version: 1, "repaired")
+        let lock = try container.waitForLock(.aurora)
+        #expect(try container.removeObsoleteGenerations(lock, keeping: 1).generations == 1)
+        #expect(try container.reader.generations(of: .aurora).count == 1)
+        #expect(try text() == "repaired")
+    }
+
+    /// A crash before the switch of the link leaves a generation that no reader has had.
+    @Test func aGenerationThatWasNotPublishedIsNoTarget() throws {
+        try container.publishAurora(version: 1, "old")
+        let packs = try #require(try container.root.directory("packs"))
+        let target = try #require(try packs.link("aurora"))
+        try container.publishAurora(version: 2, "new")
+        try packs.replaceLink("aurora", to: target)
+        #expect(throws: ContainerError.noPrevious(.aurora)) { try rollBack() }
+        let lock = try container.waitForLock(.aurora)
+        _ = try container.removeObsoleteGenerations(lock, keeping: 1)
+        #expect(try versions() == [1])
+    }
+
     @Test func aPinHoldsOnlyWhatIsStaged() throws {
         try container.publishAurora(version: 1, "old")
         let lock = try container.waitForLock(.aurora)
@@ -140,11 +162,14 @@ import Testing
         #expect(try container.release(lock) == requested)
     }
 
-    @Test func removalTakesThePinWithThePack() throws {
+    @Test func aPinnedPackIsRemovedOnlyOnPurpose() throws {
         try container.publishAurora(version: 1, "1")
         let lock = try container.waitForLock(.aurora)
-        _ = try container.pin(lock, now: 5)
-        _ = try container.remove(lock)
+        let pin = try container.pin(lock, now: 5)
+        #expect(throws: ContainerError.pinned(.aurora, version: 1)) { try container.remove(lock) }
+        #expect(try text() == "1")
+        #expect(try container.reader.pin(of: .aurora) == pin)
+        _ = try container.remove(lock, includingPinned: true)
         #expect(throws: ContainerError.notStaged(.aurora)) { try container.pin(lock, now: 5) }
         #expect(try container.root.directory("pins")?.entries().isEmpty == true)
     }

@@ -140,4 +140,75 @@ struct FaultyDiskTests {
         #expect(ending.status == 0, "\(ending)")
         #expect(ending.output == "levels: as it was staged\n")
     }
+
+    /// A mount in a pack cannot be removed with it.
+    @Test func whatCannotBeRemovedStopsNoOtherRemoval() async throws {
+        var world = try World()
+        try world.publish(
+            try ["one", "three", "two"].map { try .small(try PackID($0), policy: .onDemand) }
+        )
+        let ending = try await run(
+            world,
+            #"""
+            $P fetch one three two "$@"
+            M=$(echo "$C"/generations/three/*/content)/mount
+            mkdir "$M"; mount -t tmpfs none "$M"
+            $P gc --quota 0 --container "$C" 2> "$D/error" | cut -d' ' -f1-3 || true
+            grep -c 'Device or resource busy' "$D/error"
+            ls "$C/packs" "$C/generations"
+            echo x > "$C/downloads/$(printf %064d 1).part.1"
+            status=0; $P gc --container "$C" 2> /dev/null || status=$?
+            echo "status $status: $(ls "$C/staging" | wc -l) in staging, $(ls "$C/downloads" | wc -l) downloads"
+            umount "$C"/staging/three.*/content/mount
+            $P gc --container "$C"; ls "$C/staging"; ls "$C/generations"
+            """#
+        )
+        #expect(ending.status == 0, "\(ending)")
+        #expect(
+            ending.output.replacing(world.directory.path.string, with: "DIRECTORY")
+                == """
+                evicted one 1
+                evicted three 1
+                evicted two 1
+                removed 0 generations,
+                packs take 0
+                1
+                DIRECTORY/container/generations:
+                three
+
+                DIRECTORY/container/packs:
+                removed 0 generations, 1 download, 0 leftovers
+                status 41: 1 in staging, 0 downloads
+                removed 0 generations, 0 downloads, 1 leftover
+
+                """
+        )
+    }
+
+    /// A partial download of a version that is not offered any more takes nearly the whole disk.
+    @Test func aSupersededDownloadMakesRoomForThePackOfToday() async throws {
+        var world = try World()
+        try world.publish(try .small(.aurora))
+        let ending = try await run(
+            world,
+            #"""
+            mount -t tmpfs -o size=64m none "$C"; trap 'umount "$C"' EXIT
+            $P fetch --manifest-only "$@"
+            head -c 50M /dev/zero > "$C/downloads/$(printf %064d 1).part.52428800"
+            $P fetch aurora "$@"
+            ls "$C/packs" "$C/downloads"
+            """#
+        )
+        #expect(ending.status == 0, "\(ending)")
+        #expect(
+            ending.output.replacing(world.directory.path.string, with: "DIRECTORY")
+                == """
+                DIRECTORY/container/downloads:
+
+                DIRECTORY/container/packs:
+                aurora
+
+                """
+        )
+    }
 }

@@ -37,21 +37,31 @@ struct LeftoverTests {
         let downloads = try #require(try Directory.open(world.container).directory("downloads"))
         let digest = staged.pack.contentDigest
         let other = Digest(of: [1])
-        for digest in [digest, other] {
+        let offered = try SamplePack.small(try PackID("oceans"), policy: .onDemand)
+        let wanted = offered.pack.contentDigest
+        try world.publish(staged, offered)
+        for digest in [digest, other, wanted] {
             let name = try #require(FilePath.Component("\(digest).part.1"))
             try downloads.write(staged.archive, to: name, durably: false)
         }
         let staging = try #require(try Directory.open(world.container).directory("staging"))
-        for mark in ["3mxh1urkd3nsa", "\(other)"] {
+        for name in ["aurora.3mxh1urkd3nsa", "aurora.\(other)", "oceans.\(wanted)"] {
             let area = try staging.makeDirectory(
-                FilePath("aurora.\(mark)"),
+                FilePath(name),
                 exactly: .ownerReadWriteExecute
             )
             try area.write([1], to: "half", durably: false)
         }
         try await world.succeed("prefetch", "--quiet")
-        // Files that another application's manifest may need stay.
-        #expect(try world.names(in: "downloads") == ["\(other).part.1"])
-        #expect(try world.names(in: "staging") == ["aurora.\(other)"])
+        // A download that no manifest names may belong to the area that stays.
+        let names = ["\(other).part.1", "\(wanted).part.1"]
+        #expect(try world.names(in: "downloads") == names.sorted())
+        #expect(try world.names(in: "staging") == ["oceans.\(wanted)"])
+
+        let removed = try await world.succeed("remove", "oceans")
+        #expect(removed == "oceans: removed\n")
+        #expect(try world.names(in: "staging") == [])
+        try await world.succeed("prefetch", "--quiet")
+        #expect(try world.names(in: "downloads") == [])
     }
 }

@@ -103,6 +103,24 @@ import Testing
         #expect(try text("sky", in: url) == "system 2")
     }
 
+    @Test func aPackThatIsPinnedInOneContainerStaysInAll() async throws {
+        try user.publish(.aurora, version: 1, ["sky": "user 1"])
+        try system.publish(.aurora, version: 2, ["sky": "system 2"])
+        try system.change(.aurora) { try $0.pin($1, now: 1) }
+        await #expect(throws: PackStoreError.container(.pinned(.aurora, version: 2))) {
+            try await store.remove(.aurora)
+        }
+        for container in [user, system] {
+            let own = PackStore(containers: [container.path])
+            #expect(try own.stagedPacks() == [.aurora])
+        }
+        #expect(try store.pin(of: .aurora)?.version == 2)
+        try system.change(.aurora) { try $0.release($1) }
+        #expect(try store.pin(of: .aurora) == nil)
+        #expect(try await store.remove(.aurora))
+        #expect(try store.stagedPacks() == [])
+    }
+
     @Test func theLocationTellsTheUsersFromTheSystems() throws {
         let environment = ["XDG_DATA_HOME": "/home/one/data"]
         func location(_ path: FilePath) -> ContainerLocation? {

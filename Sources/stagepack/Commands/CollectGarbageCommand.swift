@@ -76,10 +76,10 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
         var failures: [(failure: CommandFailure, isInReport: Bool)] = []
         for scope in scopes.scopes {
             do throws(CommandFailure) {
-                guard let part = try await collect(scope, isOptional: scopes.isAll) else {
-                    continue
-                }
+                guard let (part, refusal) = try await collect(scope, isOptional: scopes.isAll)
+                else { continue }
                 report.containers.append(part)
+                if let refusal { failures.append((refusal, false)) }
                 // With JSON, the report itself contains the excess over a quota.
                 if let failure = scope.failure(of: part) { failures.append((failure, json)) }
             } catch {
@@ -94,21 +94,22 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
         return scopes.conclude(failures.first?.failure.status ?? .success)
     }
 
-    /// Collects garbage in the container of a scope; returns `nil` if an optional one does not exist.
+    /// Collects garbage in the container of a scope; returns `nil` if an optional one does not exist, and
+    /// otherwise the report, with the first error.
     private func collect(
         _ scope: ContainerScope,
         isOptional: Bool
-    ) async throws(CommandFailure) -> GarbageReport.Part? {
+    ) async throws(CommandFailure) -> (GarbageReport.Part, CommandFailure?)? {
         if isOptional, let own = scope.own, try scope.view().isMissing(own) { return nil }
         let container = try scope.session.existingContainer(for: .makingRoom)
         let path = container.root.path
         let quota = quota ?? scope.session.target.quota(of: path)
-        var part =
+        var (part, refusal) =
             try await dryRun
-            ? plan(for: container, quota: quota) : collect(in: container, quota: quota)
+            ? (plan(for: container, quota: quota), nil) : collect(in: container, quota: quota)
         part.container = path.string
         part.location = scope.location(of: path)
-        return part
+        return (part, refusal)
     }
 
     /// Returns the report of a dry run.
@@ -134,96 +135,71 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
     private func collect(
         in container: Container,
         quota: ByteCount?
-    ) async throws(CommandFailure) -> GarbageReport.Part {
+    ) async throws(CommandFailure) -> (GarbageReport.Part, CommandFailure?) {
         var report = GarbageReport.Part()
+        var refusal: CommandFailure?
         do throws(ContainerError) {
             // Repeats the collection as long as it frees space, which lock files of the remaining steps may
             // need.
             var removal = Removal()
             while true {
-                let (more, refusal) = try removeGarbage(container)
-                removal.inUse = 0
+                let more = try removeGarbage(container)
+                (removal.inUse, removal.failure) = (0, nil)
                 removal.add(more)
-                guard let refusal else { break }
-                guard more.hasFreed else { throw refusal }
+                guard more.failure != nil, more.hasFreed else { break }
             }
             report.add(removal)
+            refusal = removal.failure.map { CommandFailure($0) }
         } catch {
             throw CommandFailure(error)
         }
-        guard let quota else { return report }
+        guard let quota else { return (report, refusal) }
         do throws(StageError) {
             var policy = try EvictionPolicy(container.reader)
             let evictions = policy.evict(policy.size - quota)
-            let gone = try await container.evictAndRemember(evictions, logger: Log.logger)
+            let (gone, failure) =
+                await container.evictAndRemember(evictions, logger: Log.logger)
             report.add(gone)
             report.generations += gone.count { !$0.isOfPack }
             report.compare(try EvictionPolicy(container.reader).size, with: quota)
-            return report
+            return (report, refusal ?? failure.map { CommandFailure($0) })
         } catch {
             throw CommandFailure(error)
         }
     }
 
-    /// Removes obsolete generations, leftovers and partial content; returns the first error if the disk has
-    /// no space for lock files, in which case some garbage stays.
-    private func removeGarbage(
-        _ container: Container
-    ) throws(ContainerError) -> (Removal, refusal: ContainerError?) {
+    /// Removes obsolete generations, leftovers and partial content; what cannot be removed stays.
+    private func removeGarbage(_ container: Container) throws(ContainerError) -> Removal {
         var removal = Removal()
-        var refusal: ContainerError?
-        func attempt(_ step: () throws(ContainerError) -> Removal) throws(ContainerError) {
+        func attempt(_ step: () throws(ContainerError) -> Removal) {
             do throws(ContainerError) {
                 removal.add(try step())
             } catch {
-                guard error.isOutOfSpace else { throw error }
-                refusal = refusal ?? error
+                removal.failure = removal.failure ?? error
             }
         }
         for id in try container.reader.packsWithGenerations() {
-            try attempt { () throws(ContainerError) in
+            attempt { () throws(ContainerError) in
                 // Skips a pack that another process is staging.
                 guard let lock = try container.attemptLock(id) else { return Removal() }
                 return try container.removeObsoleteGenerations(lock, keeping: previous ? 0 : 1)
             }
         }
-        let offered = try Self.offeredContent(container)
+        let offered = try container.reader.offeredContent()
         let now = Int64(Date().timeIntervalSince1970)
-        try attempt { () throws(ContainerError) in
-            try container.sweep(now: now) { offered?.missing.contains(prefix(of: $0)) ?? true }
-        }
+        removal.add(
+            container.sweep(now: now) { offered?.missing.contains(prefix(of: $0)) ?? true }
+        )
         if let offered {
-            try attempt { () throws(ContainerError) in
+            attempt { () throws(ContainerError) in
                 try container.removePartialContent { offered.all.contains($0.description) }
             }
         }
         container.keepSpareLock()
-        return (removal, refusal)
+        return removal
     }
 
     private func prefix(of name: FilePath.Component) -> String {
         String(name.string.prefix { $0 != "." })
-    }
-
-    /// Digests of the content that manifests offer.
-    private struct OfferedContent {
-        var all: Set<String> = []
-        /// Digests of packs that are not staged, whose downloads can be resumed.
-        var missing: Set<String> = []
-    }
-
-    /// Returns the content that the manifests of all applications offer; `nil` if one of them cannot be read.
-    private static func offeredContent(
-        _ container: Container
-    ) throws(ContainerError) -> OfferedContent? {
-        guard let catalogue = try container.reader.manifestCatalogue() else { return nil }
-        var offered = OfferedContent()
-        for pack in catalogue.manifests.flatMap(\.packs) {
-            let digests = pack.downloads.map(\.description)
-            offered.all.formUnion(digests)
-            let generation = try container.reader.currentGeneration(of: pack.id)
-            if generation?.holds(pack) != true { offered.missing.formUnion(digests) }
-        }
-        return offered
     }
 }

@@ -13,7 +13,8 @@ struct PinCommand: SourcedSubcommand, ReportingSubcommand {
         abstract: "Pin a pack to its staged version, or list the pinned packs.",
         discussion: """
             A pack that is pinned is not updated, repaired with other content, evicted or removed, \
-            until '--release'. Uses no network.
+            until '--release', or until 'gc --unregistered' finds its application removed. Uses no \
+            network.
             """
     )
 

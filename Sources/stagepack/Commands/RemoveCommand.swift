@@ -12,7 +12,7 @@ struct RemoveCommand: SourcedSubcommand, ReportingSubcommand {
         commandName: "remove",
         abstract: "Remove staged packs.",
         discussion: """
-            Removes this user's copy; what is left of a pack in another container is named. An \
+            Removes this user's copy, with incomplete downloads of it; what is left of a pack in another container is named. An \
             application that has a pack open keeps reading it; the next 'gc' after the application \
             has ended removes its files.
             """
@@ -102,14 +102,13 @@ private struct PackRemoval {
                 return report
             }
             guard let lock = try container.attemptLock(id) else { throw .busy(id) }
-            if let pin = try container.reader.pin(of: id) {
-                throw .pinned(id, version: pin.version)
-            }
             var report = RemovalReport(pack: id)
-            report.add(try container.remove(lock))
+            let removal = try container.remove(lock)
+            report.add(removal)
             if report.generationsRemoved > 0 || report.generationsInUse > 0 {
                 removed[position, default: []].insert(id)
             }
+            try removal.check()
             report.location = location(position)
             let remaining = try view.copies(of: id).filter { $0.container != position }
             if !remaining.isEmpty { report.remaining = remaining.map(status) }
@@ -168,7 +167,9 @@ struct RemovalReport: Encodable, CustomStringConvertible {
     var pack: PackID
     var generationsRemoved = 0
     var generationsInUse = 0
-    /// Set if single files of the pack were removed; `nil` otherwise.
+    /// The number of files of incomplete downloads that were removed; `nil` for none.
+    var downloadsRemoved: Int?
+    /// Set if single files of the pack, or a part of it that was being staged, were removed; `nil` otherwise.
     var singleFilesRemoved: Bool?
     /// The owner of the container, user or system; `nil` for a container at another path.
     var location: ContainerLocation?
@@ -180,12 +181,14 @@ struct RemovalReport: Encodable, CustomStringConvertible {
     mutating func add(_ removal: Removal) {
         generationsRemoved = removal.generations
         generationsInUse = removal.inUse
+        if removal.downloads > 0 { downloadsRemoved = removal.downloads }
         if removal.leftovers > 0 { singleFilesRemoved = true }
     }
 
     /// True if parts of the pack were found and removed.
     var hasRemoved: Bool {
         generationsRemoved > 0 || generationsInUse > 0 || singleFilesRemoved == true
+            || downloadsRemoved != nil
     }
 
     var description: String {

@@ -1,0 +1,214 @@
+import StageModel
+import StageSystem
+public import SystemPackage
+
+extension Container {
+    /// Removes leftovers of dead processes, and downloads that `isWanted` does not accept.
+    ///
+    /// Safe at any time: running processes lock their areas and downloads, and if another process sweeps,
+    /// abandoned areas are left to it. Continues after entries that cannot be removed (``Removal/failure``).
+    public func sweep(now: Int64, isWanted: (FilePath.Component) -> Bool) -> Removal {
+        var removal = Removal()
+        removeAbandonedAreas(countingIn: &removal) { isResumable($0, isWanted: isWanted) }
+        removeDownloads(now: now, isWanted: isWanted, countingIn: &removal)
+        removal.attempt { removal throws(FileError) in
+            let pins = try root.directory(FilePath(ContainerLayout.pins))
+            let others = [pins].compactMap(\.self) + (try trustDirectories())
+            for directory in [root, packs, manifests, histories] + others {
+                for entry in try directory.entries() {
+                    removal.attempt { removal throws(FileError) in
+                        guard try isStale(entry.name, in: directory, now: now) else { return }
+                        if try directory.removeTree(entry.name) { removal.leftovers += 1 }
+                    }
+                }
+            }
+        }
+        removal.attempt { removal throws(FileError) in
+            try removeFoldersOfExtensions(now: now, countingIn: &removal)
+        }
+        return removal
+    }
+
+    /// Removes folders of extensions that are a day old: an extension runs for minutes at most.
+    private func removeFoldersOfExtensions(
+        now: Int64,
+        countingIn removal: inout Removal
+    ) throws(FileError) {
+        guard let extensions = try root.directory(FilePath(ContainerLayout.extensions)) else {
+            return
+        }
+        for entry in try extensions.entries() {
+            removal.attempt { removal throws(FileError) in
+                // The removal of a folder with the prefix was interrupted.
+                guard let status = try extensions.status(entry.path),
+                    entry.path.string.hasPrefix(ContainerLayout.removedPrefix)
+                        || status.modified < now - 86400
+                else { return }
+                try extensions.removeTree(entry.name)
+                removal.leftovers += 1
+            }
+        }
+    }
+
+    /// Returns the directories of signed metadata.
+    private func trustDirectories() throws(FileError) -> [Directory] {
+        guard let trust = try root.directory(FilePath(ContainerLayout.trust)) else { return [] }
+        var found = [trust]
+        for entry in try trust.entries() where entry.kind == .directory {
+            guard let directory = try trust.directory(entry.path) else { continue }
+            found.append(directory)
+            let roots = try directory.directory(FilePath(ContainerLayout.roots))
+            found += [roots].compactMap(\.self)
+        }
+        return found
+    }
+
+    /// Removes what no later run resumes: staging areas and downloads of dead processes whose content no
+    /// manifest of the container offers, or which is staged by now.
+    ///
+    /// Lists two directories that are usually empty. Keeps downloads if a manifest cannot be read. While a
+    /// resumable area exists, keeps downloads that no manifest names: they may be bundles of its index.
+    public func removeRemains() throws(ContainerError) -> Removal {
+        let (areas, names) = try ContainerError.wrapping { () throws(FileError) in
+            (try staging.entries().map(\.name), try downloads.entries().map(\.name))
+        }
+        guard !areas.isEmpty || !names.isEmpty else { return Removal() }
+        let offered = try reader.offeredContent()
+        func isMissing(_ name: FilePath.Component) -> Bool {
+            offered?.missing.contains(String(ContainerLayout.digestPart(of: name))) ?? true
+        }
+        var removal = Removal()
+        func isWanted(_ area: FilePath.Component) -> Bool {
+            isResumable(area, isWanted: isMissing)
+        }
+        if !areas.allSatisfy(isWanted) {
+            removeAbandonedAreas(countingIn: &removal, isWanted: isWanted)
+        }
+        guard let offered, !names.isEmpty else { return removal }
+        var hasAreas = true
+        removal.attempt { _ throws(FileError) in
+            hasAreas = try staging.entries().contains { isResumable($0.name) { _ in true } }
+        }
+        // The age of extensions' files is irrelevant here: none of them is content of a pack.
+        removeDownloads(
+            now: 0,
+            isWanted: { name in
+                let digest = String(ContainerLayout.digestPart(of: name))
+                return isMissing(name) || hasAreas && !offered.all.contains(digest)
+            },
+            countingIn: &removal
+        )
+        return removal
+    }
+
+    /// Removes the staging areas of a pack, and its downloads unless another pack needs them.
+    func removeUnfinished(_ lock: PackLock) throws(ContainerError) -> Removal {
+        let id = lock.id
+        var removal = Removal()
+        removeAbandonedAreas(countingIn: &removal) { name in
+            let mark = name.string.split(separator: ".").last ?? ""
+            return name.string != "\(id).\(mark)" || !isResumable(name) { _ in true }
+        }
+        let own = try reader.offeredContent { $0 == id }?.all ?? []
+        guard !own.isEmpty, let others = try reader.offeredContent(where: { $0 != id }) else {
+            return removal
+        }
+        let unneeded = own.subtracting(others.missing)
+        removeDownloads(
+            now: 0,
+            isWanted: { !unneeded.contains(String(ContainerLayout.digestPart(of: $0))) },
+            countingIn: &removal
+        )
+        return removal
+    }
+
+    /// Removes areas of dead processes, except those that `isWanted` accepts.
+    private func removeAbandonedAreas(
+        countingIn removal: inout Removal,
+        isWanted: (FilePath.Component) -> Bool
+    ) {
+        removal.attempt { removal throws(FileError) in
+            let births = try lockFile(Self.birthLock, in: locks)
+            guard let alone = try FileLock.attempt(births, mode: .exclusive) else { return }
+            for entry in try staging.entries() where !isWanted(entry.name) {
+                removal.attempt { removal throws(FileError) in
+                    guard try isAbandoned(entry) else { return }
+                    try staging.removeTree(entry.name)
+                    removal.leftovers += 1
+                }
+            }
+            _ = consume alone
+        }
+    }
+
+    /// Removes downloads that `isWanted` does not accept and that no process is working on.
+    private func removeDownloads(
+        now: Int64,
+        isWanted: (FilePath.Component) -> Bool,
+        countingIn removal: inout Removal
+    ) {
+        removal.attempt { removal throws(FileError) in
+            for entry in try downloads.entries() where !isWanted(entry.name) {
+                removal.attempt { removal throws(FileError) in
+                    try removeDownload(entry, now: now, countingIn: &removal)
+                }
+            }
+        }
+    }
+
+    private func removeDownload(
+        _ entry: DirectoryEntry,
+        now: Int64,
+        countingIn removal: inout Removal
+    ) throws(FileError) {
+        let base = FilePath.Component(String(ContainerLayout.digestPart(of: entry.name)))
+        guard let base, let status = try downloads.status(entry.path) else { return }
+        let isLock = entry.path.string.hasSuffix(".lock")
+        // No manifest names the files of extensions; they are kept for a week in case they are requested
+        // again.
+        if !isLock, base.string.hasPrefix(ContainerLayout.fileDownloadPrefix),
+            status.modified > now - 7 * 86400
+        {
+            return
+        }
+        guard let lock = try attemptLock(ofDownload: base) else { return }
+        defer { lock.end() }
+        if !isLock, try downloads.removeTree(entry.name) { removal.downloads += 1 }
+    }
+
+    /// Returns whether the entry is a temporary file that a dead process left.
+    ///
+    /// A running process renames its temporary file at once, so one that is an hour old is abandoned.
+    private func isStale(
+        _ name: FilePath.Component,
+        in directory: Directory,
+        now: Int64
+    ) throws(FileError) -> Bool {
+        guard Directory.isTemporary(name),
+            let status = try directory.status(FilePath(name))
+        else { return false }
+        return status.modified < now - 3600
+    }
+
+    /// Returns whether a later run can resume the area.
+    private func isResumable(
+        _ name: FilePath.Component,
+        isWanted: (FilePath.Component) -> Bool
+    ) -> Bool {
+        let mark = name.string.split(separator: ".").last ?? ""
+        // Areas with other names cannot be resumed.
+        guard let digest = try? Digest(hexadecimal: String(mark)) else { return false }
+        return isWanted(ContainerLayout.downloadName(of: digest))
+    }
+
+    /// Returns whether the area, or the generation being deleted, belongs to a dead process.
+    ///
+    /// Only an exclusive lock counts, since it requires write permission: a reader with a shared lock on the
+    /// lease of a deleted generation must not keep the rest.
+    private func isAbandoned(_ entry: DirectoryEntry) throws(FileError) -> Bool {
+        guard entry.kind == .directory else { return true }
+        let path = entry.path.appending(ContainerLayout.lease)
+        guard let lease = try staging.leaseFile(path) else { return true }
+        return try !FileLock.isHeldExclusively(on: lease)
+    }
+}

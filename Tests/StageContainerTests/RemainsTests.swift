@@ -1,0 +1,136 @@
+import StageContainer
+import StageModel
+import StageSystem
+import SystemPackage
+import Testing
+
+/// What interrupted runs left in `downloads/` and `staging/`.
+@Suite(.container) struct RemainsTests {
+    let container: Container
+
+    init() throws { container = try Container.make(ContainerTrait.path) }
+
+    private func digest(_ byte: UInt8) -> Digest {
+        Digest(bytes: [UInt8](repeating: byte, count: Digest.byteCount))
+    }
+
+    /// Stores a manifest of an application that offers a pack with each of the archives.
+    private func offer(_ packs: [(id: String, archive: UInt8)], for name: String = "a") throws {
+        let application = try ApplicationID("net.example.\(name)")
+        let offered = try packs.map { id, archive in
+            Pack(
+                id: try PackID(id),
+                version: 1,
+                policy: .onDemand,
+                archive: PackArchive(
+                    url: "\(id).tar",
+                    format: .tar,
+                    size: .zero,
+                    digest: digest(archive)
+                ),
+                installedSize: .zero,
+                fileCount: 1
+            )
+        }
+        let manifest = Manifest(application: application, revision: 1, packs: offered)
+        let record = StoredManifest(
+            url: "https://example.org/m",
+            resolvedURL: "https://example.org/m",
+            entityTag: nil,
+            receivedAt: 1,
+            text: String(decoding: manifest.json(), as: UTF8.self)
+        )
+        try container.store(record, for: application)
+    }
+
+    private func leave(_ archives: UInt8...) throws {
+        for byte in archives {
+            let name = try #require(FilePath.Component("\(digest(byte)).part.1"))
+            try container.downloads.leave(name, "x")
+        }
+    }
+
+    private func leaveArea(_ id: String, _ byte: UInt8) throws {
+        let staging = try #require(try container.root.directory("staging"))
+        try staging.makeDirectory(FilePath("\(id).\(digest(byte))")).leave("half", "x")
+    }
+
+    /// The first byte of each partial download, and of each area's digest.
+    private func remains() throws -> (downloads: [Int], areas: [Int]) {
+        func bytes(_ names: some Sequence<Substring>) -> [Int] {
+            names.compactMap { Int($0.prefix(2), radix: 16) }.sorted()
+        }
+        let downloads = try container.downloads.entries().map { $0.path.string[...] }
+        let areas = try container.root.directory("staging")?.entries() ?? []
+        return (
+            bytes(downloads),
+            bytes(areas.compactMap { $0.path.string.split(separator: ".").last })
+        )
+    }
+
+    @Test func whatNoManifestOffersAnyMoreGoes() throws {
+        try offer([("aurora", 7), ("oceans", 2)])
+        try offer([("levels", 3)], for: "b")
+        try container.publishAurora(version: 1, "staged")
+        try leave(1, 2, 3, 7)
+        try leaveArea("oceans", 1)
+        #expect(try container.removeRemains().leftovers == 1)
+        let remains = try remains()
+        // Archive 7 is that of the staged pack.
+        #expect(remains.downloads == [2, 3])
+        #expect(remains.areas == [])
+    }
+
+    /// Of indexed packs bundles are downloaded, which no manifest names.
+    @Test func aDownloadThatMayBelongToAnAreaStays() throws {
+        try offer([("oceans", 2)])
+        try leave(1, 2)
+        try leaveArea("oceans", 2)
+        #expect(try container.removeRemains() == Removal())
+        #expect(try remains().downloads == [1, 2])
+        #expect(try remains().areas == [2])
+    }
+
+    @Test func anArchiveStaysWhileAnyPackNeedsIt() throws {
+        try offer([("aurora", 7), ("oceans", 7)])
+        try container.publishAurora(version: 1, "staged")
+        try leave(7)
+        #expect(try container.removeRemains() == Removal())
+        let lock = try container.waitForLock(.aurora)
+        #expect(try container.remove(lock).downloads == 0)
+        #expect(try remains().downloads == [7])
+    }
+
+    @Test func aRemovedPackTakesWhatWasReceivedOfIt() throws {
+        try offer([("aurora", 1), ("oceans", 2)])
+        try leave(1, 2)
+        try leaveArea("aurora", 1)
+        try leaveArea("oceans", 2)
+        let lock = try container.waitForLock(.aurora)
+        let removal = try container.remove(lock)
+        #expect([removal.downloads, removal.leftovers] == [1, 1])
+        #expect(try remains().downloads == [2])
+        #expect(try remains().areas == [2])
+    }
+
+    @Test func whatAnotherProcessWorksOnStays() throws {
+        try offer([])
+        try leave(1)
+        let other = try #require(
+            try container.attemptDownloadLock(ContainerLayout.downloadName(of: digest(1)))
+        )
+        #expect(try container.removeRemains() == Removal())
+        #expect(try remains().downloads.contains(1))
+        other.end()
+        #expect(try container.removeRemains().downloads == 1)
+    }
+
+    @Test func withoutAManifestThatCanBeReadDownloadsStay() throws {
+        try offer([("oceans", 2)])
+        try container.root.directory("manifest")?
+            .write([1], to: "net.example.b.json", durably: false)
+        try leave(1)
+        #expect(try container.removeRemains() == Removal())
+        #expect(try remains().downloads == [1])
+    }
+}
