@@ -21,7 +21,7 @@ struct DiskSpaceBudget {
         guard let policy = planner.evictionPolicy else { return }
         queue = policy.queue(sparing: planner.packsAskedFor(selection))
         current = policy.current
-        if let quota = planner.quota { remaining = quota - policy.size }
+        if let quota = planner.quota { remaining = quota - policy.lastingSize }
     }
 
     /// Reserves space for a pack, with evictions if necessary, or returns the reason to refuse it.
@@ -32,13 +32,14 @@ struct DiskSpaceBudget {
         let growth = growth(of: pack)
         let missing = max(
             free.map { space - $0 } ?? .zero,
-            remaining.map { growth - $0 } ?? .zero
+            // An update that takes no more than it replaces is never refused for the quota.
+            growth > .zero ? remaining.map { growth - $0 } ?? .zero : .zero
         )
         let made = missing > .zero ? queue?.take(missing) ?? [] : []
         for eviction in made where eviction.isOfPack { current[eviction.generation.id] = nil }
         guard made.size >= missing else {
             if let free, space > free { return .noSpace(needed: space, available: free) }
-            return .exceedsQuota(needed: growth, remaining: remaining ?? .zero)
+            return .exceedsQuota(needed: growth, remaining: max(remaining ?? .zero, .zero))
         }
         evictions += made
         free = free.map { $0 + made.size - (space - Planner.reserve) }
@@ -48,10 +49,10 @@ struct DiskSpaceBudget {
 
     /// Returns the growth of the container when the pack is staged.
     ///
-    /// The replaced generation does not count unless it is leased: with a quota it is removed first.
+    /// The replaced generation does not count: with a quota it is removed first, once no process reads it.
     private func growth(of pack: Pack) -> ByteCount {
         let size = StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
-        guard let replaced = current[pack.id], !replaced.isLeased else { return size }
+        guard let replaced = current[pack.id] else { return size }
         return size - replaced.size
     }
 }

@@ -60,6 +60,14 @@ public struct EvictionPolicy: Equatable, Sendable {
     /// The space that all generations occupy on disk.
     public var size: ByteCount { generations.reduce(.zero) { $0 + $1.size } }
 
+    /// The space that counts for a quota: that of all generations but those that are on disk only because
+    /// processes read them.
+    public var lastingSize: ByteCount {
+        generations.reduce(.zero) { sum, stored in
+            stored.role != .current && stored.isLeased ? sum : sum + stored.size
+        }
+    }
+
     /// The current generations of the packs that are staged.
     public var current: [PackID: StoredGeneration] {
         Dictionary(
@@ -70,7 +78,7 @@ public struct EvictionPolicy: Equatable, Sendable {
 
     /// Removes and returns the generations to evict in order to free at least `amount`, in order of eviction.
     ///
-    /// If that much cannot be freed, evicts all generations that may be evicted.
+    /// If that much cannot be freed, evicts no pack, and the generations that are not current.
     ///
     /// - Parameters:
     ///   - amount: The space to free; nothing is evicted if it is not positive.
@@ -81,7 +89,8 @@ public struct EvictionPolicy: Equatable, Sendable {
         sparing spared: Set<PackID> = []
     ) -> [Eviction] {
         var queue = queue(sparing: spared)
-        let evictions = queue.take(min(amount, queue.size))
+        guard amount <= queue.size else { return collect(includingPrevious: true) }
+        let evictions = queue.take(amount)
         remove(evictions)
         return evictions
     }

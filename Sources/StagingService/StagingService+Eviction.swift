@@ -95,7 +95,7 @@ extension StagingService {
         guard let quota = planner.quota else { return [] }
         do throws(StageError) {
             var policy = try EvictionPolicy(container.reader, offering: planner.manifest)
-            let excess = policy.size - quota
+            let excess = policy.lastingSize - quota
             let spared = planner.packsAskedFor(selection)
             return await makeRoom(policy.evict(excess, sparing: spared), in: container)
         } catch {
@@ -144,7 +144,7 @@ extension StagingService {
             let staged = plan.packsToStage.reduce(ByteCount.zero) { sum, pack in
                 sum + StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
             }
-            let excess = later.size + staged - quota
+            let excess = later.lastingSize + staged - quota
             result.addPlanned(later.evict(excess, sparing: planner.packsAskedFor(selection)))
         } catch {
             throw StagingFailure(error)

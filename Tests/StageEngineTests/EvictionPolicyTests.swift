@@ -67,16 +67,18 @@ struct EvictionPolicyTests {
         // For any order on disk.
         rows = seed == 1 ? rows : seed == 2 ? rows.reversed() : rows.sorted { $0.id < $1.id }
         var policy = try policy(rows)
-        let all = policy.evict(ByteCount(Int64.max))
+        let all = policy.evict(policy.queue().size)
         #expect(all.map(\.generation.id.text) == Self.table.going.map(\.id))
         let left = Set(policy.generations.map(\.id.text))
         #expect(left == Set(Self.table.staying.map(\.id)))
-        #expect(policy.evict(ByteCount(Int64.max)) == [])
+        #expect(policy.evict(ByteCount(Int64(1))) == [])
     }
 
     @Test(
         arguments: [
-            (-1, 0), (0, 0), (1, 1), (100, 1), (101, 2), (1200, 12), (1201, 12),
+            (-1, 0), (0, 0), (1, 1), (100, 1), (101, 2), (1200, 12),
+            // More than can be freed: no pack goes.
+            (1201, 3), (.max, 3),
         ] as [(Int64, Int)]
     )
     func noMoreGoesThanIsNeeded(amount: Int64, count: Int) throws {
@@ -89,7 +91,7 @@ struct EvictionPolicyTests {
     @Test func whatIsAskedForStays() throws {
         var policy = try policy(Self.table.going)
         let spared = Set(try ["demand-old", "prefetch-old"].map { try PackID($0) })
-        _ = policy.evict(ByteCount(Int64.max), sparing: spared)
+        _ = policy.evict(policy.queue(sparing: spared).size, sparing: spared)
         #expect(Set(policy.generations.map(\.id)) == spared)
     }
 
@@ -100,7 +102,7 @@ struct EvictionPolicyTests {
                 generations: [try .of("shared", .current, 1)],
                 manifests: try order.map { try .of([.of("shared", policies[$0])]) }
             )
-            #expect(policy.evict(ByteCount(Int64.max)) == [])
+            #expect(policy.evict(ByteCount(Int64(1))) == [])
         }
     }
 
@@ -109,7 +111,8 @@ struct EvictionPolicyTests {
             generations: [try .of("demand", .current, 1), try .of("other", .previous, 1)],
             manifests: nil
         )
-        #expect(policy.evict(ByteCount(Int64.max)).map(\.reason) == [.previous])
+        #expect(policy.evict(ByteCount(Int64(1))).map(\.reason) == [.previous])
+        #expect(policy.queue().size == .zero)
     }
 
     /// A plan with ten thousand packs makes room for one after the other.
@@ -237,6 +240,38 @@ struct PlannerRoomTests {
         #expect(
             plan.entries[0].decision
                 == (reasons == nil ? .refuse(refusal) : .stage(.outdated(staged: 1)))
+        )
+    }
+
+    /// The size of the version that an update replaces, the quota, and whether the update is staged.
+    ///
+    /// The update takes 8292 bytes.
+    @Test(
+        arguments: [
+            (8292, 0, true), (9000, 0, true), (8291, 8291, false), (8291, 8292, true),
+        ] as [(Int64, Int64, Bool)],
+        [false, true]
+    )
+    func anUpdateThatDoesNotGrowIsNotRefused(
+        row: (size: Int64, quota: Int64, isStaged: Bool),
+        isRead: Bool
+    ) throws {
+        var planner = try planner()
+        var current = try StoredGeneration.of("level", .current, 1, isLeased: isRead)
+        current.size = ByteCount(row.size)
+        // What only its readers keep does not count.
+        var left = try StoredGeneration.of("level", .obsolete, 1, isLeased: true)
+        left.size = .mebibytes(1)
+        planner.evictionPolicy = EvictionPolicy(
+            generations: [current, left],
+            manifests: [planner.manifest]
+        )
+        planner.quota = ByteCount(row.quota)
+        let plan = planner.plan(for: .event(.update, essentialOnly: false))
+        let refusal = Plan.Refusal.exceedsQuota(needed: ByteCount(Int64(1)), remaining: .zero)
+        #expect(
+            plan.entries[0].decision
+                == (row.isStaged ? .stage(.outdated(staged: 1)) : .refuse(refusal))
         )
     }
 

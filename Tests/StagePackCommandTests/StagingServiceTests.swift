@@ -244,6 +244,20 @@ struct StagingServiceTests {
         #expect(world.server.counts(for: pack.path).requests == 0)
     }
 
+    @Test func aQuotaThatCannotBeKeptCostsNoPack() async throws {
+        var world = try World()
+        let rare = try PackID("rare")
+        try world.publish(.small(.aurora), .small(rare, policy: .onDemand))
+        let named = try StagingRequest.Packs.named([.aurora, rare])
+        _ = try await service(try request(world, named)).stage()
+        var registration = try registration(world)
+        registration.quota = ByteCount(1)
+        let results = try await service(try request(world, registration: registration)).stage()
+        #expect(results.first?.evicted == [])
+        #expect(results.first?.packs.map(\.outcome) == [.present, .present])
+        #expect(try world.names(in: "packs") == ["aurora", "rare"])
+    }
+
     /// Two applications offer two packs of one archive in opposite orders.
     @Test func runsWithOppositeOrdersDoNotWaitForEachOther() async throws {
         var world = try World()

@@ -18,8 +18,8 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
 
             Where there is a quota, removes previous generations next, then packs of the policy \
             'onDemand', then those of 'prefetch', least recently loaded packs first. Never removes \
-            packs that are essential, pinned or read, nor packs that no manifest offers. Ends with \
-            status 40 if the quota cannot be kept. Without --app and --container, this is done in the \
+            packs that are essential, pinned or read, nor packs that no manifest offers. If the quota \
+            cannot be kept, removes no packs and ends with status 40. Without --app and --container, this is done in the \
             container of every application that is registered.
             """
     )
@@ -122,10 +122,10 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
             var report = GarbageReport.Part()
             report.isDryRun = true
             report.add(policy.collect(includingPrevious: previous))
-            if let quota { report.add(policy.evict(policy.size - quota)) }
+            if let quota { report.add(policy.evict(policy.lastingSize - quota)) }
             report.generations = report.evicted?.count { $0.isGeneration } ?? 0
             report.inUse = policy.generations.count { $0.role != .current && $0.isLeased }
-            report.compare(policy.size, with: quota)
+            report.compare(policy.lastingSize, with: quota)
             return report
         } catch {
             throw CommandFailure(error)
@@ -156,12 +156,12 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
         guard let quota else { return (report, refusal) }
         do throws(StageError) {
             var policy = try EvictionPolicy(container.reader)
-            let evictions = policy.evict(policy.size - quota)
+            let evictions = policy.evict(policy.lastingSize - quota)
             let (gone, failure) =
                 await container.evictAndRemember(evictions, logger: Log.logger)
             report.add(gone)
             report.generations += gone.count { !$0.isOfPack }
-            report.compare(try EvictionPolicy(container.reader).size, with: quota)
+            report.compare(try EvictionPolicy(container.reader).lastingSize, with: quota)
             return (report, refusal ?? failure.map { CommandFailure($0) })
         } catch {
             throw CommandFailure(error)
