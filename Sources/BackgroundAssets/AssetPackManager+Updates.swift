@@ -24,8 +24,8 @@ extension AssetPackManager {
     ///
     /// Returns when the updates have started, after those that are being cancelled have ended: ``statusUpdates``
     /// reports their progress, and ``ensureLocalAvailability(of:requireLatestVersion:)`` waits for one. Packs in the
-    /// system's container are updated in the user's container, and removed by the system's timer. Packs that another
-    /// application of the group offers are kept.
+    /// system's container are updated in the user's container, and removed by the system's timer. Packs that are
+    /// pinned, and those that another application of the group offers, stay as they are.
     ///
     /// - Returns: The packs that are being updated, and those that are removed.
     /// - Throws: An error if the server does not respond, or a pack cannot be removed.
@@ -43,12 +43,13 @@ extension AssetPackManager {
         return (updating, Set(removed.map(\.text)))
     }
 
-    /// Starts the update of a pack, or keeps a running one; returns `false` if the pack is up to date or not staged.
+    /// Starts the update of a pack, or keeps a running one; returns `false` if the pack is up to date, pinned or not
+    /// staged.
     private func update(_ pack: Pack, from source: PackSource) async throws -> Bool {
         while true {
             try await waitForCancelledDownload(pack.id)
             guard let staged = try source.store.currentGeneration(of: pack.id),
-                !staged.holds(pack)
+                !staged.holds(pack), try source.store.pin(of: pack.id) == nil
             else { return false }
             let assetPack = try source.assetPack(pack)
             if download(pack.id, pack: assetPack, source: source).keep() { return true }
@@ -60,7 +61,7 @@ extension AssetPackManager {
     /// URLs of the pack are invalid afterwards.
     ///
     /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if the pack is not staged; an
-    ///   error if another process is staging it, or the user must not remove it.
+    ///   error if it is pinned, another process is staging it, or the user must not remove it.
     public func remove(assetPackWithID assetPackID: String) async throws {
         let source = try source()
         let id = try Self.packID(assetPackID)

@@ -47,8 +47,20 @@ public struct EngineFetcher: PackFetcher {
         into path: FilePath,
         report: @escaping @Sendable (FetchProgress) -> Void
     ) async throws {
+        try await fetch(id, into: path, beside: [], report: report)
+    }
+
+    /// Stages the pack unless readers use the newer copy of another container.
+    ///
+    /// - Throws: `FetchFailure` with the reason; `CancellationError`.
+    public func fetch(
+        _ id: PackID,
+        into path: FilePath,
+        beside others: [FilePath],
+        report: @escaping @Sendable (FetchProgress) -> Void
+    ) async throws {
         let progress = Mutex<StagingProgress?>(nil)
-        let service = service(for: .named([id]), in: path) { update in
+        let service = service(for: .named([id]), in: path, beside: others) { update in
             let pack = progress.withLock { progress in
                 if case .began(let plan) = update { progress = StagingProgress(plan) }
                 if case .pack(let id, let event) = update { progress?.apply(event, to: id) }
@@ -105,10 +117,12 @@ public struct EngineFetcher: PackFetcher {
     private func service(
         for packs: StagingRequest.Packs,
         in container: FilePath,
+        beside others: [FilePath] = [],
         report: @escaping @Sendable (StagingUpdate) -> Void = { _ in }
     ) -> StagingService {
         var target = target
         target.container = container
+        target.otherContainers = others
         var request = StagingRequest(packs, of: target, options: options)
         request.usesDaemon = usesDaemon
         return StagingService(request, logger: logger, report: report)

@@ -50,7 +50,24 @@ public struct CommandFetcher: PackFetcher {
         into container: FilePath,
         report: @escaping @Sendable (FetchProgress) -> Void
     ) async throws {
-        let words = ["fetch", id.text]
+        try await fetch(id, into: container, beside: [], report: report)
+    }
+
+    /// Runs `stagepack fetch --beside`, and returns when the pack is published, or if readers use the newer copy
+    /// of another container.
+    ///
+    /// Cancelling the task interrupts the command; a later call resumes the download.
+    ///
+    /// - Throws: ``FetchFailure`` with the error of the command; `CancellationError`.
+    public func fetch(
+        _ id: PackID,
+        into container: FilePath,
+        beside others: [FilePath],
+        report: @escaping @Sendable (FetchProgress) -> Void
+    ) async throws {
+        // Arguments are strings: another container with a path that is not UTF-8 is not searched.
+        let others = others.filter { FilePath($0.string) == $0 }
+        let words = ["fetch", id.text] + others.flatMap { ["--beside", $0.string] }
         guard let ending = try await runCommand(words, in: container, report: report) else {
             return
         }

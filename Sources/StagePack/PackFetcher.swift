@@ -18,6 +18,20 @@ public protocol PackFetcher: Sendable {
         report: @escaping @Sendable (FetchProgress) -> Void
     ) async throws
 
+    /// Stages the pack in the container unless readers would use the copy in another container, which is pinned
+    /// or newer, and returns when it is published.
+    ///
+    /// The default implementation ignores the other containers.
+    ///
+    /// - Throws: The same errors as ``fetch(_:into:report:)``; ``FetchFailure`` of the kind
+    ///   ``FetchFailure/Kind/pinned`` if the copy in another container is pinned to another version.
+    func fetch(
+        _ id: PackID,
+        into container: FilePath,
+        beside others: [FilePath],
+        report: @escaping @Sendable (FetchProgress) -> Void
+    ) async throws
+
     /// Fetches one file of an unstaged pack, and returns when it is among the single files of the container.
     ///
     /// The default implementation always throws, for fetchers that support complete packs only.
@@ -34,6 +48,18 @@ public protocol PackFetcher: Sendable {
 }
 
 extension PackFetcher {
+    /// Stages the pack whatever the other containers have.
+    ///
+    /// - Throws: The errors of ``fetch(_:into:report:)``.
+    public func fetch(
+        _ id: PackID,
+        into container: FilePath,
+        beside others: [FilePath],
+        report: @escaping @Sendable (FetchProgress) -> Void
+    ) async throws {
+        try await fetch(id, into: container, report: report)
+    }
+
     /// Throws, for fetchers that do not support single files.
     ///
     /// - Throws: ``FetchFailure``, always.

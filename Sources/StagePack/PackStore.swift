@@ -145,8 +145,8 @@ public final class PackStore: Sendable {
     ///   - options: Options for fetching the pack.
     ///   - report: Receives the progress of the fetch; calls do not overlap.
     /// - Returns: The directory.
-    /// - Throws: The same errors as ``loadPack(_:options:)``. If a newer version cannot be fetched, the staged
-    ///   version stays.
+    /// - Throws: The same errors as ``loadPack(_:options:)``. If a newer version cannot be fetched, or the copy
+    ///   that readers use is pinned, the staged version stays.
     public func updatePack(
         _ id: PackID,
         options: LoadOptions = LoadOptions(),
@@ -156,10 +156,11 @@ public final class PackStore: Sendable {
             throw .notStaged(id)
         }
         let broadcast = broadcast
+        let others = Array(containers.dropFirst())
         broadcast.send(.began(id))
         do throws(PackStoreError) {
             try await Self.fetching(id, within: options.deadline) {
-                try await fetcher.fetch(id, into: container) { progress in
+                try await fetcher.fetch(id, into: container, beside: others) { progress in
                     broadcast.send(.downloading(id, progress))
                     report(progress)
                 }

@@ -23,6 +23,9 @@ public struct StagingTarget: Sendable {
     public var root: FilePath?
     /// The container; `nil` for that of the application's group: the system's for root, else the user's.
     public var container: FilePath?
+    /// The other containers that readers search, if ``container`` names one: no pack is staged that readers
+    /// would not get because of the copy there.
+    public var otherContainers: [FilePath] = []
     /// The installed version of the application; `nil` for the registration's.
     public var applicationVersion: String?
     /// Environment variables with the locations of the user's files and daemon; a privileged process keeps
@@ -97,9 +100,8 @@ extension StagingTarget {
         of manifest: Manifest,
         than path: FilePath
     ) throws(ContainerError) -> [PackID: Planner.CopyElsewhere] {
-        guard container == nil else { return [:] }
-        var paths = containersForReading
-        if registration == nil {
+        var paths = container == nil ? containersForReading : otherContainers
+        if container == nil, registration == nil {
             // Without a registration, the group has the application's name, as in ``container(for:)``.
             let group = try? ApplicationGroupID(manifest.application.text)
             paths = group.map { containersForReading(of: $0) } ?? []

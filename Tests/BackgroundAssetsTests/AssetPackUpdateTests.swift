@@ -1,4 +1,5 @@
 import BackgroundAssets
+import StageContainer
 import StageModel
 import StagePack
 import StageTesting
@@ -284,6 +285,26 @@ struct AssetPackUpdateTests {
         try await second.value
         #expect(fetcher.count == 2)
         #expect(manager.assetPackIsAvailableLocally(withID: "aurora"))
+    }
+
+    @Test func aPinnedPackIsNeitherUpdatedNorRemoved() async throws {
+        var world = try ManagedWorld()
+        try world.publish(try ManagedPack("aurora"))
+        let manager = try await world.manager(with: "aurora")
+        let container = try #require(try Container.open(world.container))
+        let id = try PackID("aurora")
+        do {
+            let lock = try #require(try container.attemptLock(id))
+            _ = try container.pin(lock, now: 1)
+        }
+        let newer = try ManagedPack("aurora", version: 2)
+        try world.publish(newer)
+        #expect(try await manager.checkForUpdates().updatingIDs == [])
+        await #expect(throws: PackStoreError.container(.pinned(id, version: 1))) {
+            try await manager.remove(assetPackWithID: "aurora")
+        }
+        #expect(try manager.localVersion(ofAssetPackWithID: "aurora") == 1)
+        #expect(world.server.counts(for: newer.path).requests == 0)
     }
 
     @Test func aCheckDuringACancellationStartsAnotherUpdate() async throws {

@@ -5,6 +5,7 @@ import StageEngine
 import StageModel
 import StageOnDemand
 import StagePack
+import StageSystem
 import StageTesting
 import StageTransfer
 import StagingService
@@ -19,8 +20,15 @@ struct OnDemandTests {
         case engine
     }
 
-    private func store(_ world: World, by fetching: Fetching) throws -> PackStore {
-        guard fetching == .engine else { return try store(world) }
+    private func store(
+        _ world: World,
+        by fetching: Fetching,
+        in containers: [FilePath]? = nil
+    ) throws -> PackStore {
+        guard fetching == .engine else {
+            let containers = containers ?? [world.container]
+            return PackStore(containers: containers, fetcher: try command(world))
+        }
         var options = StagerOptions { Int64(Date().timeIntervalSince1970) }
         options.transfer.retry.maximumAttempts = 1
         // On a thread of the tests' process root decodes nothing.
@@ -34,16 +42,19 @@ struct OnDemandTests {
             logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
             usesDaemon: false
         )
-        return PackStore(containers: [world.container], fetcher: fetcher)
+        return PackStore(containers: containers ?? [world.container], fetcher: fetcher)
     }
 
     private func store(_ world: World, _ arguments: String...) throws -> PackStore {
-        let fetcher = CommandFetcher(
+        PackStore(containers: [world.container], fetcher: try command(world, arguments))
+    }
+
+    private func command(_ world: World, _ arguments: [String] = []) throws -> CommandFetcher {
+        CommandFetcher(
             source: .manifest(url: world.manifestURL),
             command: try Program.path,
             arguments: ["--attempts", "1"] + arguments
         )
-        return PackStore(containers: [world.container], fetcher: fetcher)
     }
 
     private func failure(_ body: () async throws -> URL) async -> PackStoreError? {
@@ -178,6 +189,32 @@ struct OnDemandTests {
         world.server.answer("/manifest.json", with: .status(503))
         let url = try await store(world).loadPack("aurora")
         #expect(try StagedFiles(FilePath(url.path)) == StagedFiles(pack))
+    }
+
+    /// As after a rollback by an administrator: no reader would use a newer copy of the user's.
+    @Test(arguments: Fetching.allCases)
+    func aPackThatAnotherContainerPinsIsNotFetched(by fetching: Fetching) async throws {
+        var world = try World()
+        let packs = try [1, 2, 3].map { try SamplePack.small(.aurora, version: $0) }
+        try world.publish(packs[0])
+        try await world.succeed("prefetch", "--quiet")
+        try await world.succeed("pin", "aurora", "--quiet")
+        let user = world.directory.path.appending("user")
+        let store = try store(world, by: fetching, in: [user, world.container])
+        try world.publish(packs[1])
+        let error = await failure { try await store.updatePack(.aurora) }
+        guard case .fetchFailed(_, let failure) = error else {
+            Issue.record("expected a failure of the fetch, found \(String(describing: error))")
+            return
+        }
+        #expect(failure.kind == .pinned, "\(failure)")
+        #expect(world.server.counts(for: packs[1].path).requests == 0)
+
+        try await world.succeed("pin", "--release", "aurora", "--quiet")
+        try world.publish(packs[2])
+        let url = try await store.updatePack(.aurora)
+        #expect(try StagedFiles(FilePath(url.path)) == StagedFiles(packs[2]))
+        #expect(try store.container(of: .aurora) == user)
     }
 
     @Test(arguments: Fetching.allCases)

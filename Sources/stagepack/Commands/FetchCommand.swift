@@ -2,6 +2,7 @@ import ArgumentParser
 import StageEngine
 import StageModel
 import StagingService
+import SystemPackage
 
 struct FetchCommand: SourcedSubcommand {
     static let configuration = CommandConfiguration(
@@ -18,6 +19,17 @@ struct FetchCommand: SourcedSubcommand {
 
     @Flag(help: "Instead of packs: ask for the manifest and keep it.")
     var manifestOnly = false
+
+    @Option(
+        help: ArgumentHelp(
+            "Another container that readers search, where --container names one: no pack is staged "
+                + "that readers would not get because of the copy there.",
+            valueName: "dir"
+        ),
+        completion: .directory,
+        transform: SourceOptions.directory
+    )
+    var beside: [FilePath] = []
 
     @Option(help: ArgumentHelp("The seconds after which to stop.", valueName: "seconds"))
     var deadline: Seconds?
@@ -36,12 +48,16 @@ struct FetchCommand: SourcedSubcommand {
         if !manifestOnly, packs.isEmpty {
             throw ValidationError("expected the packs, or --manifest-only.")
         }
+        if !beside.isEmpty, source.container == nil {
+            throw ValidationError("--beside requires --container.")
+        }
     }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source, network: network)
-        let run = try StagingRun(.named(Set(packs)), session: session, output: output)
-        let body = { @Sendable [manifestOnly] () async throws(CommandFailure) in
+        var run = try StagingRun(.named(Set(packs)), session: session, output: output)
+        run.request.target.otherContainers = beside
+        let body = { @Sendable [manifestOnly, run] () async throws(CommandFailure) in
             manifestOnly ? try await run.fetchManifests() : try await run.run()
         }
         return try await stage(output: output, within: deadline?.duration, perform: body) {

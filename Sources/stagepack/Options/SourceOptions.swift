@@ -54,7 +54,7 @@ struct SourceOptions: ParsableArguments {
     var applicationVersion: String?
 
     /// Parses the path of a directory, and makes it absolute.
-    private static func directory(_ text: String) throws -> FilePath {
+    static func directory(_ text: String) throws -> FilePath {
         guard !text.isEmpty else { throw ValidationError("expected a directory, found nothing") }
         let path = FilePath(text).absolute
         // A working directory that is not UTF-8 would be printed as another path.
