@@ -110,7 +110,7 @@ extension ManifestRefusal: CustomStringConvertible {
     public var description: String {
         switch self {
         case .insecure:
-            "plain HTTP, and the registration carries no root of trust"
+            "plain HTTP, without a root of trust to verify it with"
         case .unsigned:
             "its application has a root of trust, and it was asked for without one"
         case .unsignedPack(let pack, let application):

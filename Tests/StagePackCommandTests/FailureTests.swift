@@ -326,8 +326,8 @@ struct FailureTests {
             status: 12,
             error: """
                 stagepack: error: the manifest at 'http://example.invalid/manifest.json' is \
-                refused: plain HTTP, and the registration carries no root of trust
-                hint: serve the manifest over https
+                refused: plain HTTP, without a root of trust to verify it with
+                hint: use a URL with https, or verify signed metadata: '--root FILE', or 'trust' of the registration
 
                 """,
             manifest: "http://example.invalid/manifest.json"
