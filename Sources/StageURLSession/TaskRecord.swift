@@ -276,9 +276,13 @@ extension HTTPURLResponse {
     convenience init?(_ response: TransferResponse) {
         guard let url = URL(string: response.url) else { return nil }
         var fields: [String: String] = [:]
+        // Names differ in case, too: Foundation would keep any one of their values.
+        var spellings: [String: String] = [:]
         for field in response.headers where field.count == 2 {
+            let name = spellings[field[0].lowercased(), default: field[0]]
+            spellings[name.lowercased()] = name
             // RFC 9110, section 5.3
-            fields[field[0]] = fields[field[0]].map { "\($0), \(field[1])" } ?? field[1]
+            fields[name] = fields[name].map { "\($0), \(field[1])" } ?? field[1]
         }
         self.init(
             url: url,

@@ -60,6 +60,31 @@ struct ForegroundCacheTests: ForegroundSuite {
         #expect(server.counts(for: "/a").requests == 1)
     }
 
+    @Test func fieldsWhoseNamesDifferInCaseAreOne() async throws {
+        let pairs = (0..<16).map { "X-Field-\($0): a\r\nx-field-\($0): b\r\n" }
+        server.answer(
+            "/a",
+            with: .script { wire in
+                wire.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n")
+                wire.send("Cache-Control: public, max-age=600\r\ncache-control: private\r\n")
+                wire.send("\(pairs.joined())\r\n1")
+            }
+        )
+        let session = session()
+        var asked = try request("/a", "GET")
+        asked.setValue("Basic dTpw", forHTTPHeaderField: "Authorization")
+        for _ in 0..<2 {
+            let (_, response) = try await session.data(for: asked)
+            let head = try #require(response as? HTTPURLResponse)
+            let control = head.value(forHTTPHeaderField: "Cache-Control")
+            #expect(control == "public, max-age=600, private")
+            let values = (0..<16).map { head.value(forHTTPHeaderField: "x-field-\($0)") }
+            #expect(values.allSatisfy { $0 == "a, b" }, "\(values)")
+        }
+        // A private response to a request with credentials is not stored.
+        #expect(server.counts(for: "/a").requests == 2)
+    }
+
     @Test func aDelegateDecidesWhatTheCacheKeeps() async throws {
         server.answer("/a", with: .content([1]).field("Cache-Control", "max-age=600"))
         let recorder = DataRecorder(keepsCopies: false)
