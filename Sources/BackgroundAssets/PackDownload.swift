@@ -1,6 +1,7 @@
 import Foundation
 import StageModel
 import StagePack
+import StageSystem
 import Synchronization
 
 /// The download of one pack, which any number of callers can wait for.
@@ -77,8 +78,10 @@ final class PackDownload: Sendable {
     func advance(to fetch: FetchProgress) -> AssetPackManager.DownloadStatusUpdate {
         // An update may need a fraction of the archive.
         let size = Int64(fetch.downloadSize.rawValue)
-        if size > 0, progress.totalUnitCount != size { progress.totalUnitCount = size }
-        progress.completedUnitCount = Int64(fetch.received.rawValue)
+        withProgressLock {
+            if size > 0, progress.totalUnitCount != size { progress.totalUnitCount = size }
+            progress.completedUnitCount = Int64(fetch.received.rawValue)
+        }
         return fetch.waitingFor == nil ? .downloading(assetPack, progress) : .paused(assetPack)
     }
 

@@ -2,6 +2,8 @@ import Foundation
 import Synchronization
 
 /// Calls the delegate on the application's queue, one call at a time and in order, even on a concurrent queue.
+///
+/// Operations that the application cancels lose no call.
 final class DelegateCallQueue: Sendable {
     private struct State {
         /// Pending calls, from `next` on; those before were made and released.
@@ -58,10 +60,15 @@ final class DelegateCallQueue: Sendable {
     }
 
     private func schedule() {
-        queue.addOperation { [self] in
+        let once = Once()
+        let operation = BlockOperation { [self] in
+            guard once.isFirst() else { return }
             // The lock is not held meanwhile: a call may add others.
             state.withLock { $0.take() }?()
             if state.withLock({ $0.goesOn() }) { schedule() }
         }
+        // An operation that the application cancels ends without running its block: another one makes the call.
+        operation.completionBlock = { [self] in if once.isFirst() { schedule() } }
+        queue.addOperation(operation)
     }
 }

@@ -2,6 +2,7 @@ import Foundation
 import FoundationNetworking
 import StageControl
 import StageModel
+import StageSystem
 import Synchronization
 
 extension URLSession {
@@ -309,13 +310,17 @@ private typealias ChallengeAnswer =
     @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
 
 extension URLSessionTask {
-    /// Updates ``URLSessionTask/progress``.
+    /// Updates ``URLSessionTask/progress``; callable from any thread.
     func showProgress() {
         let (done, expected) = record.withLock {
             ($0.request.kind == .upload ? $0.bytesSent : $0.bytesReceived, $0.bytesExpected)
         }
-        if let expected, progress.totalUnitCount != expected { progress.totalUnitCount = expected }
-        progress.completedUnitCount = done
+        withProgressLock {
+            if let expected, progress.totalUnitCount != expected {
+                progress.totalUnitCount = expected
+            }
+            progress.completedUnitCount = done
+        }
     }
 
     /// Answers a challenge.

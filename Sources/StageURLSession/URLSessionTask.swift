@@ -2,6 +2,7 @@ public import Foundation
 public import FoundationNetworking
 public import StageControl
 import StageModel
+import StageSystem
 import Synchronization
 
 /// A transfer of a session, with the interface of Apple's class.
@@ -11,7 +12,8 @@ import Synchronization
 /// milliseconds, or over the next connection if there is none. If the process is killed before that, the request is
 /// lost: ``isStored`` and ``URLSession/flush()`` tell when the daemon has stored the task on disk.
 ///
-/// Unchecked, since it contains only constants and locks; subclasses must do the same.
+/// Unchecked, since it contains only constants, locks and the progress, which has a lock of the process; subclasses
+/// must contain only constants and locks.
 open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
     /// State of a task as the application sees it.
     public enum State: Int, Sendable {
@@ -41,12 +43,16 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
     let transfer: ForegroundTransfer?
     private let ownDelegate: Mutex<(any URLSessionTaskDelegate)?>
     /// Progress of the transfer in bytes; cancelling, pausing and resuming it does so with the task.
+    ///
+    /// Give it to a parent before the first ``resume()`` of the parent's tasks: on Linux, Foundation's `Progress` has
+    /// no locks, and threads of the sessions change running tasks' progress and that of their parents. These changes
+    /// exclude one another.
     public let progress: Progress
 
     /// Creates a task for a subclass that replaces one in tests; it belongs to no session and transfers nothing.
     public override init() {
         session = .standIn
-        progress = Progress(totalUnitCount: -1)
+        progress = withProgressLock { Progress(totalUnitCount: -1) }
         let request = TransferRequest(token: "", kind: .download, url: "")
         var record = TaskRecord(request, created: .now)
         record.refusal = URLError(
@@ -68,8 +74,12 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         self.session = session
         self.transfer = transfer
         ownDelegate = Mutex(delegate)
-        progress = Progress(totalUnitCount: record.bytesExpected ?? -1)
-        progress.completedUnitCount = max(record.bytesReceived, record.bytesSent)
+        progress = withProgressLock {
+            // It becomes a child of the thread's current progress, if there is one.
+            let progress = Progress(totalUnitCount: record.bytesExpected ?? -1)
+            progress.completedUnitCount = max(record.bytesReceived, record.bytesSent)
+            return progress
+        }
         self.record = Mutex(record)
         super.init()
         progress.isCancellable = true
