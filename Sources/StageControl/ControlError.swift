@@ -45,10 +45,18 @@ extension ControlError {
     package var mayPass: Bool {
         switch self {
         case .notRunning, .lost, .cancelled, .system: true
-        case .refused(let refusal): [.unavailable, .storage, .quota].contains(refusal.code)
+        case .refused(let refusal): refusal.mayPass
         case .accessDenied, .untrusted, .pathTooLong, .malformed, .tooLarge: false
         }
     }
+}
+
+extension ControlRefusal {
+    /// Set if the daemon may accept the same request later.
+    package var mayPass: Bool { code == .unavailable || isShortage }
+
+    /// Set if the daemon lacks disk space, or the user has used up a share of the daemon.
+    package var isShortage: Bool { code == .storage || code == .quota }
 }
 
 extension ControlError: CustomStringConvertible {

@@ -87,23 +87,18 @@ extension SessionLink {
                 backoff = start
                 for lane in outbox.change({ $0.finish(batch) { $0.lane } }) { begin(lane) }
             } catch {
-                if lane == .uploads, case .refused(let refusal) = error,
-                    refusal.code == .unavailable
+                if case .refused(let refusal) = error,
+                    refusal.isShortage || lane == .uploads && refusal.code == .unavailable
                 {
                     delay = backoff.next()
                 }
-                outbox.change { [delay] outbox in
-                    outbox.giveBack(batch, asLast: delay != nil)
-                    guard delay == nil else { return outbox.fail(batch) }
-                    outbox.pause()
-                    outbox.fail()
-                }
+                for lane in giveBack(batch, isDelayed: delay != nil) { begin(lane) }
             }
             // A task that was refused, or was cancelled before the daemon had it, ends here.
             for task in batch { task.session.endIfUnsendable(task) }
             callWaiters()
             if let delay {
-                // The daemon lacks descriptors to copy the file now: other tasks are sent meanwhile.
+                // The daemon lacks descriptors to copy the file, or disk space, now: other tasks are sent meanwhile.
                 _ = outbox.wait(atMost: Backoff.shortest) { $0.isPaused ? true : nil }
                 _ = outbox.wait(atMost: delay) { $0.hasFailedTasksOnly(lane) ? nil : true }
             } else if outbox.change(\.isPaused) {
@@ -112,6 +107,28 @@ extension SessionLink {
             }
         }
         callWaiters()
+    }
+
+    /// Returns tasks of a failed batch to their queue: to its end, to be sent after a delay, or to its front, for the
+    /// next connection; returns the queues that need a thread.
+    private func giveBack(
+        _ batch: [URLSessionTask],
+        isDelayed: Bool
+    ) -> [TaskOutbox<URLSessionTask>.Lane] {
+        // Waiters for the tasks of which the daemon has everything must not wait for the others.
+        let isUnsent = batch.map { $0.record.withLock(\.hasUnsentChanges) }
+        let unsent = zip(batch, isUnsent).filter(\.1).map(\.0)
+        let sent = zip(batch, isUnsent).filter { !$0.1 }.map(\.0)
+        return outbox.change { outbox in
+            outbox.giveBack(unsent, asLast: isDelayed)
+            if isDelayed {
+                outbox.fail(unsent)
+            } else {
+                outbox.pause()
+                outbox.fail()
+            }
+            return outbox.finish(sent) { $0.lane }
+        }
     }
 
     private func create(_ tasks: [URLSessionTask]) throws(ControlError) {
@@ -176,16 +193,10 @@ extension SessionLink {
             for (task, change) in changes { try send(change, of: task) }
             return
         }
+        let refusals: [Int64: ControlRefusal]
         do throws(ControlError) {
-            let refusals = try client.changeTasks(changes.map(\.change))
-            for (task, change) in changes {
-                if let refusal = refusals[change.task] {
-                    handleRefusal(refusal, of: task, change: change.change)
-                } else {
-                    task.record.withLock { $0.didSend() }
-                }
-            }
-        } catch .refused(let refusal) where refusal.code != .unavailable {
+            refusals = try client.changeTasks(changes.map(\.change))
+        } catch .refused(let refusal) where !refusal.mayPass {
             // The daemon refused the whole request: bisect to find the invalid change, or a batch that fits into a
             // request.
             let middle = (changes.startIndex + changes.endIndex) / 2
@@ -196,10 +207,33 @@ extension SessionLink {
                 throw error
             }
             try send(changes[middle...])
+            return
         } catch {
             Self.keep(changes)
             throw error
         }
+        try take(refusals, of: changes)
+    }
+
+    /// Records the daemon's response to several changes.
+    private func take(
+        _ refusals: [Int64: ControlRefusal],
+        of changes: ArraySlice<(task: URLSessionTask, change: TaskChange)>
+    ) throws(ControlError) {
+        var temporary: ControlRefusal?
+        for (task, change) in changes {
+            guard let refusal = refusals[change.task] else {
+                task.record.withLock { $0.didSend() }
+                continue
+            }
+            guard refusal.mayPass else {
+                handleRefusal(refusal, of: task, change: change.change)
+                continue
+            }
+            task.record.withLock { $0.didNotSend(change.change) }
+            temporary = refusal
+        }
+        if let temporary { throw .refused(temporary) }
     }
 
     /// Records that the daemon did not receive changes.
@@ -217,7 +251,7 @@ extension SessionLink {
                 if record.eventCount == events { record.update(answer) }
             }
         } catch {
-            guard case .refused(let refusal) = error, refusal.code != .unavailable else {
+            guard case .refused(let refusal) = error, !refusal.mayPass else {
                 task.record.withLock { $0.didNotSend(change.change) }
                 throw error
             }
@@ -225,26 +259,46 @@ extension SessionLink {
         }
     }
 
+    /// Handles the refusal of a change, except a temporary one: sends what the daemon may accept of it.
+    ///
+    /// The task ends only if the daemon does not know it: otherwise the daemon continues it, and sends its end.
     private func handleRefusal(
         _ refusal: ControlRefusal,
         of task: URLSessionTask,
         change: TransferChange
     ) {
-        guard refusal.code == .conflict else {
+        guard refusal.code != .notFound else {
             task.record.withLock { $0.didSend() }
             task.session.handleRefusal(of: task, error: .refused(refusal))
             return
         }
-        // The task no longer waits for an answer to a challenge, or it has ended, and the event about that will
-        // arrive.
-        var rest = change
-        (rest.authorization, rest.rejectsChallenge) = (nil, nil)
-        guard rest != change, rest != TransferChange() else {
+        guard let rest = change.rest(after: refusal) else {
             task.record.withLock { $0.didSend() }
             return
         }
         task.record.withLock { $0.didNotSend(rest) }
         enqueue([task])
+    }
+}
+
+extension TransferChange {
+    /// Returns the part of a refused change that the daemon may accept; `nil` if there is none.
+    fileprivate func rest(after refusal: ControlRefusal) -> TransferChange? {
+        var rest = self
+        if refusal.code == .conflict {
+            // The task no longer waits for an answer to a challenge, or it has ended, and the event about that will
+            // arrive.
+            (rest.authorization, rest.rejectsChallenge) = (nil, nil)
+        } else {
+            // A value is invalid, often the description: the task must run or end all the same.
+            rest = TransferChange()
+            (rest.state, rest.producesResumeToken) = (state, producesResumeToken)
+            (rest.authorization, rest.rejectsChallenge) = (authorization, rejectsChallenge)
+            if rest == self, authorization != nil {
+                (rest.authorization, rest.rejectsChallenge) = (nil, true)
+            }
+        }
+        return rest == self || rest == TransferChange() ? nil : rest
     }
 }
 

@@ -28,8 +28,8 @@ struct TaskRecord {
     private(set) var hasEnded = false
     /// Number of requests to create the task that the daemon may have received.
     private var requests = 0
-    /// Time of creation.
-    let created: Date
+    /// Time of creation in this process; `nil` for a task that the daemon had before.
+    let created: ContinuousClock.Instant?
 
     /// The application's request; `nil` for a task of another process.
     var original: URLRequest?
@@ -70,7 +70,7 @@ struct TaskRecord {
     private var isSending = false
 
     /// Creates the record of a new task.
-    init(_ request: TransferRequest, created: Date) {
+    init(_ request: TransferRequest, created: ContinuousClock.Instant) {
         self.request = request
         self.created = created
         suspensions = 1
@@ -81,7 +81,7 @@ struct TaskRecord {
         request = task.request
         // A placeholder must not be sent.
         request.headers = request.headers?.filter { $0.value != TransferTask.hiddenValue }
-        created = task.created
+        created = nil
         number = task.id
         identifier = TaskIdentity.number(of: task)
         suspensions = task.state == .suspended ? 1 : 0

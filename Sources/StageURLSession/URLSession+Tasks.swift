@@ -150,16 +150,24 @@ extension URLSession {
         }
     }
 
-    /// Removes a task without notifying the delegate.
+    /// Removes a task that another process has handled the end of, without notifying the delegate.
     private func drop(_ task: URLSessionTask) {
-        task.record.withLock { _ = $0.end() }
+        let receivers = task.record.withLock { record in
+            record.end()
+            record.isComplete = true
+            defer { record.resumeDataReceivers = [] }
+            return record.resumeDataReceivers
+        }
         state.withLock { state in
             state.tasks[ObjectIdentifier(task)] = nil
             state.byToken[task.token] = nil
             if let number = task.record.withLock({ $0.number }) { state.byNumber[number] = nil }
         }
         link.remove(task)
-        delegateCalls.add { [self] in endIfDone() }
+        delegateCalls.add { [self] in
+            for receiver in receivers { receiver(nil) }
+            endIfDone()
+        }
     }
 
     /// Adds one of the daemon's tasks: returns the known object, even if the response to the request that created it
@@ -191,12 +199,14 @@ extension URLSession {
     }
 
     /// Fails tasks that could not be sent to a daemon within their time limit.
-    func expireTasks(now: Date) {
+    func expireTasks(now: ContinuousClock.Instant) {
         let rules = configuration
         for task in unfinished {
             let error = task.record.withLock { record -> URLError? in
-                guard record.isOnlyHere, !record.isSuspended, !record.hasEnded else { return nil }
-                let age = now.timeIntervalSince(record.created)
+                guard record.isOnlyHere, !record.isSuspended, !record.hasEnded,
+                    let created = record.created
+                else { return nil }
+                let age = (now - created) / .seconds(1)
                 if age > rules.timeoutIntervalForResource {
                     return URLError(
                         .timedOut,

@@ -12,6 +12,9 @@ import Synchronization
 /// milliseconds, or over the next connection if there is none. If the process is killed before that, the request is
 /// lost: ``isStored`` and ``URLSession/flush()`` tell when the daemon has stored the task on disk.
 ///
+/// A change that the daemon refuses, such as a ``taskDescription`` of more than 4096 bytes, is not stored, and the task
+/// continues without it; while the disk is full, changes are sent again until the daemon stores them.
+///
 /// Unchecked, since it contains only constants, locks and the progress, which has a lock of the process; subclasses
 /// must contain only constants and locks.
 open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {

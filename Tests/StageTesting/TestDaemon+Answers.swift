@@ -206,6 +206,8 @@ extension TestDaemon.State {
         by change: TransferChange
     ) throws(ControlRefusal) -> TransferTask {
         guard var task = tasks[id] else { throw TestDaemon.isMissing }
+        // A change among several is refused as if it were the only one.
+        if let refusal = refusals["PATCH /v1/tasks/\(id)"] { throw refusal }
         if Self.hasEnded(task) {
             guard change.state == .cancelled else {
                 throw ControlRefusal(.conflict, message: "the task has ended")
