@@ -160,7 +160,7 @@ struct TransferRunner: Sendable {
                 download.fields.append(field)
             }
         }
-        download.leavesChallenges = session.answersChallenges(of: request)
+        download.challengeStatuses = session.answersChallenges(of: request) ? [401, 407] : []
         download.requestTimeout = .seconds(min(session.requestTimeout, 86_400))
         download.failuresBefore = failures
         download.priority = task.record.priority

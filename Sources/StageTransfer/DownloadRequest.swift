@@ -56,9 +56,9 @@ public struct DownloadRequest: Sendable {
     ///
     /// Called on the engine's thread; it must return at once.
     public var fieldsAfterRedirect: (@Sendable (ResponseSummary, String) -> [String])?
-    /// `true` if a 401 or 407 from the origin of the first mirror fails the download, without reading its body and
-    /// with the partial file kept, despite ``acceptsErrorResponses``.
-    public var leavesChallenges = false
+    /// Statuses of challenges (401, 407) that fail the download despite ``acceptsErrorResponses`` if they come from the
+    /// origin of the first mirror; their body is not read, and the partial file is kept.
+    public var challengeStatuses: Set<Int> = []
     /// Time without a byte from the server after which an attempt fails; `nil` applies the engine's ``StallRule``.
     public var requestTimeout: Duration?
     /// `true` if every response is content, regardless of its status.

@@ -33,8 +33,8 @@ struct ResponseRules: Equatable, Sendable {
     var acceptsErrorResponses = false
     /// `true` if that includes the statuses that otherwise cause another attempt.
     var acceptsTransientResponses = false
-    /// `true` if a 401 or 407 is a failure nevertheless.
-    var leavesChallenges = false
+    /// Statuses of challenges that are failures nevertheless.
+    var challengeStatuses: Set<Int> = []
     /// Delay from which on a `Retry-After` is too long for another attempt.
     var longestPause = Duration.seconds(Int64.max)
     /// `true` if the response has no body, regardless of its `Content-Length`.
@@ -137,8 +137,7 @@ struct ResponseRules: Equatable, Sendable {
 
     private func refusal(_ head: ResponseHead) -> Decision {
         if hasInsecureHostChange, head.isHTML { return .portal }
-        let isChallenge = head.status == 401 || head.status == 407
-        guard acceptsErrorResponses, !(leavesChallenges && isChallenge) else {
+        guard acceptsErrorResponses, !challengeStatuses.contains(head.status) else {
             return .refuse(status: head.status)
         }
         if let encoding = head.encoding, !decodesContent { return .encoded(encoding) }

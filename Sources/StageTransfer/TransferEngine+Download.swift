@@ -147,7 +147,7 @@ extension TransferEngine {
             rules.isBodyless = redirects.method == "HEAD"
             rules.isOtherResource = download.isOtherResource(redirects.url)
             let isFirst = redirects.isAtOrigin && request.isOfFirstOrigin(source)
-            rules.leavesChallenges = request.leavesChallenges && isFirst
+            rules.challengeStatuses = isFirst ? request.challengeStatuses : []
             let receiver = DownloadReceiver(
                 request,
                 redirects: redirects,

@@ -50,7 +50,7 @@ struct ForegroundDownload {
             await transfer.waitWhilePaused()
             let request = makeRequest(
                 ForegroundRequest(request: original, authorization: authorization, hasBody: false),
-                leavesChallenges: asksForCredentials
+                answersChallenges: asksForCredentials
             )
             let result = await attempt(request, to: part)
             switch result {
@@ -121,7 +121,7 @@ struct ForegroundDownload {
 
     private func makeRequest(
         _ request: ForegroundRequest,
-        leavesChallenges: Bool
+        answersChallenges: Bool
     ) -> DownloadRequest {
         let rules = session.rules
         let url = request.request.url?.absoluteURL.absoluteString ?? ""
@@ -137,7 +137,8 @@ struct ForegroundDownload {
         download.requestTimeout = .limit(request.request.timeout(under: rules))
         download.acceptsErrorResponses = !rules.failsOnErrorStatus
         download.acceptsTransientResponses = true
-        download.leavesChallenges = leavesChallenges
+        // No delegate is asked for a proxy's credentials: a 407 is the response.
+        download.challengeStatuses = answersChallenges ? [401] : []
         download.detectsPortals = false
         download.decodesContent = true
         download.receiveWindow = transfer.receiveWindow

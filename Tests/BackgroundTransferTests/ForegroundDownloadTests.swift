@@ -57,6 +57,19 @@ struct ForegroundDownloadTests: ForegroundSuite {
         #expect(try await cutDownload(answer.cut(after: 2_000_000)) == nil)
     }
 
+    @Test func theChallengeOfAProxyIsTheResponse() async throws {
+        let answer = Answer.status(407).with { $0.content = Array("who are you?".utf8) }
+        server.answer("/a", with: answer.field("Proxy-Authenticate", "Basic realm=\"proxy\""))
+        let recorder = DataRecorder(credential: .init(user: "u", password: "p", persistence: .none))
+        let session = session(recorder)
+        let (file, response) = try await session.download(from: url("/a"))
+        defer { try? FileManager.default.removeItem(at: file) }
+        #expect(try Data(contentsOf: file) == Data("who are you?".utf8))
+        #expect((response as? HTTPURLResponse)?.statusCode == 407)
+        #expect(server.counts(for: "/a").requests == 1)
+        #expect(!recorder.lines.contains { $0.hasPrefix("challenge") })
+    }
+
     // MARK: - Redirects
 
     @Test func cookiesOfRedirectsAreKeptAndSent() async throws {
