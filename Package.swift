@@ -311,6 +311,14 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // A client with a data task, for processes that lack something
+        .executableTarget(
+            name: "data-task-client",
+            dependencies: ["BackgroundTransfer"],
+            path: "Tests/DataTaskClient",
+            swiftSettings: strict
+        ),
+
         // An application that uploads in presigned parts, to be killed
         .executableTarget(
             name: "presigned-upload-client",
@@ -425,7 +433,7 @@ let package = Package(
             [
                 "BackgroundTransfer", "StageControl", "StageModel", "StageOrigin", "StageSystem",
                 "StageTesting", "StageURLSession", "StageWebSocket", "background-downloads",
-                "stagepack", "websocket-task-client", logging, system,
+                "data-task-client", "stagepack", "websocket-task-client", logging, system,
             ]
         ),
         // Source as it is written for Apple's systems, compiled as an application compiles it

@@ -345,7 +345,7 @@ extension TransferError.ConnectionFault {
         case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY: self = .nameLookup
         case CURLE_OPERATION_TIMEDOUT: self = .timeout
         case CURLE_SSL_CONNECT_ERROR: self = .handshake
-        case CURLE_COULDNT_CONNECT: self = .connect
+        case CURLE_COULDNT_CONNECT: self = end.hasNoRoute ? .noRoute : .connect
         default: self = end.wasRequestSent ? .lost : .connect
         }
     }

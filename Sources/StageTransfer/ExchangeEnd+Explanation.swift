@@ -44,6 +44,11 @@ extension ExchangeEnd {
 }
 
 extension ExchangeEnd {
+    /// `true` if the connection failed since this machine has no route to the address.
+    var hasNoRoute: Bool {
+        [ENETUNREACH, ENETDOWN, EHOSTUNREACH].contains(connection?.systemError ?? 0)
+    }
+
     /// `true` if the failed connection was one to the proxy.
     private var isAtProxy: Bool {
         guard let connection, let proxy = connection.proxy else { return false }

@@ -2,6 +2,7 @@ import CCurl
 import Glibc
 import StageSystem
 import Synchronization
+import SystemPackage
 
 /// Executor that runs an actor's jobs and libcurl's transfers on one thread.
 ///
@@ -55,11 +56,16 @@ import Synchronization
     }
 
     /// Starts the thread, which calls `drive` whenever libcurl may have work.
-    func start(drive: @escaping Drive) {
+    ///
+    /// - Throws: ``FileError`` if the system refuses a thread; the executor runs nothing then.
+    func start(drive: @escaping Drive) throws(FileError) {
         let start = unsafe Unmanaged.passRetained(Start(executor: self, drive: drive))
         var thread = pthread_t()
         let status = unsafe pthread_create(&thread, nil, threadMain, start.toOpaque())
-        precondition(status == 0, "no thread could be started")
+        guard status == 0 else {
+            unsafe start.release()
+            throw FileError("start", path: "stage-transfer", errno: Errno(rawValue: status))
+        }
         let id = thread
         state.withLock { $0.thread = id }
     }

@@ -2,7 +2,7 @@ import CCurl
 import Dispatch
 public import Logging
 import StageModel
-import StageSystem
+package import StageSystem
 import Synchronization
 
 /// Runs many concurrent transfers on one dedicated thread.
@@ -53,9 +53,16 @@ public actor TransferEngine {
         unsafe executor.asUnownedSerialExecutor()
     }
 
-    fileprivate nonisolated func start() {
-        executor.start { [weak self] cancelled in
-            self?.assumeIsolated { $0.drive(cancelled) } ?? PollingExecutor.Pause(milliseconds: 0)
+    /// Starts the thread; returns the error if the system refuses it.
+    fileprivate nonisolated func start() -> FileError? {
+        do throws(FileError) {
+            try executor.start { [weak self] cancelled in
+                self?.assumeIsolated { $0.drive(cancelled) }
+                    ?? PollingExecutor.Pause(milliseconds: 0)
+            }
+            return nil
+        } catch {
+            return error
         }
     }
 
@@ -334,14 +341,31 @@ extension TransferEngine {
 
 /// Runs `body` with a transfer engine, and stops its thread when `body` returns or throws.
 ///
-/// The engine must not be used after that; transfers that still run then are cancelled.
+/// The engine must not be used after that; transfers that still run then are cancelled. The process ends if it may
+/// create no more threads.
 public func withTransferEngine<Result, Failure: Error>(
     _ configuration: TransferConfiguration,
     logger: Logger,
     _ body: (TransferEngine) async throws(Failure) -> Result
 ) async throws(Failure) -> Result {
+    try await withTransferEngine(configuration, logger: logger, run: body) {
+        (error) throws(Failure) in
+        fatalError("\(error)")
+    }
+}
+
+/// Runs `body` with a transfer engine, and stops its thread when `body` returns or throws, or runs `other` if the
+/// system refuses a thread.
+///
+/// The engine must not be used after that; transfers that still run then are cancelled.
+package func withTransferEngine<Result, Failure: Error>(
+    _ configuration: TransferConfiguration,
+    logger: Logger,
+    run body: (TransferEngine) async throws(Failure) -> Result,
+    orElse other: (FileError) async throws(Failure) -> Result
+) async throws(Failure) -> Result {
     let engine = TransferEngine(configuration: configuration, logger: logger)
-    engine.start()
+    if let problem = engine.start() { return try await other(problem) }
     do throws(Failure) {
         let result = try await body(engine)
         await engine.shutDown()

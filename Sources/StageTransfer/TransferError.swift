@@ -45,7 +45,9 @@ public indirect enum TransferError: Error, Equatable, Sendable {
     public enum ConnectionFault: Equatable, Sendable {
         /// The name of the host, or of the proxy, could not be resolved.
         case nameLookup
-        /// The connection could not be established.
+        /// This machine has no route to the address, or its network is down.
+        case noRoute
+        /// The connection could not be established for another reason.
         case connect
         /// The TLS handshake failed, for another reason than the server's certificate.
         case handshake

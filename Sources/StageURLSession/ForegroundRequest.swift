@@ -2,6 +2,7 @@ import Foundation
 import FoundationNetworking
 import StageControl
 import StageModel
+import StageSystem
 import StageTransfer
 
 /// A request of a session in this process, in the form in which it is sent.
@@ -140,7 +141,11 @@ extension URLError {
         }
         let code: URLError.Code =
             switch error {
-            case .unreachable(_, .nameLookup, _): .cannotFindHost
+            // A machine with a default route may lack those of one of the IP versions.
+            case .unreachable(_, .nameLookup, _):
+                NetworkRoute.hasDefault ? .cannotFindHost : .notConnectedToInternet
+            case .unreachable(_, .noRoute, _):
+                NetworkRoute.hasDefault ? .cannotConnectToHost : .notConnectedToInternet
             case .unreachable(_, .connect, _): .cannotConnectToHost
             case .unreachable(_, .handshake, _): .secureConnectionFailed
             case .unreachable(_, .timeout, _): .timedOut

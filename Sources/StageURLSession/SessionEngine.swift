@@ -10,15 +10,22 @@ import SystemPackage
 /// It starts with the first task and ends half a minute after the last one, so that the next task can reuse open
 /// connections.
 final class SessionEngine: Sendable {
-    /// Transfers of one task, from its start to its end.
-    typealias Work = @Sendable (TransferEngine) async -> Void
+    /// Transfers of one task, from its start to its end; without an engine, since the process may create no thread, the
+    /// task ends.
+    typealias Work = @Sendable (TransferEngine?) async -> Void
+
+    /// Work with the priority of the task that asked for it.
+    private struct PrioritizedWork {
+        var priority: TaskPriority
+        var body: Work
+    }
 
     private struct State {
         var count = 0
         /// Number of times that the engine became idle.
         var idlePeriods = 0
         var isInvalidated = false
-        var added: AsyncStream<Work>.Continuation?
+        var added: AsyncStream<PrioritizedWork>.Continuation?
     }
 
     private static let idleLimit = Duration.seconds(30)
@@ -38,10 +45,12 @@ final class SessionEngine: Sendable {
         state.withLock { state in
             state.count += 1
             if state.added == nil { state.added = start() }
-            state.added?.yield { [self] engine in
-                await work(engine)
-                end()
-            }
+            state.added?.yield(
+                PrioritizedWork(priority: Task.currentPriority) { [self] engine in
+                    await work(engine)
+                    end()
+                }
+            )
         }
     }
 
@@ -79,8 +88,8 @@ final class SessionEngine: Sendable {
     deinit { state.withLock { $0.added }?.finish() }
 
     /// Starts an engine that ends with the stream of its work.
-    private func start() -> AsyncStream<Work>.Continuation {
-        let (added, continuation) = AsyncStream.makeStream(of: Work.self)
+    private func start() -> AsyncStream<PrioritizedWork>.Continuation {
+        let (added, continuation) = AsyncStream.makeStream(of: PrioritizedWork.self)
         var configuration = TransferConfiguration()
         let environment = ProcessEnvironment.current
         configuration.proxies = ProxySettings(environment: environment)
@@ -91,15 +100,30 @@ final class SessionEngine: Sendable {
         configuration.connections = 64
         configuration.retry.maximumAttempts = 1
         let rules = configuration
-        // The application's methods return at once, so no task of the application could wait for the engine.
-        Task {
+        // The application's methods return at once, so no task of the application could wait for the engine, whose
+        // transfers have other priorities than the one that has started it.
+        Task.detached { [weak self] in
             let logger = Logger(label: "stage-session") { _ in SwiftLogNoOpLogHandler() }
             await withTransferEngine(rules, logger: logger) { engine in
-                await withDiscardingTaskGroup { group in
-                    for await work in added { group.addTask { await work(engine) } }
-                }
+                await Self.perform(added, over: engine)
+            } orElse: { _ in
+                // The next task tries again.
+                self?.state.withLock { $0.added.take()?.finish() }
+                await Self.perform(added, over: nil)
             }
         }
         return continuation
+    }
+
+    /// Performs work until its stream has ended.
+    private static func perform(
+        _ added: AsyncStream<PrioritizedWork>,
+        over engine: TransferEngine?
+    ) async {
+        await withDiscardingTaskGroup { group in
+            for await work in added {
+                group.addTask(priority: work.priority) { await work.body(engine) }
+            }
+        }
     }
 }

@@ -12,6 +12,11 @@ extension URLError {
         return URLError(.unsupportedURL, reason: reason)
     }
 
+    /// Error of a task whose transfer needs a thread that the process may not create.
+    static var lackOfThreads: URLError {
+        URLError(.resourceUnavailable, reason: "the process may create no more threads")
+    }
+
     /// Error of a WebSocket task of a background session.
     static var backgroundWebSocket: URLError {
         let reason =

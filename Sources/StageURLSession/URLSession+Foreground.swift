@@ -39,6 +39,9 @@ extension URLSession {
         guard !isSuspended, transfer.begin() else { return }
         if let refusal { return endForeground(task, with: .failure(refusal)) }
         engine.run { [self] engine in
+            guard let engine else {
+                return endForeground(task, with: .failure(.lackOfThreads))
+            }
             // A cancelled task must end only its own work, not that of others.
             let work = Task { await run(task, transfer: transfer, over: engine) }
             transfer.holdWork { work.cancel() }
@@ -77,13 +80,14 @@ extension URLSession {
         endForeground(task, with: .failure(URLError(.timedOut, reason: reason, userInfo: info)))
     }
 
-    /// Repeats attempts until there is a response, or a failure that a retry would not change.
+    /// Attempts the transfer, and repeats that while this machine has no network if the session waits for one.
     private func attempts(
         of task: URLSessionTask,
         transfer: ForegroundTransfer,
         over engine: TransferEngine
     ) async -> ForegroundEnd {
         var pause = Duration.seconds(1)
+        var isWaiting = false
         while true {
             let isDownload = task is URLSessionDownloadTask
             let end: ForegroundEnd
@@ -106,15 +110,18 @@ extension URLSession {
                 )
             }
             guard case .failure(let error) = end, rules.waitsForConnectivity,
-                [.cannotFindHost, .cannotConnectToHost].contains(error.code),
+                error.code == .notConnectedToInternet,
                 // A request that got a response, such as a redirect, is not sent again.
                 task.record.withLock({ $0.lastResponse == nil }),
                 !isDownload || task.originalRequest?.httpMethod ?? "GET" == "GET"
             else { return end }
-            delegateCalls.add { [self] in
-                (task.listener as? any URLSessionTaskDelegate)?
-                    .urlSession(self, taskIsWaitingForConnectivity: task)
+            if !isWaiting {
+                delegateCalls.add { [self] in
+                    (task.listener as? any URLSessionTaskDelegate)?
+                        .urlSession(self, taskIsWaitingForConnectivity: task)
+                }
             }
+            isWaiting = true
             guard (try? await Task.sleep(for: pause)) != nil else {
                 return .failure(URLError(.cancelled))
             }

@@ -25,9 +25,12 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
     ///
     /// A network that is probably metered counts as metered: see ``allowsExpensiveNetworkAccess``.
     public var allowsConstrainedNetworkAccess = true
-    /// `true` if a task of a session in this process waits for a connection instead of failing without one.
+    /// `true` if a task of a session in this process waits while this machine has no network, instead of failing with
+    /// `URLError.notConnectedToInternet`.
     ///
-    /// It repeats attempts at intervals of 1 to 30 seconds. Background sessions always wait.
+    /// That is without a route to the server, or to resolve its name, and without a default route. The task repeats
+    /// its attempt at intervals of 1 to 30 seconds. A server that refuses the connection, and a name that does not
+    /// exist, fail the task at once. Background sessions wait in all these cases.
     public var waitsForConnectivity = false
     /// Seconds without a byte after which an attempt fails; a background session repeats it.
     ///

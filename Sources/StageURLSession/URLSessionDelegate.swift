@@ -88,7 +88,7 @@ public protocol URLSessionTaskDelegate: URLSessionDelegate {
         needNewBodyStream completionHandler: @escaping @Sendable (InputStream?) -> Void
     )
 
-    /// Reports that a connection failed and another attempt follows, since
+    /// Reports, once for a task, that it waits since this machine has no network:
     /// ``URLSessionConfiguration/waitsForConnectivity`` is set for a session in this process.
     func urlSession(_ session: URLSession, taskIsWaitingForConnectivity task: URLSessionTask)
 

@@ -16,7 +16,10 @@ extension URLSessionWebSocketTask {
     /// Opens the connection, or ends a task that must not open one.
     func begin() {
         if let refusal = record.withLock({ $0.refusal }) { return leave(refusal) }
-        session.engine.run { [self] engine in await run(over: engine) }
+        session.engine.run { [self] engine in
+            guard let engine else { return leave(URLError.lackOfThreads) }
+            await run(over: engine)
+        }
     }
 
     /// Closes the connection with a close frame, or without one before it is open.

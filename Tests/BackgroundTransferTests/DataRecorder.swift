@@ -1,6 +1,7 @@
 import BackgroundTransfer
 import Foundation
 import FoundationNetworking
+import StageSystem
 import StageTesting
 import Synchronization
 import Testing
@@ -178,5 +179,12 @@ func expect<Value>(
         Issue.record("expected an error", sourceLocation: sourceLocation)
     } catch {
         #expect((error as? URLError)?.code == code, "\(error)", sourceLocation: sourceLocation)
+    }
+}
+
+extension URLError.Code {
+    /// The code for a name that cannot be resolved, which a machine without a network may not tell from any other.
+    static var ofUnknownName: URLError.Code {
+        NetworkRoute.hasDefault ? .cannotFindHost : .notConnectedToInternet
     }
 }

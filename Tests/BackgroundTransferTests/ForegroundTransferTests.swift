@@ -416,7 +416,7 @@ struct ForegroundTransferTests: ForegroundSuite {
         var asked = try request("/a", "POST")
         asked.httpBody = Data("pay".utf8)
         let session = session { $0.waitsForConnectivity = true }
-        await expect(code: .cannotFindHost) { [asked] in try await session.data(for: asked) }
+        await expect(code: .ofUnknownName) { [asked] in try await session.data(for: asked) }
         #expect(server.counts(for: "/a").requests == 1)
     }
 

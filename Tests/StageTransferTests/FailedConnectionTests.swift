@@ -47,6 +47,16 @@ import Testing
     }
 
     @Test(arguments: ["http", "https"])
+    func anAddressWithoutARouteHasAFaultOfItsOwn(scheme: String) async {
+        let request = DownloadRequest("\(scheme)://224.0.0.1:9/a", content: [1])
+        guard case .unreachable(_, .noRoute, _) = await failure(of: request, to: part, .single)
+        else {
+            Issue.record("expected an address without a route")
+            return
+        }
+    }
+
+    @Test(arguments: ["http", "https"])
     func aProxyThatCannotBeReachedIsNamed(scheme: String) async {
         let rows = [
             ("127.0.0.1:1", "connection refused by the proxy 127.0.0.1:1"),

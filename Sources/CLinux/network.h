@@ -1,0 +1,27 @@
+// Routes of this machine.
+#pragma once
+#include "shim.h"
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+
+/// Returns whether the system has a route to an address: to connect a datagram socket sends nothing. `true` if it
+/// cannot be told.
+static inline bool stage_has_route(const struct sockaddr *address, socklen_t size) {
+    int file = socket(address->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (file < 0) return errno != EAFNOSUPPORT;
+    bool has_route = connect(file, address, size) == 0;
+    close(file);
+    return has_route;
+}
+
+/// Returns whether the system has a default route, of IPv4 or IPv6. `true` if it cannot be told.
+static inline bool stage_has_default_route(void) {
+    // 198.51.100.1 and 2001:db8::1: addresses for documentation (RFC 5737 and RFC 3849), of which no network is.
+    struct sockaddr_in old = {.sin_family = AF_INET, .sin_port = htons(9)};
+    old.sin_addr.s_addr = htonl(0xc6336401);
+    struct sockaddr_in6 new = {.sin6_family = AF_INET6, .sin6_port = htons(9)};
+    new.sin6_addr = (struct in6_addr){{{0x20, 0x01, 0x0d, 0xb8, [15] = 1}}};
+    return stage_has_route((const struct sockaddr *)&old, sizeof old)
+        || stage_has_route((const struct sockaddr *)&new, sizeof new);
+}
