@@ -222,11 +222,27 @@ struct DaemonTurn: Sendable {
     }
 
     /// Reports the end of the work to the daemon unless a worker is to resume it; returns `false` if the
-    /// daemon cannot be told.
+    /// daemon cannot be told in the time that is allowed for finding one.
     private func tell(_ end: StagingEnd?, to place: Place) async -> Bool {
         guard let end, !Task.isCancelled else { return true }
         var change = TransferChange()
         change.stagingEnd = end
+        return await withTaskGroup(of: Bool?.self) { group in
+            group.addTask { [change] in await send(change, to: place) }
+            group.addTask {
+                // Cancelled: the daemon has answered.
+                guard (try? await Task.sleep(for: ControlClient.discoveryTimeout)) != nil else {
+                    return nil
+                }
+                Self.lastSilence.withLock { $0 = .now }
+                return false
+            }
+            defer { group.cancelAll() }
+            return await group.next()?.flatMap(\.self) ?? false
+        }
+    }
+
+    private func send(_ change: TransferChange, to place: Place) async -> Bool {
         do throws(ControlError) {
             try await place.connection.client.withoutBlocking {
                 [change] client throws(ControlError) in
