@@ -1,6 +1,7 @@
 // The guard: a process that only waits for another process, the run. It has one thread, allocates no memory, enforces
 // a deadline, and exits with a defined status even if the run crashes or hangs.
 #pragma once
+#include "environment.h"
 #include "sandbox.h"
 #include <stdlib.h>
 
@@ -50,6 +51,8 @@ static inline double stage_seconds(const char *text, double otherwise) {
 static inline struct stage_hook stage_hook_of(
     char *const *arguments, const char *script, const char *seconds) {
     struct stage_hook hook = {.deadline = stage_seconds(seconds, 60)};
+    // The run sets a longer deadline of the configuration file.
+    if (stage_is_privileged() && hook.deadline > 60) hook.deadline = 60;
     if (arguments[0] == NULL || arguments[1] == NULL) return hook;
     if (strcmp(arguments[1], "prefetch") != 0) return hook;
     hook.is_hook = script != NULL;

@@ -81,8 +81,7 @@ package enum HookGuard {
         return true
     }
 
-    /// Tells the guard the deadline of this run, counted from its start, if it is neither in the options nor in the
-    /// environment.
+    /// Tells the guard the deadline of this run, counted from its start, if it is not in the options.
     ///
     /// Without memory that both share, the guard keeps to the deadline that it knows.
     package static func setDeadline(_ deadline: Duration) {
@@ -90,8 +89,9 @@ package enum HookGuard {
             bitPattern: sharedLimit.load(ordering: .relaxed)
         )
         guard let number = unsafe number else { return }
-        let seconds = deadline.components.seconds
-        unsafe stage_set_shared_number(number, seconds * 1000 + Int64(STAGE_GUARD_PATIENCE))
+        let (seconds, fraction) = deadline.components
+        let milliseconds = seconds * 1000 + fraction / 1_000_000_000_000_000
+        unsafe stage_set_shared_number(number, milliseconds + Int64(STAGE_GUARD_PATIENCE))
     }
 
     /// Address of the limit that this process shares with its guard; 0 if there is none.
