@@ -8,14 +8,13 @@ extension StagingHistory: JSONReadable {
         registration = members.has(.registration) ? try members.string(.registration) : nil
         applicationVersion =
             members.has(.applicationVersion) ? try members.string(.applicationVersion) : nil
-        pending =
-            members.has(.pending)
-            ? try members.text(.pending) { text throws(ValueError) in
-                guard let request = ContentRequest(rawValue: text) else {
-                    throw ValueError(expected: "the name of an event", text: text)
-                }
-                return request
-            } : nil
+        if members.has(.pending) {
+            let names = try members.node(.pending, expected: "an array")
+            guard case .array(let elements) = names.value else {
+                throw names.fault(ValueError(expected: "an array", found: names.value.noun))
+            }
+            pending = Set(elements.compactMap { $0.string.flatMap(ContentRequest.init(rawValue:)) })
+        }
         firstLoadedAt =
             members.has(.firstLoadedAt)
             ? Int64(try members.number(.firstLoadedAt, in: RecordLimits.times)) : nil
@@ -51,7 +50,10 @@ extension StagingHistory: JSONReadable {
         if let applicationVersion {
             header.append(.init("applicationVersion", .string(applicationVersion)))
         }
-        if let pending { header.append(.init("pending", .string(pending.rawValue))) }
+        if !pending.isEmpty {
+            let names = pending.map(\.rawValue).sorted()
+            header.append(.init("pending", .array(names.map(JSONTree.string))))
+        }
         if let firstLoadedAt { header.append(.init("firstLoadedAt", .integer(firstLoadedAt))) }
         if let lastRun { header.append(.init("lastRun", lastRun.json)) }
         if let lastSuccessAt { header.append(.init("lastSuccessAt", .integer(lastSuccessAt))) }

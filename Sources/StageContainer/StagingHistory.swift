@@ -17,8 +17,8 @@ public struct StagingHistory: Hashable, Sendable {
     public var isRegistered: Bool { registration != nil }
     /// The version of the application at the last event; `nil` if unknown.
     public var applicationVersion: String?
-    /// The installation or update that is incomplete; `nil` if there is none.
-    public var pending: ContentRequest?
+    /// The installation and the update that are incomplete, or have begun and not ended; empty if neither is.
+    public var pending: Set<ContentRequest> = []
     /// The time when the first use of a pack by the application was noticed, in seconds since 1970; `nil`
     /// before.
     ///
@@ -152,6 +152,11 @@ public struct StagingHistory: Hashable, Sendable {
             self.retry = retry
         }
     }
+}
+
+extension Set<ContentRequest> {
+    /// The event that a run without an event completes first; `nil` if there is none.
+    package var next: ContentRequest? { ContentRequest.allCases.first(where: contains) }
 }
 
 /// A history, and the bytes that it was decoded from.

@@ -37,7 +37,7 @@ public struct AcceptedManifest: Equatable, Sendable {
     public let manifest: Manifest
     /// The record that a container stores for the manifest.
     public let record: StoredManifest
-    /// `true` if the text equals that of the manifest that was stored before.
+    /// `true` if the text equals that of the manifest that was stored before, from one of the same URLs.
     public let isUnchanged: Bool
     /// `true` if signed metadata names the manifest: it, and the content that it names by digest, may then use
     /// any transport.
@@ -215,7 +215,11 @@ extension Stager {
             guard ManifestTrust.isAcceptable(document.url) else {
                 throw .manifestRefused(url: document.url.withoutUser, .insecure)
             }
-            accepted = try AcceptedManifest(record, isUnchanged: record.text == before?.record.text)
+            // From another URL, the manifest is stored again: its own URLs are relative to that one.
+            let isUnchanged =
+                record.text == before?.record.text
+                && before.map { source.urls.contains($0.record.url) } ?? false
+            accepted = try AcceptedManifest(record, isUnchanged: isUnchanged)
         case .notModified:
             guard let before else {
                 throw .manifestUnavailable(.refused(url: source.urls.first ?? "", status: 304))

@@ -136,8 +136,8 @@ public struct Planner: Sendable {
     public var applicationVersion: String?
     /// The budget before the first launch; `nil` for no limit.
     public var budget: InitialBudget?
-    /// The installation or update that a periodic request completes; `nil` if none is incomplete.
-    public var pending: ContentRequest?
+    /// The installation and the update that a periodic request completes; empty if neither is incomplete.
+    public var pending: Set<ContentRequest> = []
     /// The packs that a downloader extension selected, and whether it declared them essential; `nil` if the
     /// policies decide.
     public var choices: [PackID: Bool]?
@@ -193,7 +193,7 @@ public struct Planner: Sendable {
     /// It is an installation until every pack that is essential to the first installation is staged, and then
     /// an update.
     public var request: ContentRequest {
-        if let pending { return pending }
+        if let next = pending.next { return next }
         let isMissing = manifest.packs.contains { pack in
             guard case .essential(let events) = pack.policy else { return false }
             return events.contains(.firstInstallation) && staged[pack.id] == nil
@@ -325,7 +325,12 @@ public struct Planner: Sendable {
             return .stage(state ?? .repair)
         case .event(let request, let essentialOnly):
             switch state == nil ? nil : refusal(of: pack) {
-            case .pinned(let pin): return .leave(.pinned(pin))
+            case .pinned(let pin):
+                // Its files are missing, and the pin forbids the offered version.
+                let isNeeded =
+                    incomplete.contains(pack.id)
+                    && excuse(for: pack, request, essentialOnly: essentialOnly) == nil
+                return isNeeded ? .refuse(.pinned(pin)) : .leave(.pinned(pin))
             case .otherVersion(let required, let installed):
                 return .leave(.otherVersion(required: required, installed: installed))
             default: break

@@ -91,17 +91,13 @@ extension Planner {
 }
 
 extension Planner {
-    /// Returns whether a policy names the event or, for a periodic request, the incomplete event.
+    /// Returns whether a policy names the event or, for a periodic request, an incomplete event.
     func isNamed(_ request: ContentRequest, by events: Set<InstallationEvent>) -> Bool {
         switch request {
         case .install: events.contains(.firstInstallation)
         case .update: events.contains(.subsequentUpdate)
         case .periodic:
-            switch pending {
-            case .install: events.contains(.firstInstallation)
-            case .update: events.contains(.subsequentUpdate)
-            case .periodic, nil: false
-            }
+            pending.contains { $0 != .periodic && isNamed($0, by: events) }
         }
     }
 

@@ -35,8 +35,12 @@ final class RepositoryVisits {
     func manifest(stored: StoredManifest?) async throws(StageError) -> AcceptedManifest {
         // Read once, so that expiry in all repositories is checked against the same time.
         let time = MetadataTime(secondsSince1970: stager.options.now())
-        // A stored manifest that the stored metadata does not name is fetched again.
-        let before = stored.flatMap { try? AcceptedManifest(stored: $0, for: source) }
+        // A stored manifest that the stored metadata does not name is fetched again, and one from another URL,
+        // since its own URLs are relative to that one.
+        let before = stored.flatMap { record in
+            source.urls.contains(record.url)
+                ? try? AcceptedManifest(stored: record, for: source) : nil
+        }
         let metadataBefore = trust.stored
         var mirrors = source.urls
         for isTriedOnce in mirrors.count > 1 ? [true, false] : [false] {

@@ -49,16 +49,27 @@ struct RunRecorder {
         }
     }
 
-    /// Records that the run got no manifest.
+    /// Records durably that events are incomplete, before the run stages their packs.
+    ///
+    /// - Throws: ``ContainerError`` if the lock of the history cannot be acquired, or the history not be written.
+    func note(
+        _ events: Set<ContentRequest>,
+        of application: ApplicationID,
+        after record: HistoryRecord?
+    ) throws(ContainerError) {
+        try change(historyOf: application, after: record) { $0.pending.formUnion(events) }
+    }
+
+    /// Records that the run ended without a result.
     func record(_ failure: StagingFailure) {
         guard let application else { return }
         let planner = storedPlanner(application)
-        updateHistory(of: application) { history in
+        updateHistory(of: application, isReported: failure.kind == .containerUnusable) { history in
             history.lastRun = run(problem: StagingHistory.Problem(failure))
             guard case .event(let request, _) = wanted else { return }
-            let event = request ?? history.pending ?? planner?.request ?? .install
+            let event = request ?? history.pending.next ?? planner?.request ?? .install
             history.lastRun?.request = event
-            if event != .periodic { history.pending = history.pending ?? event }
+            if event != .periodic { history.pending.insert(event) }
         }
     }
 
@@ -78,13 +89,16 @@ struct RunRecorder {
     ///   - selection: The selection of packs of the run.
     ///   - planner: The planner of the run.
     ///   - before: The history before the run.
+    ///   - incomplete: The events that lacked packs when the run began.
     func record(
         _ result: StagingResult,
         of selection: PackSelection,
         by planner: Planner,
-        after before: HistoryRecord?
+        after before: HistoryRecord?,
+        incomplete: Set<ContentRequest>
     ) {
-        let pending = pending(after: selection, planner: planner, result: result)
+        let events = planner.events(of: selection)
+        let pending = pending(of: events, planner: planner, result: result, before: incomplete)
         // Done before taking the lock, which other processes wait for.
         let hasLaunched =
             before?.history?.firstLoadedAt == nil
@@ -96,7 +110,11 @@ struct RunRecorder {
             let problem = (result.manifestProblem ?? result.extensionProblem)
                 .map(StagingHistory.Problem.init)
             history.lastRun = run(problem: problem, selection: selection)
-            if case .event = selection { history.pending = pending }
+            if case .event = selection {
+                // Other events may have begun meanwhile.
+                history.pending.subtract(events)
+                history.pending.formUnion(pending)
+            }
             if history.firstLoadedAt == nil {
                 history.spent.add(result, by: planner)
                 if hasLaunched { history.firstLoadedAt = now }
@@ -128,53 +146,55 @@ struct RunRecorder {
         return run
     }
 
-    /// Returns the installation or update of which packs are still missing, or `nil`.
+    /// Returns those of the events of which packs or files are still missing.
     private func pending(
-        after selection: PackSelection,
+        of events: Set<ContentRequest>,
         planner before: Planner,
-        result: StagingResult
-    ) -> ContentRequest? {
-        guard case .event(let request, _) = selection else { return before.pending }
-        let event = request == .periodic ? before.pending : request
-        guard let event,
-            let planner = result.hasChangedPacks ? try? before.refreshed(from: container) : before
-        else { return before.pending }
-        let plan = planner.plan(for: .event(event, essentialOnly: false))
-        let isMissing = plan.entries.contains { entry in
-            switch entry.decision {
-            case .stage, .refuse(.noSpace), .refuse(.exceedsQuota): true
-            // The restrictions end with the first launch, after which a periodic run stages these packs.
-            case .refuse(.exceedsAllowance), .refuse(.disallowedDomain): true
-            // No later run stages these packs for the event.
-            case .refuse(.pinned), .refuse(.otherVersion), .leave, .evict: false
-            }
-        }
+        result: StagingResult,
+        before incomplete: Set<ContentRequest>
+    ) -> Set<ContentRequest> {
         let isFileMissing = (result.files ?? []).contains { file in
             file.outcome == .left || file.outcome == .failed
         }
-        return isMissing || isFileMissing ? event : nil
+        if isFileMissing { return events }
+        // The extension, if there is one, has changed the plan.
+        if !result.hasChangedPacks, before.choices == nil { return incomplete }
+        // A container that cannot be read has all events incomplete.
+        let planner = result.hasChangedPacks ? try? before.refreshed(from: container) : before
+        return planner?.incomplete(events) ?? events
     }
 
     private func updateHistory(
         of application: ApplicationID,
         after record: HistoryRecord? = nil,
+        isReported: Bool = false,
         _ change: (inout StagingHistory) -> Void
     ) {
         do throws(ContainerError) {
-            try container.updateHistory(of: application, after: record) { history in
-                if let registration {
-                    history.registration = registrationPath?.string ?? history.registration
-                    history.applicationVersion = registration.version
-                }
-                change(&history)
-            }
+            try self.change(historyOf: application, after: record, change)
         } catch {
-            if case .file(let error) = error, error.errno == .resourceTemporarilyUnavailable {
-                // Many runs at once hold the lock; they record the outcome of theirs.
+            if isReported || error.isHeldByOthers {
+                // The run reports the container; or many runs at once hold the lock, and record the outcome of theirs.
                 logger.info("what happened is not remembered: \(error)")
             } else {
                 logger.warning("what happened cannot be remembered: \(error)")
             }
+        }
+    }
+}
+
+extension RunRecorder {
+    private func change(
+        historyOf application: ApplicationID,
+        after record: HistoryRecord?,
+        _ change: (inout StagingHistory) -> Void
+    ) throws(ContainerError) {
+        try container.updateHistory(of: application, after: record) { history in
+            if let registration {
+                history.registration = registrationPath?.string ?? history.registration
+                history.applicationVersion = registration.version
+            }
+            change(&history)
         }
     }
 }

@@ -38,6 +38,10 @@ public struct StagingRequest: Sendable {
     package var waitsForConditions = true
     /// The settings of the machine, which the daemon's workers read as well.
     package var settings = CommandSettings()
+    /// The conditions for packs and files that no person waits for.
+    package var updateConditions: UpdateConditions {
+        settings.updateConditions ?? target.registration?.updateConditions ?? UpdateConditions()
+    }
     /// The time at which the caller cancels the task, if any: work interrupted after it fails with
     /// ``StagingFailure/deadline(about:received:from:lastFailure:)``.
     public var deadline: ContinuousClock.Instant?

@@ -11,6 +11,7 @@ extension StagingService {
     ///   not accepted.
     package func checkManifests() async throws(StagingFailure) -> [Int?] {
         precondition(request.isDryRun, "a check keeps nothing")
+        guard !request.isOffline else { throw .offline("the manifest is asked for") }
         let reader = try target.reader()
         let sources = try target.sources(reader)
         return try await withStager(request.options, logger: logger) {

@@ -28,7 +28,7 @@ extension StagingService {
         }
         var patient = order
         // Sends conditions that are always met, too: they override those of the daemon's configuration.
-        patient.conditions = updateConditions
+        patient.conditions = request.updateConditions
         let staged = await takeTurn(for: patient, staging: plan, perform: work)
         guard !staged.waiting.isEmpty, isEssential.contains(true) else { return staged }
         var urgent = order
@@ -83,21 +83,21 @@ extension StagingService {
         ) { report(.held($0)) }
     }
 
-    /// The conditions for packs and files that no person waits for.
-    private var updateConditions: UpdateConditions {
-        request.settings.updateConditions ?? target.registration?.updateConditions
-            ?? UpdateConditions()
-    }
-
     /// Returns the conditions that network and power do not meet now.
     func unmetConditions() async -> [PendingReason] {
         var order = StagingOrder()
-        order.conditions = updateConditions
+        order.conditions = request.updateConditions
         return await turn(for: order, packs: []).unmetConditions()
     }
 
     /// Creates the order that the daemon carries out when this process has ended.
-    func order(for source: ManifestSource, in container: FilePath) -> StagingOrder {
+    ///
+    /// It names the event of `selection`: the worker would determine another one once some packs are staged.
+    func order(
+        for source: ManifestSource,
+        in container: FilePath,
+        about selection: PackSelection
+    ) -> StagingOrder {
         var order = StagingOrder()
         order.container = request.target.container?.absolute.string
         order.applicationVersion = request.target.applicationVersion
@@ -111,12 +111,12 @@ extension StagingService {
             order.manifests = source.urls
             order.container = container.absolute.string
         }
-        switch request.packs {
+        switch selection {
         case .event(let request, let essentialOnly):
-            order.event = request?.rawValue
+            order.event = request.rawValue
             order.isEssentialOnly = essentialOnly
-        case .named(let ids): order.packs = ids.map(\.text).sorted()
-        case .damaged(let ids):
+        case .packs(let ids): order.packs = ids.map(\.text).sorted()
+        case .repair(let ids):
             order.packs = ids.map(\.text).sorted()
             order.isRepair = true
         }

@@ -13,7 +13,7 @@ extension StagingService {
     ) throws(StagingFailure) -> ExtensionRun? {
         guard case .event(let request, _) = selection else { return nil }
         // A periodic run asks the extension about the last event until that event is complete.
-        let event = request == .periodic ? planner.pending ?? request : request
+        let event = request == .periodic ? planner.pending.next ?? request : request
         return try ExtensionRun(
             of: target.registration,
             manifest: manifest,

@@ -9,34 +9,53 @@ extension StagingService {
     ///
     /// - Returns: A result without packs for each manifest. Its ``StagingResult/manifestProblem`` is set if
     ///   the download failed and the stored manifest is used.
-    /// - Throws: ``StagingFailure`` if a manifest cannot be downloaded and none is stored.
+    /// - Throws: ``StagingFailure`` if a manifest cannot be downloaded and none is stored; the others are stored all
+    ///   the same.
     public func fetchManifests() async throws(StagingFailure) -> [StagingResult] {
+        let fetched = try await fetchEachManifest()
+        if let failure = fetched.failures.first { throw failure }
+        return fetched.results
+    }
+
+    /// Downloads and stores the manifests, as ``fetchManifests()``, and returns the failures beside the results.
+    package func fetchEachManifest() async throws(StagingFailure) -> StagedManifests {
         let target = request.target
         guard !request.isOffline else { throw .offline("the manifest is asked for") }
         let reader = try target.reader()
         let sources = try target.sources(reader)
         return try await withStager(request.options, logger: logger) {
             (stager) async throws(StagingFailure) in
-            var results: [StagingResult] = []
+            var fetched = StagedManifests()
             for source in sources {
-                let (offered, problem) = try await self.manifest(
-                    from: source,
-                    in: reader,
-                    by: stager
-                )
-                let path = try target.container(for: offered.manifest)
-                let (_, manifest) = try openContainer(path, storing: offered, from: source)
-                var result = StagingResult(
-                    container: path,
-                    manifest: manifest,
-                    plan: Plan(entries: [])
-                )
-                result.manifestProblem = problem
-                result.manifestVerifiedAt = source.trust?.stored.record?.verifiedAt
-                results.append(result)
+                do throws(StagingFailure) {
+                    fetched.results.append(
+                        try await fetchManifest(from: source, in: reader, by: stager)
+                    )
+                } catch {
+                    fetched.failures.append(error)
+                    if error.endsRun { break }
+                }
             }
-            return results
+            return fetched
         }
+    }
+
+    private func fetchManifest(
+        from source: ManifestSource,
+        in reader: ContainerReader?,
+        by stager: Stager
+    ) async throws(StagingFailure) -> StagingResult {
+        let (offered, problem) = try await manifest(from: source, in: reader, by: stager)
+        let path = try target.container(for: offered.manifest)
+        let manifest = try await store(offered, in: try makeContainer(path), from: source)
+        var result = StagingResult(
+            container: path,
+            manifest: manifest,
+            plan: Plan(entries: [])
+        )
+        result.manifestProblem = problem
+        result.manifestVerifiedAt = source.trust?.stored.record?.verifiedAt
+        return result
     }
 
     /// Downloads one file of an indexed pack; ignores the packs of the request.
@@ -59,28 +78,55 @@ extension StagingService {
         let sources = try target.sources(reader)
         return try await withStager(request.options, logger: logger) {
             (stager) async throws(StagingFailure) in
+            var failure: StagingFailure?
             for source in sources {
-                let (offered, _) = try await self.manifest(from: source, in: reader, by: stager)
-                guard offered.manifest[id] != nil else { continue }
-                guard !request.isOffline else { throw .offline("file '\(path)' is not here") }
-                let (container, manifest) = try openContainer(
-                    try target.container(for: offered.manifest),
-                    storing: offered,
-                    from: source
-                )
-                do throws(StageError) {
-                    return try await stager.fetchFile(
+                do throws(StagingFailure) {
+                    let place = try await fetchFile(
                         path,
                         of: id,
-                        from: manifest,
-                        in: container,
-                        applicationVersion: target.installedVersion
+                        from: source,
+                        in: reader,
+                        by: stager
                     )
+                    if let place { return place }
                 } catch {
-                    throw .engine(error, about: .pack(id))
+                    // Another manifest may have the pack.
+                    failure = failure ?? error
+                    if error.endsRun { break }
                 }
             }
-            throw StagingFailure(StageError.unknownPack(id))
+            throw failure ?? StagingFailure(StageError.unknownPack(id))
         }
     }
+
+    /// Downloads one file of an indexed pack; returns `nil` if the manifest of the source does not have the pack.
+    private func fetchFile(
+        _ path: ContentPath,
+        of id: PackID,
+        from source: ManifestSource,
+        in reader: ContainerReader?,
+        by stager: Stager
+    ) async throws(StagingFailure) -> FilePath? {
+        let (offered, _) = try await manifest(from: source, in: reader, by: stager)
+        guard offered.manifest[id] != nil else { return nil }
+        guard !request.isOffline else { throw .offline("file '\(path)' is not here") }
+        let container = try makeContainer(try target.container(for: offered.manifest))
+        let manifest = try await store(offered, in: container, from: source)
+        do throws(StageError) {
+            return try await stager.fetchFile(
+                path,
+                of: id,
+                from: manifest,
+                in: container,
+                applicationVersion: target.installedVersion
+            )
+        } catch {
+            throw .engine(error, about: .pack(id))
+        }
+    }
+}
+
+extension StagingFailure {
+    /// True if the run ends, and with it the work for other manifests.
+    var endsRun: Bool { kind == .interrupted || kind == .deadlineExceeded }
 }

@@ -18,10 +18,7 @@ extension StagingService {
     ) async throws(StagingFailure) -> (AcceptedManifest, StagingFailure?) {
         let stored =
             try reader.map { reader throws(StagingFailure) in
-                // Skips a stored manifest in another format than the source's.
-                try target.stored(reader).first { record in
-                    source.urls.contains(record.url) && record.ownFormatOf == source.ownFormatOf
-                }
+                try target.stored(reader).first(where: source.isOrigin)
             } ?? nil
         if request.isOffline {
             guard let stored else { throw .offline("the manifest is not here") }
@@ -42,6 +39,7 @@ extension StagingService {
                 report(.manifest(event))
             }
             try checkRoot(of: manifest, from: source)
+            if request.isDryRun { try checkRevision(of: manifest, from: source, reader) }
             return (manifest, nil)
         } catch {
             keepRoots(of: source, reader)
@@ -85,6 +83,27 @@ extension StagingService {
         }
     }
 
+    /// Refuses a manifest that is older than the stored one, from any URL, as storing it does.
+    private func checkRevision(
+        of manifest: AcceptedManifest,
+        from source: ManifestSource,
+        _ reader: ContainerReader?
+    ) throws(StageError) {
+        // The versions of signed metadata are checked instead.
+        guard source.trust == nil else { return }
+        var reader = reader
+        if reader == nil, let path = try? target.container(for: manifest.manifest) {
+            reader = try ContainerReader.reading(path)
+        }
+        let stored: StoredManifest?
+        do throws(ContainerError) {
+            stored = try reader?.storedManifest(for: manifest.manifest.application)
+        } catch {
+            throw .container(error)
+        }
+        try manifest.checkRevision(after: stored)
+    }
+
     /// Stores the root metadata of a refresh that ended without a manifest, so that revoked keys stay
     /// revoked.
     private func keepRoots(of source: ManifestSource, _ reader: ContainerReader?) {
@@ -106,5 +125,19 @@ extension StagingService {
                 metadata: ["application.id": "\(application)", "error": "\(error)"]
             )
         }
+    }
+}
+
+extension ManifestSource {
+    /// Returns whether a stored manifest is the one that was accepted last from this source, whose URLs may have
+    /// changed since if its application is known.
+    fileprivate func isOrigin(of record: StoredManifest) -> Bool {
+        // A manifest in another format than the source's is not.
+        guard record.ownFormatOf == ownFormatOf else { return false }
+        if urls.contains(record.url) { return true }
+        guard application != nil else { return false }
+        // Signed metadata names a manifest by the file name of its URL.
+        guard let trust else { return true }
+        return (try? trust.verify(record, from: urls, at: nil)) != nil
     }
 }

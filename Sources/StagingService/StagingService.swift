@@ -48,6 +48,15 @@ public struct StagingService: Sendable {
     /// - Throws: ``StagingFailure`` if a manifest is not available, or if no manifest has a pack that the
     ///   request names.
     public func stage() async throws(StagingFailure) -> [StagingResult] {
+        let staged = try await stageManifests()
+        if let failure = staged.failures.first { throw failure }
+        return staged.results
+    }
+
+    /// Makes a plan for each manifest and carries it out, as ``stage()``, and returns the failures beside the results.
+    ///
+    /// - Throws: ``StagingFailure`` if no manifest has a pack that the request names, or if none could be asked for.
+    package func stageManifests() async throws(StagingFailure) -> StagedManifests {
         let reader = try target.reader()
         let restrictions = try restrictions(reader)
         var options = request.options
@@ -55,10 +64,9 @@ public struct StagingService: Sendable {
             options.allowedDomains = Self.domains(list, allowedBy: options.allowedDomains)
         }
         let sources = try target.sources(reader)
-        let results =
+        return try checkNames(
             try await stage(from: sources, in: reader, with: options, under: restrictions)
-        try checkNames(results)
-        return results
+        )
     }
 
     /// Returns the domains that both lists allow; the first list if there is no second one.
@@ -74,51 +82,60 @@ public struct StagingService: Sendable {
         in reader: ContainerReader?,
         with options: StagerOptions,
         under restrictions: Registration.Restrictions?
-    ) async throws(StagingFailure) -> [StagingResult] {
+    ) async throws(StagingFailure) -> StagedManifests {
         try await withStager(options, logger: logger) {
             (stager) async throws(StagingFailure) in
-            var results: [StagingResult] = []
+            var staged = StagedManifests()
             for source in sources {
-                results.append(
-                    try await stage(
-                        from: source,
-                        in: reader,
-                        by: stager,
-                        under: restrictions
+                do throws(StagingFailure) {
+                    staged.results.append(
+                        try await stageRecorded(
+                            from: source,
+                            in: reader,
+                            by: stager,
+                            under: restrictions
+                        )
                     )
-                )
+                } catch {
+                    // The packs of other manifests are staged all the same.
+                    staged.failures.append(error)
+                    if error.endsRun { break }
+                }
             }
-            return results
+            return staged
         }
     }
 
-    /// Checks that each pack that the request names is in a manifest.
-    private func checkNames(_ results: [StagingResult]) throws(StagingFailure) {
-        switch request.packs {
-        case .event: break
-        case .named(let ids), .damaged(let ids):
-            let known = Set(results.flatMap { $0.packs.map(\.id) })
-            if let unknown = ids.subtracting(known).min() {
-                throw StagingFailure(StageError.unknownPack(unknown))
-            }
-        }
-    }
-
-    /// Returns the restrictions of the registration, which apply until the application has loaded a pack.
+    /// Drops the failures of manifests if others have all packs that the request names.
     ///
-    /// Packs that are requested by name are not restricted, since the application already runs.
-    private func restrictions(
-        _ reader: ContainerReader?
-    ) throws(StagingFailure) -> Registration.Restrictions? {
-        guard case .event = request.packs, let registration = target.registration,
-            let restrictions = registration.restrictions
-        else { return nil }
-        guard let reader else { return restrictions }
-        do throws(ContainerError) {
-            let isLaunched = try reader.hasLaunched(registration.application)
-            return isLaunched ? nil : restrictions
+    /// - Throws: ``StagingFailure`` if a named pack is in none, that of a manifest first.
+    private func checkNames(_ staged: StagedManifests) throws(StagingFailure) -> StagedManifests {
+        switch request.packs {
+        case .event: return staged
+        case .named(let ids), .damaged(let ids):
+            let known = Set(staged.results.flatMap { $0.packs.map(\.id) })
+            guard let unknown = ids.subtracting(known).min() else {
+                for failure in staged.failures { logger.warning("\(failure)") }
+                return StagedManifests(results: staged.results)
+            }
+            throw staged.failures.first ?? StagingFailure(StageError.unknownPack(unknown))
+        }
+    }
+
+    /// Stages the packs of a manifest; records the failure in the history if the run ends without a result.
+    private func stageRecorded(
+        from source: ManifestSource,
+        in reader: ContainerReader?,
+        by stager: Stager,
+        under restrictions: Registration.Restrictions?
+    ) async throws(StagingFailure) -> StagingResult {
+        do throws(StagingFailure) {
+            return try await stage(from: source, in: reader, by: stager, under: restrictions)
         } catch {
-            throw StagingFailure(error)
+            let isInterrupted = isLate && error.kind == .interrupted
+            let failure = isInterrupted ? .deadline(about: error.place) : error
+            if !request.isDryRun { RunRecorder(self, withoutManifestOf: source)?.record(failure) }
+            throw failure
         }
     }
 
@@ -128,81 +145,124 @@ public struct StagingService: Sendable {
         by stager: Stager,
         under restrictions: Registration.Restrictions?
     ) async throws(StagingFailure) -> StagingResult {
-        let (offered, problem) = try await recordedManifest(from: source, in: reader, by: stager)
+        let (offered, problem) = try await manifest(from: source, in: reader, by: stager)
         let path = try target.container(for: offered.manifest)
-        let opened =
-            request.isDryRun ? nil : try openContainer(path, storing: offered, from: source)
-        let (container, manifest) = (opened?.container, opened?.manifest ?? offered)
-        var (planner, history) =
-            try planner(for: manifest, in: container, at: path, under: restrictions)
-        if request.isDryRun { planner.assume(request.assumptions) }
+        guard !request.isDryRun else {
+            var result = try await dryRun(of: offered, by: stager, at: path, under: restrictions)
+            result.manifestProblem = problem
+            result.manifestVerifiedAt = source.trust?.stored.record?.verifiedAt
+            return result
+        }
+        let beginning = try await begin(with: offered, from: source, at: path, under: restrictions)
+        let (container, manifest) = (beginning.container, beginning.manifest)
+        var planner = beginning.planner
         let selection = selection(planner)
         let program = try extensionRun(for: selection, of: manifest, by: planner, in: container)
         defer { program?.end() }
         let answer = try await ask(program, about: manifest.manifest)
         let choice = try? answer?.get()
-        if let choice { planner.choices = choice.packs }
-        let made = try plan(with: &planner, for: selection, in: container, at: path)
-        let plan = await estimated(made, of: manifest, with: planner, by: stager, at: path)
+        if let choice {
+            planner.choices = choice.packs
+            let events = planner.events(of: selection)
+            let missing = choice.files.isEmpty ? planner.incomplete(events) : events
+            await note(missing, of: manifest, after: beginning.history, in: container)
+        }
+        let plan = try plan(with: &planner, for: selection, in: container, at: path)
         var result = StagingResult(container: path, manifest: manifest, plan: plan)
         result.manifestProblem = problem
         result.manifestVerifiedAt = source.trust?.stored.record?.verifiedAt
         if case .failure(let failure) = answer { result.extensionProblem = failure }
-        guard let container else {
-            try addUpkeep(after: plan, by: planner, for: selection, at: path, to: &result)
-            return result
-        }
         if request.isOffline {
             result.refuseOffline()
         } else {
-            let order = order(for: source, in: path)
-            let rounds = program.map { program in
-                ExtensionRounds(
-                    service: self,
-                    program: program,
-                    manifest: manifest,
-                    container: container,
-                    stager: stager,
-                    selection: selection,
-                    order: order
-                )
-            }
-            let packs =
-                try await stageInTurn(plan, as: order, of: selection, by: &planner, in: container) {
-                    if let rounds, let choice { return await rounds.stage($0, for: choice) }
-                    return await stage($0, of: manifest, in: container, by: stager)
-                }
-            result.add(packs)
-            if let rounds, let choice {
-                await rounds.run(choice, staged: packs, planner: &planner, result: &result)
-            }
+            let run = try await stageInTurn(
+                plan,
+                as: order(for: source, in: path, about: selection),
+                of: selection,
+                by: stager,
+                after: beginning,
+                asking: program.flatMap { program in choice.map { (program, $0) } },
+                planner: planner,
+                result: result
+            )
+            (planner, result) = (run.planner, run.result)
         }
         await tidy(container, by: planner, after: selection, addingTo: &result)
         if isLate { result.nameDeadline() }
-        RunRecorder(self, in: container).record(result, of: selection, by: planner, after: history)
+        RunRecorder(self, in: container).record(
+            result,
+            of: selection,
+            by: planner,
+            after: beginning.history,
+            incomplete: beginning.incomplete
+        )
         return result
     }
 
-    /// Returns the manifest, and records the failure in the history if there is none.
-    private func recordedManifest(
-        from source: ManifestSource,
-        in reader: ContainerReader?,
-        by stager: Stager
-    ) async throws(StagingFailure) -> (AcceptedManifest, StagingFailure?) {
-        do throws(StagingFailure) {
-            return try await manifest(from: source, in: reader, by: stager)
-        } catch {
-            let isInterrupted = isLate && error.kind == .interrupted
-            let failure = isInterrupted ? .deadline(about: error.place) : error
-            if !request.isDryRun { RunRecorder(self, withoutManifestOf: source)?.record(failure) }
-            throw failure
+    /// Stages the packs of a plan when the daemon permits it, and carries out the answers of the extension.
+    ///
+    /// - Returns: The planner, with the choices of the extension, and the result, with the outcomes.
+    private func stageInTurn(
+        _ plan: Plan,
+        as order: StagingOrder,
+        of selection: PackSelection,
+        by stager: Stager,
+        after beginning: Beginning,
+        asking answer: (program: ExtensionRun, choice: ExtensionRun.Choice)?,
+        planner: Planner,
+        result: StagingResult
+    ) async throws(StagingFailure) -> (planner: Planner, result: StagingResult) {
+        let (container, manifest) = (beginning.container, beginning.manifest)
+        var (planner, result) = (planner, result)
+        let rounds = answer.map { answer in
+            ExtensionRounds(
+                service: self,
+                program: answer.program,
+                manifest: manifest,
+                container: container,
+                stager: stager,
+                selection: selection,
+                order: order
+            )
         }
+        let packs =
+            try await stageInTurn(plan, as: order, of: selection, by: &planner, in: container) {
+                if let rounds, let answer { return await rounds.stage($0, for: answer.choice) }
+                return await stage($0, of: manifest, in: container, by: stager)
+            }
+        result.add(packs)
+        if let rounds, let answer {
+            await rounds.run(answer.choice, staged: packs, planner: &planner, result: &result)
+        }
+        return (planner, result)
+    }
+
+    /// Makes the plan of a dry run, which creates and changes no files.
+    private func dryRun(
+        of manifest: AcceptedManifest,
+        by stager: Stager,
+        at path: FilePath,
+        under restrictions: Registration.Restrictions?
+    ) async throws(StagingFailure) -> StagingResult {
+        var planner = try planner(for: manifest, in: nil, at: path, under: restrictions).0
+        planner.assume(request.assumptions)
+        let selection = selection(planner)
+        let program = try extensionRun(for: selection, of: manifest, by: planner, in: nil)
+        defer { program?.end() }
+        let answer = try await ask(program, about: manifest.manifest)
+        if let choice = try? answer?.get() { planner.choices = choice.packs }
+        let made = try plan(with: &planner, for: selection, in: nil, at: path)
+        let plan = await estimated(made, of: manifest, with: planner, by: stager, at: path)
+        var result = StagingResult(container: path, manifest: manifest, plan: plan)
+        if case .failure(let failure) = answer { result.extensionProblem = failure }
+        try addUpkeep(after: plan, by: planner, for: selection, at: path, to: &result)
+        return result
     }
 
     /// True if the deadline of the request has passed.
     var isLate: Bool { request.deadline.map { $0 <= .now } ?? false }
 
-    private func selection(_ planner: Planner) -> PackSelection {
+    func selection(_ planner: Planner) -> PackSelection {
         switch request.packs {
         case .event(let request, let essentialOnly):
             .event(request ?? planner.request, essentialOnly: essentialOnly)
@@ -211,56 +271,10 @@ public struct StagingService: Sendable {
         }
     }
 
-    /// Opens or creates the container, and stores the manifest in it, with its verified metadata.
-    ///
-    /// - Returns: The container, and the manifest in effect: a newer one if another process has stored it.
-    func openContainer(
-        _ path: FilePath,
-        storing manifest: AcceptedManifest,
-        from source: ManifestSource
-    ) throws(StagingFailure) -> (container: Container, manifest: AcceptedManifest) {
-        let application = manifest.manifest.application
-        let container: Container
-        let newer: StoredManifest?
-        do throws(ContainerError) {
-            container = try Container.make(path)
-            if let trust = source.trust {
-                let metadata = try container.store(
-                    trust.stored,
-                    and: manifest.isUnchanged ? nil : manifest.record,
-                    for: application,
-                    unless: trust.isOlder
-                )
-                guard let metadata else { return (container, manifest) }
-                trust.adopt(metadata)
-                newer = try container.storedManifest(for: application)
-            } else {
-                try container.removeTrust(of: application)
-                guard !manifest.isUnchanged else { return (container, manifest) }
-                newer = try container.store(manifest.record, for: application) { stored in
-                    // The error is thrown below, outside the lock.
-                    (try? manifest.checkRevision(after: stored)) == nil
-                }
-            }
-        } catch {
-            throw StagingFailure(error)
-        }
-        guard source.trust == nil else {
-            // Another process has stored a newer manifest meanwhile.
-            return (container, try accepted(newer ?? manifest.record, for: source, at: nil))
-        }
-        do throws(StageError) {
-            try manifest.checkRevision(after: newer)
-        } catch {
-            throw StagingFailure(error)
-        }
-        return (container, manifest)
-    }
-
     /// Creates the planner for the current state, and returns it with the history.
     ///
     /// Without a container, as in a dry run, creates no files.
-    private func planner(
+    func planner(
         for manifest: AcceptedManifest,
         in container: Container?,
         at path: FilePath,
@@ -304,12 +318,12 @@ public struct StagingService: Sendable {
     private func unrecordedInstallation(
         after history: StagingHistory?,
         by planner: Planner
-    ) -> ContentRequest? {
+    ) -> Set<ContentRequest> {
         guard history == nil, !(request.isDryRun && request.assumptions.isInstalled),
             case .event(.periodic, _) = request.packs,
             planner.request == .install
-        else { return nil }
-        return .install
+        else { return [] }
+        return [.install]
     }
 
     /// Frees space for the packs of a plan, and stages them.

@@ -19,18 +19,31 @@ struct HookRun: Sendable {
     let output: OutputOptions
 
     /// Returns the deadline from the option, the environment or the configuration file, or else 60 seconds.
+    ///
+    /// In a privileged process the variable only shortens the deadline: another user may have set it.
     static func deadline(option: Double?, environment: [String: String]) -> Duration {
-        let variable = environment["STAGEPACK_HOOK_DEADLINE"].flatMap(Double.init)
-        let seconds = [option, variable].compactMap(\.self).first { $0 >= 0 && $0 <= 1e9 }
-        if let seconds { return .seconds(seconds) }
+        let limits = 0...1e9
+        if let option, limits.contains(option) { return .seconds(option) }
         // A file that cannot be used fails the runs of the applications, each with its line.
-        guard let deadline = try? SettingsFile.settings().hookDeadline else { return .seconds(60) }
+        let usual = (try? SettingsFile.settings())?.hookDeadline ?? .seconds(60)
+        var deadline = usual
+        if let text = environment["STAGEPACK_HOOK_DEADLINE"], !text.isEmpty {
+            if let seconds = Double(text), limits.contains(seconds) {
+                let variable = Duration.seconds(seconds)
+                deadline = ProcessEnvironment.isPrivileged ? min(usual, variable) : variable
+            } else {
+                Console.note(
+                    "stagepack: warning: STAGEPACK_HOOK_DEADLINE is '\(text.forDisplay())', expected seconds; "
+                        + "the deadline is \(usual.inWords)"
+                )
+            }
+        }
         HookGuard.setDeadline(deadline)
         return deadline
     }
 
-    /// Stages, prints a line at the start and one for each application, and returns the status of the first
-    /// failure.
+    /// Stages, prints a line at the start and one for each application, and returns the status of the first of the
+    /// most severe failures.
     func run() async -> ExitStatus {
         let start = ContinuousClock.now
         announce()
@@ -39,7 +52,7 @@ struct HookRun: Sendable {
             let rest = max(.zero, deadline - (ContinuousClock.now - start))
             let ending = await run(session, within: rest)
             if !output.quiet || ending.status != .success { Console.say(ending.line) }
-            if status == .success { status = ending.status }
+            if ending.status.severity > status.severity { status = ending.status }
             if ending.status == .interrupted { break }
         }
         return status
@@ -83,7 +96,7 @@ struct HookRun: Sendable {
             try StagingRun(.event(event, essentialOnly: true), session: session, output: quiet)
         }
         let (result, interruption) = await withInterruption(after: rest) {
-            () async -> Result<[StagingReport], CommandFailure> in
+            () async -> Result<StagingRuns, CommandFailure> in
             do throws(CommandFailure) {
                 return .success(try await run.get().run())
             } catch {
@@ -99,24 +112,24 @@ struct HookRun: Sendable {
                 Self.line(for: name, "nothing staged: \(message)"),
                 isLate ? .unfinished : failure.status
             )
-        case .success(let reports):
-            return Self.ending(of: name, reports: reports, isLate: interruption == .deadline)
+        case .success(let runs):
+            return Self.ending(of: name, runs: runs, isLate: interruption == .deadline)
         }
     }
 
     private static func ending(
         of name: String,
-        reports: [StagingReport],
+        runs: StagingRuns,
         isLate: Bool
     ) -> Ending {
-        let packs = reports.flatMap(\.packs)
+        let packs = runs.reports.flatMap(\.packs)
         let staged = packs.filter { $0.outcome == .staged }
         let here = staged.count + packs.count { $0.outcome == .present }
-        var failures = reports.flatMap(\.failures)
-        if failures.isEmpty { failures = reports.compactMap(\.manifestProblem) }
+        var failures = runs.failures.map(FailureReport.init) + runs.reports.flatMap(\.failures)
+        if failures.isEmpty { failures = runs.reports.compactMap(\.manifestProblem) }
         let size = staged.reduce(ByteCount.zero) { $0 + ($1.transferred ?? .zero) }
         let transferred = size > .zero ? " (\(size))" : ""
-        guard let failure = failures.first else {
+        guard let failure = failures.mostSevere else {
             let what =
                 staged.isEmpty ? "essential packs are here" : "\(staged.count) staged\(transferred)"
             return (line(for: name, what, isFinished: true), .success)
@@ -125,10 +138,19 @@ struct HookRun: Sendable {
         let missing = count == 0 ? "" : ", \(count) missing"
         let isCut = isLate && failure.status == ExitStatus.interrupted.rawValue
         let message = isCut ? "the deadline passed" : failure.message
-        let status = isLate ? ExitStatus.unfinished : ExitStatus(rawValue: failure.status)
+        let status = ExitStatus(rawValue: failure.status) ?? .unfinished
+        // Failures that no later run resolves are more than late.
+        let isUnfinished = isLate && status.severity < ExitStatus.digestMismatch.severity
+        // No later run stages a pinned pack.
+        let release = status == .pinned ? failure.hint : nil
         return (
-            line(for: name, "\(here) here\(transferred)\(missing): \(message)"),
-            status ?? .unfinished
+            line(
+                for: name,
+                "\(here) here\(transferred)\(missing): \(message)"
+                    + (release.map { "; \($0)" } ?? ""),
+                isFinished: release != nil
+            ),
+            isUnfinished ? .unfinished : status
         )
     }
 

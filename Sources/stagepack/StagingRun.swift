@@ -21,29 +21,41 @@ struct StagingRun: Sendable {
 
     /// Stages the packs.
     ///
-    /// - Throws: ``CommandFailure`` if a manifest is not available, or if no manifest has a pack that the
-    ///   request names.
-    func run() async throws(CommandFailure) -> [StagingReport] {
+    /// - Throws: ``CommandFailure`` if no manifest is available, or if no manifest has a pack that the request
+    ///   names.
+    func run() async throws(CommandFailure) -> StagingRuns {
         do throws(StagingFailure) {
-            return try await withService { service async throws(StagingFailure) in
-                try await service.stage().map { result in
-                    StagingReport(result).naming(containersOf: request.target)
-                }
+            let staged = try await withService { service async throws(StagingFailure) in
+                try await service.stageManifests()
             }
+            return try runs(of: staged) { $0.naming(containersOf: request.target) }
         } catch {
             throw CommandFailure(error)
         }
     }
 
     /// Downloads the manifests and stores them.
-    func fetchManifests() async throws(CommandFailure) -> [StagingReport] {
+    func fetchManifests() async throws(CommandFailure) -> StagingRuns {
         do throws(StagingFailure) {
-            return try await withService { service async throws(StagingFailure) in
-                try await service.fetchManifests().map(StagingReport.init)
+            let fetched = try await withService { service async throws(StagingFailure) in
+                try await service.fetchEachManifest()
             }
+            return try runs(of: fetched) { $0 }
         } catch {
             throw CommandFailure(error)
         }
+    }
+
+    /// Returns the reports of results; throws the failure if there is only one manifest.
+    private func runs(
+        of staged: StagedManifests,
+        _ change: (StagingReport) -> StagingReport
+    ) throws(StagingFailure) -> StagingRuns {
+        if staged.results.isEmpty, staged.failures.count == 1 { throw staged.failures[0] }
+        return StagingRuns(
+            reports: staged.results.map { change(StagingReport($0)) },
+            failures: staged.failures.map { CommandFailure($0) }
+        )
     }
 
     /// Downloads one file of an indexed pack, and returns its path.

@@ -92,7 +92,8 @@ struct StagingWorker: Sendable {
         do throws(StagingFailure) {
             let request = try request.get()
             let service = StagingService(request, logger: Log.logger) { voice.tell($0) }
-            return StagingEnd(of: try await service.stage().flatMap(\.failures))
+            let staged = try await service.stageManifests()
+            return StagingEnd(of: staged.failures + staged.results.flatMap(\.failures))
         } catch {
             return StagingEnd(of: [error])
         }

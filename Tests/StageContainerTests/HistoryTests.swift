@@ -46,7 +46,7 @@ import Testing
         var history = StagingHistory()
         history.registration = "/etc/stagepack/apps.d/net.example.json"
         history.applicationVersion = "1.2"
-        history.pending = .install
+        history.pending = [.install]
         history.firstLoadedAt = 1_700_000_001
         history.spent.essential = .kibibytes(3)
         history.spent.other = ByteCount(7)

@@ -103,7 +103,7 @@ struct LifeCycleTests {
     ) throws {
         guard row.request != .periodic else { return }
         var planner = try planner(try .sample("level", row.policy))
-        planner.pending = row.request
+        planner.pending = [row.request]
         #expect(planner.request == row.request)
         let isStaged = decision(planner, .periodic) == .stage(.missing)
         #expect(isStaged == row.isStaged)

@@ -286,4 +286,56 @@ struct DoctorTests {
         let note = "note: pack 'aurora' of net.example.wallpaper: 1 run failed"
         #expect(failed.output.contains(note))
     }
+
+    @Test func serversAreNotAskedOffline() async throws {
+        var installed = try await installed()
+        installed.world.program.environment["STAGEPACK_OFFLINE"] = "1"
+        let report = try await report(installed, "--online", status: 0)
+        #expect(!report.checks.contains { $0.subject.hasPrefix("server of ") }, "\(report)")
+        let servers = report.checks.first { $0.subject == "servers" }
+        #expect(servers?.finding == "not asked: STAGEPACK_OFFLINE is set")
+        #expect(servers?.level == "note")
+    }
+
+    /// No timer stages the pack: the application asks for it again, or does not.
+    @Test func aPackOnDemandThatFailedOnceIsANote() async throws {
+        var installed = try await Installed()
+        let rare = try SamplePack.small(try PackID("rare"), policy: .onDemand)
+        try installed.world.publish(try .small(.aurora), rare)
+        #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
+        installed.world.server.answer(rare.path, with: .status(404))
+        let load = ["load", "rare", "--attempts", "1", "--app", "net.example.wallpaper"]
+        #expect(try await installed.world.program.run(load).status == 21)
+        let failed = try await report(installed, status: 0)
+        let check = failed.checks.first { $0.subject == "pack 'rare' of net.example.wallpaper" }
+        #expect(check?.level == "note")
+        #expect(check?.hint == "run 'stagepack load rare --app net.example.wallpaper'")
+        installed.world.server.answer(rare.path, with: .content(rare.archive))
+        #expect(try await follow(check, installed).status == 0)
+        let well = try await report(installed, status: 0)
+        #expect(!well.checks.contains { $0.subject == check?.subject }, "\(well)")
+    }
+
+    @Test func aRunThatWasOfflineIsNoProblem() async throws {
+        var installed = try await installed()
+        try installed.world.publish(
+            try .small(.aurora),
+            try .small(try PackID("late"), policy: .prefetch([.subsequentUpdate]))
+        )
+        #expect(
+            try await installed.run(
+                "fetch",
+                "--manifest-only",
+                "--app",
+                "net.example.wallpaper",
+                "--quiet"
+            ).status == 0
+        )
+        let offline = ["prefetch", "--all", "--event", "update", "--offline"]
+        #expect(try await installed.world.program.run(offline).status == 75)
+        let report = try await report(installed, status: 0)
+        #expect(!report.checks.contains { $0.subject.hasPrefix("pack 'late'") }, "\(report)")
+        let pending = report.checks.first { $0.finding == "'update' is not complete" }
+        #expect(pending?.level == "note", "\(report)")
+    }
 }

@@ -38,12 +38,12 @@ struct HookTests {
         let output = Self.start + "stagepack: net.example.wallpaper: 1 staged (20.2 kB)\n"
         #expect(hook == Program.Ending(status: 0, output: output, error: ""))
         #expect(try installed.staged() == ["essential": 1])
-        #expect(try installed.history()?.pending == .install)
+        #expect(try installed.history()?.pending == [.install])
 
         let timer = try await installed.run("prefetch", "--all", "--event", "periodic", "--quiet")
         #expect(timer == Program.Ending(status: 0, output: "", error: ""))
         #expect(try installed.staged() == ["essential": 1, "prefetch": 1])
-        #expect(try installed.history()?.pending == nil)
+        #expect(try installed.history()?.pending == [])
 
         let again = try await installed.run("prefetch", "--all", "--hook")
         let line = "stagepack: net.example.wallpaper: essential packs are here\n"
@@ -120,7 +120,7 @@ struct HookTests {
         )
         #expect(ending.output.hasSuffix("; the next periodic run retries\n"))
         #expect(ending.output.split(separator: "\n").count == 2)
-        #expect(try installed.history()?.pending == .install)
+        #expect(try installed.history()?.pending == [.install])
         let strict = try await installed.world.program.run(Self.hook + ["--strict"] + arguments)
         #expect(strict.status == origin.status)
 
@@ -133,7 +133,7 @@ struct HookTests {
         #expect(timer == Program.Ending(status: 0, output: "", error: ""))
         #expect(try installed.staged() == ["essential": 1, "prefetch": 1])
         let history = try #require(try installed.history())
-        #expect(history.pending == nil)
+        #expect(history.pending == [])
         #expect(history.lastRun?.problem == nil)
         #expect(history.packs.allSatisfy { $0.problem == nil && $0.failures == 0 })
     }
@@ -220,6 +220,37 @@ struct HookTests {
         #expect(try installed.history()?.lastRun?.request == .periodic)
     }
 
+    /// The pin forbids the version that the manifest offers, and the pinned one is offered no more.
+    @Test func aPinnedPackWithoutItsFilesIsAFailure() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        let app = ["--app", "net.example.wallpaper"]
+        _ = try await installed.run("prefetch", "--all")
+        #expect(try await installed.world.program.run(["pin", "essential"] + app).status == 0)
+        try installed.world.publish(try packs(version: 2))
+        let well = try await installed.run("prefetch", "--all", "--hook", "--strict")
+        #expect(well.status == 0, "\(well)")
+        let generations = installed.container.appending("generations/essential")
+        for entry in try Directory.open(generations).entries() {
+            let generation = try Directory.open(generations.appending(entry.name))
+            try generation.removeTree("content")
+        }
+        let hook = try await installed.run("prefetch", "--all", "--hook", "--strict")
+        #expect(hook.status == 43, "\(hook)")
+        #expect(
+            hook.output.contains("0 here, 1 missing: pack 'essential': it is pinned"),
+            "\(hook)"
+        )
+        #expect(hook.output.contains("stagepack pin --release essential"), "\(hook)")
+        let prefetch = try await installed.run("prefetch", "--all")
+        #expect(prefetch.status == 43, "\(prefetch)")
+        #expect(prefetch.error.contains("stagepack pin --release essential"), "\(prefetch)")
+        let release = ["pin", "essential", "--release"] + app
+        #expect(try await installed.world.program.run(release).status == 0)
+        #expect(try await installed.run("prefetch", "--all").status == 0)
+        #expect(try installed.staged() == ["essential": 2, "prefetch": 2])
+    }
+
     @Test func restrictionsBindUntilTheApplicationHasLoadedAPack() async throws {
         var installed = try await Installed()
         let packs = try packs()
@@ -232,7 +263,7 @@ struct HookTests {
         #expect(first.status == 14)
         #expect(first.error.contains("'downloadAllowance' of the registration leaves"))
         #expect(try installed.staged() == ["essential": 1])
-        #expect(try installed.history()?.pending == .install)
+        #expect(try installed.history()?.pending == [.install])
         let waiting = try await installed.run("prefetch", "--all", "--event", "periodic")
         #expect(waiting.status == 14)
 
@@ -242,7 +273,7 @@ struct HookTests {
         #expect(second.status == 0)
         #expect(try installed.staged() == ["essential": 1, "prefetch": 1])
         #expect(try installed.history()?.firstLoadedAt != nil)
-        #expect(try installed.history()?.pending == nil)
+        #expect(try installed.history()?.pending == [])
     }
 
     @Test func aLoadWhileARunGoesOnIsRecorded() async throws {

@@ -166,4 +166,23 @@ struct PlanTests {
         let why = try await world.succeed("why", "gone")
         #expect(why.contains("gone, version 1: removed, no manifest offers it\n"), "\(why)")
     }
+
+    /// On a metered link, packs of a periodic run that are not essential wait, unless the registration allows them.
+    @Test(.enabled { await Program.canMount }, arguments: [nil, false, true])
+    func aMeteredLinkIsSimulated(isAllowed: Bool?) async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try .small(.aurora))
+        if let isAllowed {
+            installed.registration.updateConditions.allowsExpensiveNetworkAccess = isAllowed
+        }
+        try installed.install()
+        let options = ["--fault", "metered", "--app", "net.example.wallpaper"]
+        for event in ["install", "periodic"] {
+            let ending = try await installed.world.program.run(["simulate", event] + options)
+            #expect(ending.status == 0, "\(ending)")
+            let waits = event == "periodic" && isAllowed != true
+            #expect(ending.error.contains("(waits: metered)") == waits, "\(ending)")
+            #expect(ending.error.contains("changes nothing") != waits, "\(ending)")
+        }
+    }
 }

@@ -48,6 +48,12 @@ struct RefusedArgumentTests {
         #expect(ending.error.contains("--all excludes ") && ending.error.contains(option))
     }
 
+    @Test func aHookPrintsNoJSON() async throws {
+        let ending = try await Program().run(["prefetch", "--hook", "--strict", "--json"])
+        #expect(ending.status == 64, "\(ending)")
+        #expect((ending.output + ending.error).contains(" exclude each other"), "\(ending)")
+    }
+
     @Test func aDirectoryWithOtherFilesBecomesNoContainer() async throws {
         var world = try World()
         try world.publish(try SamplePack.small(.aurora))

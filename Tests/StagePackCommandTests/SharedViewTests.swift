@@ -272,4 +272,25 @@ struct ScopeTests {
         let line = ending.error.split(separator: "\n").first
         #expect(line == "stagepack: error: application '\(id)' is not registered\(rest)")
     }
+
+    /// The user's container has no pack, since the system's has them.
+    @Test func aLoadOfThePacksOfTheSystemEndsTheRestrictionsOfAUser() async throws {
+        var machine = try await SharedMachine()
+        try machine.publish(version: 1)
+        #expect(try await machine.root("prefetch").status == 0)
+        let late = try SamplePack.small(
+            try PackID("late"),
+            policy: .prefetch([.firstInstallation, .subsequentUpdate])
+        )
+        try machine.installed.world.publish(try .small(.aurora), late)
+        var restrictions = Registration.Restrictions()
+        restrictions.downloadAllowance = ByteCount(Int64(1))
+        machine.installed.registration.restrictions = restrictions
+        try machine.installed.install()
+        #expect(try await machine.user("prefetch", "--event", "update").status == 14)
+        #expect(try await machine.user("path", "aurora").status == 0)
+        let after = try await machine.user("prefetch", "--event", "periodic")
+        #expect(after.status == 0, "\(after)")
+        #expect(after.output.contains("1 staged"), "\(after)")
+    }
 }

@@ -122,7 +122,7 @@ struct StagingServiceTests {
         world.server.answer(pack.path, with: .status(503))
         for _ in 0..<2 { _ = try await service(try request(world)).stage() }
         let failed = try history(world)
-        #expect(failed.pending == .install)
+        #expect(failed.pending == [.install])
         let entry = try #require(failed.packs.first)
         #expect(entry.outcome == .failed && entry.reason == .missing && entry.failures == 2)
         #expect(

@@ -93,6 +93,20 @@ struct SurroundingsTests {
         #expect(encrypted.error.contains("the request to 'https://127.0.0.1:1/' failed"))
         #expect(!FileStatus.exists(keys))
     }
+
+    /// The variable of another user must not make a package manager wait for longer.
+    @Test(arguments: [("100000", "60 seconds"), ("5", "5 seconds"), ("abc", "60 seconds")])
+    func theEnvironmentOnlyShortensAHook(row: (value: String, time: String)) async throws {
+        var installed = try await attacked()
+        installed.world.program.environment["STAGEPACK_HOOK_DEADLINE"] = row.value
+        let ending = try await installed.run("prefetch", "--all", "--hook")
+        let start = "stagepack: installing essential packs, within \(row.time)\n"
+        #expect(ending.output.hasPrefix(start), "\(ending)")
+        #expect(try installed.staged() == ["aurora": 1])
+        let warning = "stagepack: warning: STAGEPACK_HOOK_DEADLINE is 'abc', expected seconds"
+        #expect(ending.error.hasPrefix(warning) == (row.value == "abc"), "\(ending)")
+        #expect(ending.error.isEmpty == (row.value != "abc"), "\(ending)")
+    }
 }
 
 /// Programs of root and a process at the socket of the system's daemon.
@@ -194,5 +208,22 @@ struct FalseDaemonTests {
         }
         #expect(ending.status == 0, "\(ending.error)")
         #expect(try installed.staged() == ["aurora": 1])
+    }
+
+    /// The daemon gives the turn and then hangs when it is told the end.
+    @Test(.apart) func aDaemonThatHangsAtTheEndDelaysACommandByThreeSeconds() async throws {
+        let (installed, _) = try await installed()
+        let daemon = TestDaemon(path: installed.socket.string)
+        try daemon.start()
+        defer { daemon.stop() }
+        daemon.hold("PATCH /v1/tasks/")
+        defer { daemon.release() }
+        let staged = ContinuousClock.now
+        let ending = try await installed.world.program.run(prefetch) { [installed] _ in
+            try await poll { try installed.staged() == ["aurora": 1] }
+        }
+        #expect(ending.status == 0, "\(ending.error)")
+        // Three seconds for the turn, which this daemon does not give, and three for the end.
+        #expect(ContinuousClock.now - staged < .seconds(14))
     }
 }

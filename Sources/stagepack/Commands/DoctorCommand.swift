@@ -36,7 +36,8 @@ struct DoctorCommand: SourcedSubcommand, ReportingSubcommand {
     func perform() async throws(CommandFailure) -> ExitStatus {
         var report = DoctorReport()
         let environment = ProcessEnvironment.current
-        report.checkMachine(isOffline: network.isOffline || NetworkOptions.isOffline(environment))
+        let isOffline = network.isOffline || NetworkOptions.isOffline(environment)
+        report.checkMachine(isOffline: isOffline)
         let isOfContainer = source.container != nil || !source.manifest.isEmpty
         let folders = RegistrationFolders(environment: environment)
         if !isOfContainer {
@@ -52,7 +53,16 @@ struct DoctorCommand: SourcedSubcommand, ReportingSubcommand {
                     report.check(scope, registrations: folders)
                 }
             }
-            if online { await report.checkServers(of: scopes, source: source, network: network) }
+            if online, isOffline {
+                report.add(
+                    .note,
+                    subject: "servers",
+                    finding: "not asked: STAGEPACK_OFFLINE is set",
+                    hint: "unset STAGEPACK_OFFLINE, and run it again"
+                )
+            } else if online {
+                await report.checkServers(of: scopes, source: source, network: network)
+            }
         }
         Console.print(report, asJSON: json)
         return report.hasProblems ? .findings : .success

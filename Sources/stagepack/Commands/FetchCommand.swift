@@ -61,9 +61,9 @@ struct FetchCommand: SourcedSubcommand {
             manifestOnly ? try await run.fetchManifests() : try await run.run()
         }
         return try await stage(output: output, within: deadline?.duration, perform: body) {
-            reports in
+            runs in
             if output.json || !output.quiet {
-                Console.print(Listing(elements: reports, name: "runs"), asJSON: output.json)
+                runs.print(Listing(elements: runs.reports, name: "runs"), asJSON: output.json)
             }
         }
     }

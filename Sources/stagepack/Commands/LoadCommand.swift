@@ -61,9 +61,9 @@ struct LoadCommand: SourcedSubcommand {
         var container: String?
         var failure: FailureReport?
         let status = try await stage(output: output, within: deadline?.duration, perform: body) {
-            reports in
-            container = reports.first { $0.packs.contains { $0.id == id } }?.container
-            failure = reports.flatMap(\.failures).first
+            runs in
+            container = runs.reports.first { $0.packs.contains { $0.id == id } }?.container
+            failure = runs.mostSevere
         }
         // The pack may be staged even if the manifest's server did not answer.
         guard let path = try session.stagedPath(of: pack, in: container) else {

@@ -183,7 +183,7 @@ private struct ApplicationMetrics {
         metrics.add(
             "stagepack_pending_event",
             labels: labels,
-            value: history.pending == nil ? 0 : 1
+            value: history.pending.isEmpty ? 0 : 1
         )
         for pack in history.packs where pack.failures > 0 {
             let names = labels.merging(["pack": pack.id.text]) { $1 }

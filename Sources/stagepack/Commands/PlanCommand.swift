@@ -30,9 +30,9 @@ struct PlanCommand: SourcedSubcommand {
         var run = try StagingRun(packs, session: session, output: output)
         run.request.isDryRun = true
         let body = { @Sendable [run] () async throws(CommandFailure) in try await run.run() }
-        return try await stage(output: output, within: nil, perform: body) { reports in
-            let plans = reports.map { $0.located(by: session.target) }
-            Console.print(PlanReport(plans: plans), asJSON: output.json)
+        return try await stage(output: output, within: nil, perform: body) { runs in
+            let plans = runs.reports.map { $0.located(by: session.target) }
+            runs.print(PlanReport(plans: plans), asJSON: output.json)
         }
     }
 }

@@ -43,7 +43,7 @@ struct PrefetchCommand: SourcedSubcommand {
     @Flag(help: "Behave as a hook of a package manager.")
     var hook = false
 
-    @Flag(help: "In a hook: end with the status of the first failure.")
+    @Flag(help: "In a hook: end with the status of the most severe failure.")
     var strict = false
 
     @OptionGroup(title: "Source") var source: SourceOptions
@@ -54,6 +54,9 @@ struct PrefetchCommand: SourcedSubcommand {
     var messages: MessageOptions? { output.messages }
 
     mutating func validate() throws {
+        if hook, output.json {
+            throw ValidationError("--hook and --json exclude each other: a hook prints lines.")
+        }
         if all, source.app != nil || !source.manifest.isEmpty || source.container != nil {
             throw ValidationError("--all excludes --app, --manifest and --container.")
         }
@@ -81,9 +84,9 @@ struct PrefetchCommand: SourcedSubcommand {
             try await ApplicationRuns.run(sessions, packs: wanted, output: output)
         }
         return try await stage(output: output, within: deadline?.duration, perform: body) {
-            reports in
+            runs in
             if output.json || !output.quiet {
-                Console.print(Listing(elements: reports, name: "runs"), asJSON: output.json)
+                runs.print(Listing(elements: runs.reports, name: "runs"), asJSON: output.json)
             }
         }
     }
@@ -112,41 +115,38 @@ struct PrefetchCommand: SourcedSubcommand {
 enum ApplicationRuns {
     /// Stages for each application in turn.
     ///
-    /// - Throws: The failure of the last application whose run failed as a whole, after all runs; prints the
-    ///   failures of the others before it. ``ExitStatus/interrupted`` if applications are left after the deadline or
-    ///   a signal, and no run failed.
+    /// - Returns: The reports, and the failures of applications whose runs failed as a whole; with a failure of
+    ///   ``ExitStatus/interrupted`` if applications are left after the deadline or a signal, and no run failed.
+    /// - Throws: The failure, if there is only one application and its run failed as a whole.
     static func run(
         _ sessions: [Result<Session, CommandFailure>],
         packs: StagingRequest.Packs,
         output: OutputOptions
-    ) async throws(CommandFailure) -> [StagingReport] {
-        var reports: [StagingReport] = []
-        var failures: [CommandFailure] = []
+    ) async throws(CommandFailure) -> StagingRuns {
+        var all = StagingRuns()
         for (index, session) in sessions.enumerated() {
             do throws(CommandFailure) {
                 let session = try session.get()
-                reports += try await session.hints.apply { () throws(CommandFailure) in
+                let runs = try await session.hints.apply { () throws(CommandFailure) in
                     try await StagingRun(packs, session: session, output: output).run()
                 }
+                all.reports += runs.reports
+                all.failures += runs.failures
                 guard Task.isCancelled else { continue }
                 // Reports with failures have a status of their own.
-                if index + 1 < sessions.count, reports.allSatisfy(\.isComplete) {
-                    failures.append(CommandFailure(StageError.cancelled))
+                let isComplete = all.failures.isEmpty && all.reports.allSatisfy(\.isComplete)
+                if index + 1 < sessions.count, isComplete {
+                    all.failures.append(CommandFailure(StageError.cancelled))
                 }
                 break
             } catch {
-                failures.append(error)
+                if sessions.count == 1 { throw error }
+                all.failures.append(error)
                 // The deadline and signals end the runs of all applications.
                 if error.status == .interrupted || Task.isCancelled { break }
             }
         }
-        guard let last = failures.popLast() else { return reports }
-        for failure in failures { Console.report(failure, asJSON: false) }
-        // With JSON there is one value, and the failure takes precedence.
-        if !reports.isEmpty, !output.quiet, !output.json {
-            Console.print(Listing(elements: reports, name: "runs"), asJSON: false)
-        }
-        throw last
+        return all
     }
 }
 

@@ -31,18 +31,19 @@ struct RepairCommand: SourcedSubcommand {
         let reports = try await VerifyReport.make(of: packs, in: try session.existingContainer())
         let damaged = Set(reports.filter { !$0.differences.isEmpty }.map(\.pack))
         guard !damaged.isEmpty else {
-            print(RepairReport(packs: reports, runs: []))
+            print(reports, runs: StagingRuns())
             return .success
         }
         let run = try StagingRun(.damaged(damaged), session: session, output: output)
         let body = { @Sendable () async throws(CommandFailure) in try await run.run() }
         return try await stage(output: output, within: nil, perform: body) { runs in
-            print(RepairReport(packs: reports, runs: runs))
+            print(reports, runs: runs)
         }
     }
 
-    private func print(_ report: RepairReport) {
-        if output.json || !output.quiet { Console.print(report, asJSON: output.json) }
+    private func print(_ packs: [VerifyReport], runs: StagingRuns) {
+        guard output.json || !output.quiet else { return }
+        runs.print(RepairReport(packs: packs, runs: runs.reports), asJSON: output.json)
     }
 }
 

@@ -68,16 +68,24 @@ struct SimulateCommand: StagePackSubcommand {
         var network = network
         if fault == .noNetwork { network.isOffline = true }
         let session = try session(for: folder.path, network: network)
-        if fault == .metered {
-            Console.note(
-                "a metered link changes nothing: packs are fetched over it like over others"
-            )
-        }
+        if fault == .metered { try Console.note(meteredNote(session)) }
         let run = run(session, in: folder.path)
         let body = { @Sendable () async throws(CommandFailure) in try await run() }
-        return try await stage(output: output, within: nil, perform: body) { reports in
-            Console.print(PlanReport(plans: reports), asJSON: output.json)
+        return try await stage(output: output, within: nil, perform: body) { runs in
+            runs.print(PlanReport(plans: runs.reports), asJSON: output.json)
         }
+    }
+
+    /// Returns the effect of a metered link on the event, which depends on the conditions of the registration.
+    private func meteredNote(_ session: Session) throws(CommandFailure) -> String {
+        guard event.request == .periodic, !essential else {
+            return
+                "a metered link changes nothing: only packs of periodic runs that are not essential wait"
+        }
+        let request = try session.request(.event(event.request, essentialOnly: essential))
+        return request.updateConditions.allowsExpensiveNetworkAccess
+            ? "a metered link changes nothing: 'updateConditions' allow expensive network access"
+            : "on a metered link, packs that are not essential wait (waits: metered): 'updateConditions'"
     }
 
     private func session(
@@ -106,10 +114,10 @@ struct SimulateCommand: StagePackSubcommand {
     private func run(
         _ session: Session,
         in path: FilePath
-    ) -> @Sendable () async throws(CommandFailure) -> [StagingReport] {
+    ) -> @Sendable () async throws(CommandFailure) -> StagingRuns {
         let (request, essential, output, stage) = (event.request, essential, output, stage)
         let isOutOfSpace = fault == .noSpace
-        return { () async throws(CommandFailure) -> [StagingReport] in
+        return { () async throws(CommandFailure) -> StagingRuns in
             let packs = StagingRequest.Packs.event(request, essentialOnly: essential)
             var run = try StagingRun(packs, session: session, output: output)
             run.request.usesDaemon = false

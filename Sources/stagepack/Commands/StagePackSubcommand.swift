@@ -82,33 +82,34 @@ extension ParsableCommand {
 }
 
 extension StagePackSubcommand {
-    /// Runs `body` until the deadline or a signal, prints the reports and their failures, and returns the
-    /// status of the first failure.
+    /// Runs `body` until the deadline or a signal, prints the reports and all failures, and returns the status of
+    /// the most severe one.
     func stage(
         output: OutputOptions,
         within deadline: Duration?,
-        perform body: @escaping @Sendable () async throws(CommandFailure) -> [StagingReport],
-        print: ([StagingReport]) -> Void
+        perform body: @escaping @Sendable () async throws(CommandFailure) -> StagingRuns,
+        print: (StagingRuns) -> Void
     ) async throws(CommandFailure) -> ExitStatus {
         let (result, interruption) = await withInterruption(after: deadline) {
-            () async -> Result<[StagingReport], CommandFailure> in
+            () async -> Result<StagingRuns, CommandFailure> in
             do throws(CommandFailure) {
                 return .success(try await body())
             } catch {
                 return .failure(error)
             }
         }
-        let reports: [StagingReport]
+        var runs: StagingRuns
         switch result {
-        case .success(let success): reports = success
+        case .success(let success): runs = success
         case .failure(let failure): throw failure.asInterrupted(by: interruption)
         }
-        print(reports)
-        if !output.json { Self.tell(reports) }
-        let statuses = reports.flatMap { report in
-            ([report.manifestProblem].compactMap { $0 } + report.failures).map(\.status)
+        runs.failures = runs.failures.map { $0.asInterrupted(by: interruption) }
+        print(runs)
+        if !output.json {
+            for failure in runs.failures { Console.report(failure, asJSON: false) }
+            Self.tell(runs.reports)
         }
-        return statuses.first.flatMap(ExitStatus.init(rawValue:)) ?? .success
+        return runs.mostSevere.flatMap { ExitStatus(rawValue: $0.status) } ?? .success
     }
 
     /// Prints each failure to standard error, and each hint once.

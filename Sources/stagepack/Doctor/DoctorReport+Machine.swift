@@ -5,7 +5,12 @@ extension DoctorReport {
         checkConfinement()
         checkSettings()
         if isOffline {
-            add(.note, subject: "network", finding: "offline by option or STAGEPACK_OFFLINE")
+            add(
+                .note,
+                subject: "network",
+                finding: "offline by option or STAGEPACK_OFFLINE",
+                hint: "leave out --offline, and unset STAGEPACK_OFFLINE"
+            )
         }
         switch SystemClock.isSynchronized {
         case true?: add(.good, subject: "clock", finding: "synchronized")

@@ -166,7 +166,9 @@ extension DoctorReport {
                 let hint = Self.pasteable(text)
                 return isOwn ? hint : hint.map { "as root: \($0)" }
             }
-            if let problem = history.lastRun?.problem.map({ FailureReport($0, about: nil) }) {
+            if let problem = history.lastRun?.problem?.asFinding.map({
+                FailureReport($0, about: nil)
+            }) {
                 add(
                     isOwn ? .problem : .note,
                     subject: "last run of \(id)",
@@ -175,23 +177,29 @@ extension DoctorReport {
                 )
             }
             for entry in history.packs where !packs.isResolved(entry) {
-                guard let problem = entry.problem.map({ FailureReport($0, about: entry.id) }) else {
-                    continue
-                }
+                guard
+                    let problem = entry.problem?.asFinding.map({
+                        FailureReport($0, about: entry.id)
+                    })
+                else { continue }
                 let runs = entry.failures.quantity(of: "run", plural: "runs in a row")
+                // No periodic run stages it: it is complete without the pack until the application asks again.
+                let isOnDemand = packs.isOnDemand(entry.id, of: id)
+                let load = source.staging("load", entry.id.text)
                 add(
-                    isOwn ? .problem : .note,
+                    isOwn && !isOnDemand ? .problem : .note,
                     subject: "pack '\(entry.id)' of \(id)",
                     finding: "\(runs) failed\(place): \(problem.message)",
-                    hint: hint(problem.hint)
+                    hint: isOnDemand ? Self.run(load) : hint(problem.hint)
                 )
             }
-            if let pending = history.pending {
+            if !history.pending.isEmpty {
                 let command = Self.run(source.staging("prefetch"))
                 add(
                     .note,
                     subject: "packs of \(id)",
-                    finding: "'\(pending.rawValue)' is not complete\(place)",
+                    finding:
+                        "\(history.pending.listed) \(history.pending.count > 1 ? "are" : "is") not complete\(place)",
                     hint: isOwn ? command : command.map { "as root: \($0)" }
                 )
             }
@@ -212,7 +220,23 @@ extension DoctorReport {
     }
 }
 
+extension StagingHistory.Problem {
+    /// The problem, unless the run was offline or interrupted at a person's request; `nil` then.
+    fileprivate var asFinding: Self? {
+        let kinds: [StagingFailure.Kind] = [.offline, .interrupted]
+        return kinds.contains { $0.rawValue == kind } ? nil : self
+    }
+}
+
 extension PackCheck {
+    /// Returns whether the application's manifest has the pack for requests by name only.
+    fileprivate func isOnDemand(_ id: PackID, of application: ApplicationID) -> Bool {
+        records.contains { record in
+            record.application == application
+                && (try? record.manifest.get())?[id]?.policy == .onDemand
+        }
+    }
+
     /// Returns whether the version whose staging failed, or a newer one, is staged now.
     fileprivate func isResolved(_ entry: StagingHistory.PackEntry) -> Bool {
         guard entry.problem != nil else { return true }

@@ -19,14 +19,21 @@ struct HistoryReport: Encodable {
     var isEssentialOnly: Bool
     /// The reason why the last run had no manifest, used the stored one, or had no answer of the extension.
     var problem: FailureReport?
-    /// The event of which packs are still missing; the next periodic run completes it.
+    /// The first event of which packs are still missing; the next periodic run completes it.
     var pending: ContentRequest?
+    /// All events of which packs are still missing, for people.
+    private var pendingEvents: Set<ContentRequest>
     /// The time at which a run first noticed that the application had loaded a pack; restrictions apply until
     /// then.
     var firstLoaded: Date?
     var packs: [Entry]
     /// The signed metadata that verifies the manifest; `nil` without a root.
     var trust: TrustSummary?
+
+    private enum CodingKeys: String, CodingKey {
+        case container, location, application, isRegistered, applicationVersion, lastRun, request
+        case isEssentialOnly, problem, pending, firstLoaded, packs, trust
+    }
 
     struct Entry: Encodable {
         var id: PackID
@@ -77,7 +84,8 @@ struct HistoryReport: Encodable {
         request = history.lastRun?.request
         isEssentialOnly = history.lastRun?.isEssentialOnly ?? false
         problem = history.lastRun?.problem.map { FailureReport($0, about: nil) }
-        pending = history.pending
+        pending = history.pending.next
+        pendingEvents = history.pending
         firstLoaded = history.firstLoadedAt.map(Self.date)
         packs = history.packs.map { entry in
             Entry(
@@ -97,6 +105,15 @@ struct HistoryReport: Encodable {
 
     private static func date(_ seconds: Int64) -> Date {
         Date(timeIntervalSince1970: Double(seconds))
+    }
+}
+
+extension Set<ContentRequest> {
+    /// The names of the events, for people.
+    var listed: String {
+        ContentRequest.allCases.filter(contains).map { "'\($0.rawValue)'" }.joined(
+            separator: " and "
+        )
     }
 }
 
@@ -126,13 +143,13 @@ extension HistoryReport: CustomStringConvertible {
             lines.append("  problem: \(problem.message.escapedForDisplay)")
             if let hint = problem.hint { lines.append("  to do: \(hint)") }
         }
-        if let pending {
+        if !pendingEvents.isEmpty {
             let next =
                 isRegistered
                 ? "'stagepack prefetch --all --event periodic'"
                 : HintSource.current.staging("prefetch")
             let hint = next.map { "; \($0) completes it" } ?? ""
-            lines.append("  not complete: '\(pending.rawValue)'\(hint)")
+            lines.append("  not complete: \(pendingEvents.listed)\(hint)")
         }
         if let trust {
             lines += trust.description.split(separator: "\n").map { "  \($0)" }
