@@ -67,15 +67,25 @@ extension Container {
     /// manifest of the container offers, or which is staged by now.
     ///
     /// Lists two directories that are usually empty. Keeps downloads if a manifest cannot be read. While a
-    /// resumable area exists, keeps downloads that no manifest names: they may be bundles of its index.
-    public func removeRemains() throws(ContainerError) -> Removal {
+    /// resumable area or a single file exists, keeps downloads that no manifest names: they may be its bundles.
+    ///
+    /// - Parameter keepingOffered: Pass `true` to keep the content of staged packs, too, with which an interrupted
+    ///   repair resumes.
+    /// - Returns: The counts, with the first error of a file that cannot be deleted.
+    /// - Throws: ``ContainerError`` if the container cannot be read.
+    public func removeRemains(keepingOffered: Bool) throws(ContainerError) -> Removal {
         let (areas, names) = try ContainerError.wrapping { () throws(FileError) in
             (try staging.entries().map(\.name), try downloads.entries().map(\.name))
         }
-        guard !areas.isEmpty || !names.isEmpty else { return Removal() }
+        // Files of extensions are content of no pack.
+        let hasDownloads = names.contains {
+            !$0.string.hasPrefix(ContainerLayout.fileDownloadPrefix)
+        }
+        guard !areas.isEmpty || hasDownloads else { return Removal() }
         let offered = try reader.offeredContent()
+        let needed = keepingOffered ? offered?.all : offered?.missing
         func isMissing(_ name: FilePath.Component) -> Bool {
-            offered?.missing.contains(String(ContainerLayout.digestPart(of: name))) ?? true
+            needed?.contains(String(ContainerLayout.digestPart(of: name))) ?? true
         }
         var removal = Removal()
         func isWanted(_ area: FilePath.Component) -> Bool {
@@ -84,17 +94,20 @@ extension Container {
         if !areas.allSatisfy(isWanted) {
             removeAbandonedAreas(countingIn: &removal, isWanted: isWanted)
         }
-        guard let offered, !names.isEmpty else { return removal }
-        var hasAreas = true
+        guard let offered, hasDownloads else { return removal }
+        var mayHaveBundles = true
         removal.attempt { _ throws(FileError) in
-            hasAreas = try staging.entries().contains { isResumable($0.name) { _ in true } }
+            let files = try root.directory(FilePath(ContainerLayout.files))
+            let hasFiles = try files?.entries().isEmpty == false
+            let hasAreas = try staging.entries().contains { isResumable($0.name) { _ in true } }
+            mayHaveBundles = hasFiles || hasAreas
         }
         // The age of extensions' files is irrelevant here: none of them is content of a pack.
         removeDownloads(
             now: 0,
             isWanted: { name in
                 let digest = String(ContainerLayout.digestPart(of: name))
-                return isMissing(name) || hasAreas && !offered.all.contains(digest)
+                return isMissing(name) || mayHaveBundles && !offered.all.contains(digest)
             },
             countingIn: &removal
         )
@@ -109,6 +122,10 @@ extension Container {
             let mark = name.string.split(separator: ".").last ?? ""
             return name.string != "\(id).\(mark)" || !isResumable(name) { _ in true }
         }
+        let isEmpty = try ContainerError.wrapping { () throws(FileError) in
+            try downloads.entries().isEmpty
+        }
+        if isEmpty { return removal }
         let own = try reader.offeredContent { $0 == id }?.all ?? []
         guard !own.isEmpty, let others = try reader.offeredContent(where: { $0 != id }) else {
             return removal

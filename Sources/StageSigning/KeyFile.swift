@@ -42,7 +42,9 @@ package enum KeyFile {
             throw .key(source: path.string, error)
         }
         // A file of another kind may be one that others have to read.
-        guard pem.drop(while: \.isWhitespace).hasPrefix("-----BEGIN ") else {
+        guard
+            pem.split(whereSeparator: \.isNewline).contains(where: { $0.hasPrefix("-----BEGIN ") })
+        else {
             throw .key(source: path.string, .unreadable(expected: "a key in PEM"))
         }
         guard mode & 0o077 == 0 else {

@@ -201,7 +201,7 @@ extension RunRecorder {
 
 extension StagingResult {
     /// True if staging a pack or a file failed.
-    fileprivate var hasFailures: Bool {
+    var hasFailures: Bool {
         packs.contains { $0.failure != nil } || (files ?? []).contains { $0.failure != nil }
     }
 }

@@ -59,7 +59,10 @@ extension StagingService {
         if case .event(.periodic, essentialOnly: false) = selection {
             result.removed = removeObsoletePacks(container)
         }
-        removeRemains(in: container)
+        // What is staged by now needs no download, unless it is to be repaired.
+        var isRepair = false
+        if case .repair = selection { isRepair = true }
+        removeRemains(in: container, keepingOffered: isRepair || result.hasFailures)
         result.add(await keepQuota(of: planner, sparing: selection, in: container))
     }
 
@@ -78,9 +81,13 @@ extension StagingService {
     }
 
     /// Removes files that killed runs left and that no run resumes.
-    func removeRemains(in container: Container) {
+    ///
+    /// - Parameters:
+    ///   - container: The container.
+    ///   - keepingOffered: Pass `true` to keep the content of all packs that a manifest offers.
+    func removeRemains(in container: Container, keepingOffered: Bool) {
         do throws(ContainerError) {
-            try container.removeRemains().check()
+            try container.removeRemains(keepingOffered: keepingOffered).check()
         } catch {
             logger.warning("what killed runs left cannot be removed: \(error)")
         }

@@ -282,7 +282,7 @@ public struct StagingService: Sendable {
     ) throws(StagingFailure) -> (Planner, HistoryRecord?) {
         do throws(StageError) {
             // What no run resumes must not make a pack not fit.
-            if let container { removeRemains(in: container) }
+            if let container { removeRemains(in: container, keepingOffered: true) }
             var planner =
                 if let container {
                     try Planner(manifest: manifest.manifest, container: container)

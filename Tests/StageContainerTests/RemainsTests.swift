@@ -74,11 +74,24 @@ import Testing
         try container.publishAurora(version: 1, "staged")
         try leave(1, 2, 3, 7)
         try leaveArea("oceans", 1)
-        #expect(try container.removeRemains().leftovers == 1)
+        #expect(try container.removeRemains(keepingOffered: false).leftovers == 1)
         let remains = try remains()
         // Archive 7 is that of the staged pack.
         #expect(remains.downloads == [2, 3])
         #expect(remains.areas == [])
+    }
+
+    /// A run that begins keeps with what an interrupted repair resumes.
+    @Test func theContentOfAStagedPackStaysForItsRepair() throws {
+        try offer([("aurora", 7), ("oceans", 2)])
+        try container.publishAurora(version: 1, "staged")
+        try leave(1, 7)
+        try leaveArea("aurora", 7)
+        #expect(try container.removeRemains(keepingOffered: true) == Removal())
+        #expect(try remains().downloads == [1, 7])
+        #expect(try remains().areas == [7])
+        #expect(try container.removeRemains(keepingOffered: false).leftovers == 1)
+        #expect(try remains().downloads == [])
     }
 
     /// Of indexed packs bundles are downloaded, which no manifest names.
@@ -86,7 +99,7 @@ import Testing
         try offer([("oceans", 2)])
         try leave(1, 2)
         try leaveArea("oceans", 2)
-        #expect(try container.removeRemains() == Removal())
+        #expect(try container.removeRemains(keepingOffered: false) == Removal())
         #expect(try remains().downloads == [1, 2])
         #expect(try remains().areas == [2])
     }
@@ -95,7 +108,7 @@ import Testing
         try offer([("aurora", 7), ("oceans", 7)])
         try container.publishAurora(version: 1, "staged")
         try leave(7)
-        #expect(try container.removeRemains() == Removal())
+        #expect(try container.removeRemains(keepingOffered: false) == Removal())
         let lock = try container.waitForLock(.aurora)
         #expect(try container.remove(lock).downloads == 0)
         #expect(try remains().downloads == [7])
@@ -119,10 +132,10 @@ import Testing
         let other = try #require(
             try container.attemptDownloadLock(ContainerLayout.downloadName(of: digest(1)))
         )
-        #expect(try container.removeRemains() == Removal())
+        #expect(try container.removeRemains(keepingOffered: false) == Removal())
         #expect(try remains().downloads.contains(1))
         other.end()
-        #expect(try container.removeRemains().downloads == 1)
+        #expect(try container.removeRemains(keepingOffered: false).downloads == 1)
     }
 
     @Test func withoutAManifestThatCanBeReadDownloadsStay() throws {
@@ -130,7 +143,7 @@ import Testing
         try container.root.directory("manifest")?
             .write([1], to: "net.example.b.json", durably: false)
         try leave(1)
-        #expect(try container.removeRemains() == Removal())
+        #expect(try container.removeRemains(keepingOffered: false) == Removal())
         #expect(try remains().downloads == [1])
     }
 }

@@ -113,7 +113,8 @@ extension StagingAdvice {
         case .nameRoot: "pass --app ID, or --root FILE"
         case .separatePacks: "give the pack another id, or use another group or container"
         case .useRegisteredRoot: "pass --app ID without --root"
-        case .serveSecurely: "use a URL with https, or verify signed metadata: '--root FILE', or 'trust' of the registration"
+        case .serveSecurely:
+            "use a URL with https, or verify signed metadata: '--root FILE', or 'trust' of the registration"
         case .useOtherContainer: "check the URL, or use another container"
         case .tellPublisherOfLocalFiles:
             "tell the publisher: only a local manifest may name local files"
