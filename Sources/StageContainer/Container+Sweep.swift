@@ -1,4 +1,4 @@
-import StageModel
+public import StageModel
 import StageSystem
 public import SystemPackage
 
@@ -69,11 +69,16 @@ extension Container {
     /// Lists two directories that are usually empty. Keeps downloads if a manifest cannot be read. While a
     /// resumable area or a single file exists, keeps downloads that no manifest names: they may be its bundles.
     ///
-    /// - Parameter keepingOffered: Pass `true` to keep the content of staged packs, too, with which an interrupted
-    ///   repair resumes.
+    /// - Parameters:
+    ///   - keepingOffered: Pass `true` to keep the content of staged packs, too, with which an interrupted repair
+    ///     resumes.
+    ///   - manifest: A manifest that the container will have, and does not have yet.
     /// - Returns: The counts, with the first error of a file that cannot be deleted.
     /// - Throws: ``ContainerError`` if the container cannot be read.
-    public func removeRemains(keepingOffered: Bool) throws(ContainerError) -> Removal {
+    public func removeRemains(
+        keepingOffered: Bool,
+        after manifest: Manifest? = nil
+    ) throws(ContainerError) -> Removal {
         let (areas, names) = try ContainerError.wrapping { () throws(FileError) in
             (try staging.entries().map(\.name), try downloads.entries().map(\.name))
         }
@@ -82,7 +87,8 @@ extension Container {
             !$0.string.hasPrefix(ContainerLayout.fileDownloadPrefix)
         }
         guard !areas.isEmpty || hasDownloads else { return Removal() }
-        let offered = try reader.offeredContent()
+        var offered = try reader.offeredContent()
+        if let manifest { try offered?.add(manifest.packs, in: reader) }
         let needed = keepingOffered ? offered?.all : offered?.missing
         func isMissing(_ name: FilePath.Component) -> Bool {
             needed?.contains(String(ContainerLayout.digestPart(of: name))) ?? true
@@ -94,7 +100,7 @@ extension Container {
         if !areas.allSatisfy(isWanted) {
             removeAbandonedAreas(countingIn: &removal, isWanted: isWanted)
         }
-        guard let offered, hasDownloads else { return removal }
+        guard let all = offered?.all, hasDownloads else { return removal }
         var mayHaveBundles = true
         removal.attempt { _ throws(FileError) in
             let files = try root.directory(FilePath(ContainerLayout.files))
@@ -107,7 +113,7 @@ extension Container {
             now: 0,
             isWanted: { name in
                 let digest = String(ContainerLayout.digestPart(of: name))
-                return isMissing(name) || mayHaveBundles && !offered.all.contains(digest)
+                return isMissing(name) || mayHaveBundles && !all.contains(digest)
             },
             countingIn: &removal
         )

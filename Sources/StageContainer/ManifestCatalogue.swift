@@ -85,6 +85,19 @@ public struct OfferedContent: Equatable, Sendable {
     public var all: Set<String> = []
     /// Those of packs that are not staged in the offered version, whose downloads can be resumed.
     public var missing: Set<String> = []
+
+    /// Adds the content of packs, of which the container has some in the offered version.
+    mutating func add(
+        _ packs: [Pack],
+        in reader: ContainerReader
+    ) throws(ContainerError) {
+        for pack in packs {
+            let digests = pack.downloads.map(\.description)
+            all.formUnion(digests)
+            let generation = try reader.currentGeneration(of: pack.id)
+            if generation?.holds(pack) != true { missing.formUnion(digests) }
+        }
+    }
 }
 
 extension ContainerReader {
@@ -99,12 +112,8 @@ extension ContainerReader {
     ) throws(ContainerError) -> OfferedContent? {
         guard let catalogue = try manifestCatalogue() else { return nil }
         var offered = OfferedContent()
-        for pack in catalogue.manifests.lazy.flatMap(\.packs) where isIncluded(pack.id) {
-            let digests = pack.downloads.map(\.description)
-            offered.all.formUnion(digests)
-            let generation = try currentGeneration(of: pack.id)
-            if generation?.holds(pack) != true { offered.missing.formUnion(digests) }
-        }
+        let packs = catalogue.manifests.flatMap(\.packs).filter { isIncluded($0.id) }
+        try offered.add(packs, in: self)
         return offered
     }
 }

@@ -85,9 +85,14 @@ extension StagingService {
     /// - Parameters:
     ///   - container: The container.
     ///   - keepingOffered: Pass `true` to keep the content of all packs that a manifest offers.
-    func removeRemains(in container: Container, keepingOffered: Bool) {
+    ///   - manifest: The manifest of the run, if it is not in the container yet.
+    func removeRemains(
+        in container: Container,
+        keepingOffered: Bool,
+        after manifest: Manifest? = nil
+    ) {
         do throws(ContainerError) {
-            try container.removeRemains(keepingOffered: keepingOffered).check()
+            try container.removeRemains(keepingOffered: keepingOffered, after: manifest).check()
         } catch {
             logger.warning("what killed runs left cannot be removed: \(error)")
         }

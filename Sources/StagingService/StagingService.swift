@@ -282,7 +282,9 @@ public struct StagingService: Sendable {
     ) throws(StagingFailure) -> (Planner, HistoryRecord?) {
         do throws(StageError) {
             // What no run resumes must not make a pack not fit.
-            if let container { removeRemains(in: container, keepingOffered: true) }
+            if let container {
+                removeRemains(in: container, keepingOffered: true, after: manifest.manifest)
+            }
             var planner =
                 if let container {
                     try Planner(manifest: manifest.manifest, container: container)
