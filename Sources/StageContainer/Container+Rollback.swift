@@ -73,7 +73,7 @@ extension ContainerReader {
     ///
     /// Ignores generations with the same content, so that a repaired pack is not rolled back to its damaged
     /// generation. If no record names a predecessor that is on disk, returns the first of
-    /// ``predecessors(of:)``.
+    /// `predecessors(of:)`.
     public func previousGeneration(of id: PackID) throws(ContainerError) -> GenerationName? {
         guard let current = try currentGeneration(of: id) else { return nil }
         let others = try targets(ofRollbackFrom: current, id)

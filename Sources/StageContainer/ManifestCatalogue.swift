@@ -81,7 +81,7 @@ extension ContainerReader {
 
 /// Digests of the content that manifests offer, in hexadecimal.
 public struct OfferedContent: Equatable, Sendable {
-    /// The digests of ``Pack/downloads`` of all packs.
+    /// The digests of `Pack.downloads` of all packs.
     public var all: Set<String> = []
     /// Those of packs that are not staged in the offered version, whose downloads can be resumed.
     public var missing: Set<String> = []
