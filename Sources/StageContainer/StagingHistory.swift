@@ -171,22 +171,24 @@ public struct HistoryRecord: Sendable {
 extension Container {
     /// Changes the history of an application atomically.
     ///
-    /// Waits up to five seconds for concurrent changes.
+    /// Waits for concurrent changes.
     ///
     /// - Parameters:
     ///   - application: The application whose history is changed.
     ///   - record: A history that was read before, if any; it is decoded again only if the file has changed.
+    ///   - seconds: The seconds after which a lock that another process holds is an error.
     ///   - change: Changes the history. Called once, while the lock is held.
     /// - Throws: ``ContainerError`` if the lock cannot be acquired, or the history not be read or written; the
     ///   history is unchanged then.
     public func updateHistory(
         of application: ApplicationID,
         after record: HistoryRecord? = nil,
+        waitingSeconds seconds: Int = 5,
         _ change: (inout StagingHistory) -> Void
     ) throws(ContainerError) {
         let lock: FileLock
         do throws(FileError) {
-            lock = try waitForLock(Self.historyLock, mode: .exclusive)
+            lock = try waitForLock(Self.historyLock, mode: .exclusive, seconds: seconds)
         } catch {
             throw .file(error)
         }

@@ -57,7 +57,9 @@ struct RunRecorder {
         of application: ApplicationID,
         after record: HistoryRecord?
     ) throws(ContainerError) {
-        try change(historyOf: application, after: record) { $0.pending.formUnion(events) }
+        try change(historyOf: application, after: record, waitingSeconds: 1) {
+            $0.pending.formUnion(events)
+        }
     }
 
     /// Records that the run ended without a result.
@@ -187,9 +189,14 @@ extension RunRecorder {
     private func change(
         historyOf application: ApplicationID,
         after record: HistoryRecord?,
+        waitingSeconds seconds: Int = 5,
         _ change: (inout StagingHistory) -> Void
     ) throws(ContainerError) {
-        try container.updateHistory(of: application, after: record) { history in
+        try container.updateHistory(
+            of: application,
+            after: record,
+            waitingSeconds: seconds
+        ) { history in
             if let registration {
                 history.registration = registrationPath?.string ?? history.registration
                 history.applicationVersion = registration.version

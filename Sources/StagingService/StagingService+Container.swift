@@ -32,13 +32,13 @@ extension StagingService {
         var (planner, history) =
             try planner(for: offered, in: container, at: path, under: restrictions)
         var incomplete = planner.incomplete(planner.events(of: selection(planner)))
-        await note(incomplete, of: offered, after: history, in: container)
+        note(incomplete, of: offered, after: history, in: container)
         let manifest = try await store(offered, in: container, from: source)
         if manifest.record != offered.record {
             (planner, history) =
                 try self.planner(for: manifest, in: container, at: path, under: restrictions)
             incomplete = planner.incomplete(planner.events(of: selection(planner)))
-            await note(incomplete, of: manifest, after: history, in: container)
+            note(incomplete, of: manifest, after: history, in: container)
         }
         return Beginning(
             container: container,
@@ -50,28 +50,24 @@ extension StagingService {
     }
 
     /// Records durably that events are incomplete; writes nothing if the history has them.
+    ///
+    /// Waits at most a second for the lock of the history, which any process of the container's owner can hold.
     func note(
         _ events: Set<ContentRequest>,
         of manifest: AcceptedManifest,
         after history: HistoryRecord?,
         in container: Container
-    ) async {
+    ) {
         guard !events.isSubset(of: history?.history?.pending ?? []) else { return }
-        let recorder = RunRecorder(self, in: container)
-        while true {
-            do throws(ContainerError) {
-                return try recorder.note(
-                    events,
-                    of: manifest.manifest.application,
-                    after: history
-                )
-            } catch {
-                guard error.isHeldByOthers, !Task.isCancelled else {
-                    // The packs are staged all the same, and the end of the run records what is missing.
-                    return logger.info("what is missing cannot be remembered: \(error)")
-                }
-            }
-            await Task.yield()
+        do throws(ContainerError) {
+            try RunRecorder(self, in: container).note(
+                events,
+                of: manifest.manifest.application,
+                after: history
+            )
+        } catch {
+            // The packs are staged all the same, and the end of the run records what is missing.
+            logger.info("what is missing cannot be remembered: \(error)")
         }
     }
 

@@ -165,7 +165,7 @@ public struct StagingService: Sendable {
             planner.choices = choice.packs
             let events = planner.events(of: selection)
             let missing = choice.files.isEmpty ? planner.incomplete(events) : events
-            await note(missing, of: manifest, after: beginning.history, in: container)
+            note(missing, of: manifest, after: beginning.history, in: container)
         }
         let plan = try plan(with: &planner, for: selection, in: container, at: path)
         var result = StagingResult(container: path, manifest: manifest, plan: plan)

@@ -118,7 +118,7 @@ struct SharingTests {
         let locks = try Directory.open(world.container.appending("locks"))
         let file = try locks.file(updating: FilePath(name))
         let lock = try FileLock.attempt(file, mode: .exclusive)
-        let arguments = ["prefetch", "--hook", "--deadline", "2"] + world.source
+        let arguments = ["prefetch", "--hook", "--deadline", "4"] + world.source
         let ending = try await world.program.run(arguments)
         // It returned, although the lock is still held.
         _ = consume lock
