@@ -39,7 +39,9 @@ extension StagingService {
                 report(.manifest(event))
             }
             try checkRoot(of: manifest, from: source)
-            if request.isDryRun { try checkRevision(of: manifest, from: source, reader) }
+            if request.isDryRun, !manifest.isUnchanged {
+                try checkRevision(of: manifest, from: source, reader)
+            }
             return (manifest, nil)
         } catch {
             keepRoots(of: source, reader)

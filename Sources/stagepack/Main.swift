@@ -107,7 +107,7 @@ struct StagePackCommand: AsyncParsableCommand {
                 endProgram(printing: script.text)
             }
             // Help and the version. The parser would ignore that standard output cannot be written.
-            if exitCode(for: error).isSuccess, !fullMessage(for: error).isEmpty {
+            if !(error is ExitCode), exitCode(for: error).isSuccess {
                 endProgram(printing: fullMessage(for: error) + "\n")
             }
             exit(withError: error)
