@@ -9,7 +9,7 @@ import SystemPackage
 ///
 /// Changes nothing.
 package struct StoreVerification: Equatable, Sendable {
-    /// What is wrong with an object.
+    /// A reason why clients cannot use an object.
     package enum Fault: Equatable, Sendable {
         /// A manifest or an index names it, and the store does not have it.
         case missing
@@ -23,7 +23,7 @@ package struct StoreVerification: Equatable, Sendable {
     package struct Finding: Equatable, Sendable {
         /// The path in the store.
         package var path: String
-        /// What is wrong.
+        /// The reason.
         package var fault: Fault
         /// The packs of the manifests that need the object, sorted.
         package var packs: [PackID]
@@ -99,7 +99,8 @@ package struct StoreVerification: Equatable, Sendable {
             let expected = named.objects[object.path]
             let fault =
                 outcome.fault
-                ?? (expected?.accepts(outcome.digest, object.size) ?? true ? nil : .damaged)
+                ?? (expected?.accepts(digest: outcome.digest, size: object.size) ?? true
+                    ? nil : .damaged)
             if let fault {
                 let packs = expected?.packs.sorted() ?? []
                 findings.append(Finding(path: object.path, fault: fault, packs: packs))
@@ -117,14 +118,14 @@ package struct StoreVerification: Equatable, Sendable {
     }
 }
 
-/// What manifests say of the objects of a store, by path.
+/// The sizes and digests that manifests and indexes give for the objects of a store, by path.
 private struct OfferedObjects {
     struct Expectation {
         /// The sizes and digests, which are equal unless two manifests contradict each other.
         var forms: Set<OfferedObject> = []
         var packs: Set<PackID> = []
 
-        func accepts(_ digest: Digest?, _ size: ByteCount) -> Bool {
+        func accepts(digest: Digest?, size: ByteCount) -> Bool {
             forms.allSatisfy { $0.digest == digest && $0.size == size }
         }
     }
@@ -175,7 +176,7 @@ private struct IndexNames: Sendable {
     }
 }
 
-/// What was found of an object.
+/// The result of reading an object.
 private struct ObjectOutcome: Sendable {
     var fault: StoreVerification.Fault?
     /// The digest of its bytes; `nil` if they cannot be read.

@@ -4,7 +4,7 @@ import StageSystem
 import SystemPackage
 import Testing
 
-/// What interrupted runs left in `downloads/` and `staging/`.
+/// Files that interrupted runs left in `downloads/` and `staging/`.
 @Suite(.container) struct RemainsTests {
     let container: Container
 
