@@ -21,7 +21,8 @@ extension Container {
                 guard let lock = try attemptLock(id), try reader.pin(of: id) == nil else {
                     continue
                 }
-                let removal = try remove(lock)
+                // No manifest offers the pack, so it has no single files or downloads.
+                let removal = try removeStaged(lock)
                 removed.append(id)
                 try removal.check()
             } catch {

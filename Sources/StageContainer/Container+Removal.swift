@@ -43,6 +43,15 @@ public struct Removal: Equatable, Sendable {
             failure = failure ?? .file(error)
         }
     }
+
+    /// Performs a step of the removal that may fail with any error of the container.
+    mutating func attemptStep(_ step: () throws(ContainerError) -> Removal) {
+        do throws(ContainerError) {
+            add(try step())
+        } catch {
+            failure = failure ?? error
+        }
+    }
 }
 
 extension Container {
@@ -54,10 +63,23 @@ extension Container {
     /// - Parameters:
     ///   - lock: The lock on the pack.
     ///   - includingPinned: Pass `true` to remove a pinned pack together with its pin.
-    /// - Returns: The counts, with the first error of a file that cannot be deleted.
+    /// - Returns: The counts, with the first error of a step after the pack was unpublished; the other steps are
+    ///   carried out.
     /// - Throws: ``ContainerError/pinned(_:version:)`` if the pack is pinned; ``ContainerError/file(_:)`` if it
     ///   cannot be unpublished.
     public func remove(
+        _ lock: PackLock,
+        includingPinned: Bool = false
+    ) throws(ContainerError) -> Removal {
+        var removal = try removeStaged(lock, includingPinned: includingPinned)
+        removal.attemptStep { () throws(ContainerError) in try removePartialContent(of: lock.id) }
+        removal.attemptStep { () throws(ContainerError) in try removeDownloads(of: lock.id) }
+        return removal
+    }
+
+    /// Unpublishes a pack, and deletes its generations, pin and staging areas, but not what is shared with other
+    /// packs: single files and downloads.
+    func removeStaged(
         _ lock: PackLock,
         includingPinned: Bool = false
     ) throws(ContainerError) -> Removal {
@@ -69,10 +91,15 @@ extension Container {
             try packs.remove(id.component)
             try packs.synchronize()
         }
-        try removePin(of: id)
-        var removal = try removePartialContent(of: id)
-        removal.add(try removeObsoleteGenerations(lock, keeping: 0))
-        removal.add(try removeUnfinished(lock))
+        var removal = Removal()
+        removal.attemptStep { () throws(ContainerError) in
+            try removeObsoleteGenerations(lock, keeping: 0)
+        }
+        removal.attemptStep { () throws(ContainerError) in
+            try removePin(of: id)
+            return Removal()
+        }
+        removal.add(removeAreas(of: id))
         return removal
     }
 
@@ -98,11 +125,14 @@ extension Container {
                 if isGone { removal.generations += 1 } else { removal.inUse += 1 }
             }
         }
-        if current == nil, try reader.generations(of: id).isEmpty {
-            try removeDirectory(ofGenerations: id)
-        }
-        if try reader.recordedPin(of: id) != nil, try reader.pin(of: id) == nil {
-            try removePin(of: id)
+        removal.attemptStep { () throws(ContainerError) in
+            if current == nil, try reader.generations(of: id).isEmpty {
+                try removeDirectory(ofGenerations: id)
+            }
+            if try reader.recordedPin(of: id) != nil, try reader.pin(of: id) == nil {
+                try removePin(of: id)
+            }
+            return Removal()
         }
         return removal
     }

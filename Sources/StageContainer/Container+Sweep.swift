@@ -120,23 +120,33 @@ extension Container {
         return removal
     }
 
-    /// Removes the staging areas of a pack, and its downloads unless another pack needs them.
-    func removeUnfinished(_ lock: PackLock) throws(ContainerError) -> Removal {
-        let id = lock.id
+    /// Removes the staging areas that dead processes left of a pack.
+    func removeAreas(of id: PackID) -> Removal {
         var removal = Removal()
         removeAbandonedAreas(countingIn: &removal) { name in
             let mark = name.string.split(separator: ".").last ?? ""
             return name.string != "\(id).\(mark)" || !isResumable(name) { _ in true }
         }
+        return removal
+    }
+
+    /// Removes the downloads of a pack's offered versions, unless another pack needs them.
+    ///
+    /// Reads all stored manifests if there are downloads; removes nothing if one of them cannot be read.
+    func removeDownloads(of id: PackID) throws(ContainerError) -> Removal {
+        var removal = Removal()
         let isEmpty = try ContainerError.wrapping { () throws(FileError) in
             try downloads.entries().isEmpty
         }
-        if isEmpty { return removal }
-        let own = try reader.offeredContent { $0 == id }?.all ?? []
-        guard !own.isEmpty, let others = try reader.offeredContent(where: { $0 != id }) else {
+        guard !isEmpty, let packs = try reader.manifestCatalogue()?.manifests.flatMap(\.packs)
+        else {
             return removal
         }
-        let unneeded = own.subtracting(others.missing)
+        var own = OfferedContent()
+        try own.add(packs.filter { $0.id == id }, in: reader)
+        var others = OfferedContent()
+        try others.add(packs.filter { $0.id != id }, in: reader)
+        let unneeded = own.all.subtracting(others.missing)
         removeDownloads(
             now: 0,
             isWanted: { !unneeded.contains(String(ContainerLayout.digestPart(of: $0))) },

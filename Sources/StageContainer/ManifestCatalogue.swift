@@ -104,16 +104,11 @@ extension ContainerReader {
     /// Returns the content that the stored manifests of all applications offer; `nil` if one of them cannot be
     /// read.
     ///
-    /// - Parameter isIncluded: Returns whether the content of a pack counts.
-    /// - Returns: The content.
     /// - Throws: ``ContainerError/file(_:)`` if the container cannot be read.
-    public func offeredContent(
-        where isIncluded: (PackID) -> Bool = { _ in true }
-    ) throws(ContainerError) -> OfferedContent? {
+    public func offeredContent() throws(ContainerError) -> OfferedContent? {
         guard let catalogue = try manifestCatalogue() else { return nil }
         var offered = OfferedContent()
-        let packs = catalogue.manifests.flatMap(\.packs).filter { isIncluded($0.id) }
-        try offered.add(packs, in: self)
+        try offered.add(catalogue.manifests.flatMap(\.packs), in: self)
         return offered
     }
 }

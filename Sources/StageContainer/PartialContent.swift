@@ -126,7 +126,13 @@ extension Container {
     }
 
     /// Deletes the single files of a pack's offered versions, except those that are in use.
-    public func removePartialContent(of id: PackID) throws(ContainerError) -> Removal {
+    ///
+    /// Reads all stored manifests if the container has single files.
+    func removePartialContent(of id: PackID) throws(ContainerError) -> Removal {
+        let hasFiles = try ContainerError.wrapping { () throws(FileError) in
+            try root.directory(FilePath(ContainerLayout.files))?.entries().isEmpty == false
+        }
+        guard hasFiles else { return Removal() }
         let digests = try reader.offeredContent(of: id)
         return try removePartialContent { !digests.contains($0) }
     }

@@ -87,6 +87,19 @@ import Testing
         #expect(try container.reader.lease(.aurora) == nil)
     }
 
+    @Test(arguments: ["files", "pins"])
+    func aRemovalContinuesAfterAnErrorAndReportsIt(_ name: FilePath.Component) throws {
+        try container.publishAurora(version: 1, "old")
+        try container.publishAurora(version: 2, "new")
+        // A file in place of a directory cannot be listed.
+        try container.root.leave(name, "")
+        let lock = try #require(try container.attemptLock(.aurora))
+        let removal = try container.remove(lock, includingPinned: true)
+        #expect(removal.generations == 2)
+        #expect(removal.failure != nil)
+        #expect(try container.reader.generations(of: .aurora).isEmpty)
+    }
+
     @Test func obsoleteGenerationsGoOldestFirst() throws {
         for version in 1...4 { try container.publishAurora(version: version, "\(version)") }
         let lock = try #require(try container.attemptLock(.aurora))
