@@ -198,7 +198,7 @@ package final class SessionClient: Sendable {
                 let task = try answer(to: .task(id), needsSession: false)
                 guard change.hasEnded(task) else { throw .refused(refusal) }
                 return task
-            } catch .refused(let refusal) where refusal.code != .unavailable {
+            } catch .refused(let refusal) where !refusal.mayPass {
                 throw .refused(refusal)
             } catch {
                 throw .lost(path)
@@ -317,7 +317,8 @@ package final class SessionClient: Sendable {
 
     /// Runs `body`, and once more if the connection broke.
     ///
-    /// If that fails as well, the request may have taken effect.
+    /// If that fails as well, or is refused for a reason that may pass, the first request may have taken effect
+    /// (``ControlError/lost(_:after:)``).
     private func repeating<Value>(
         _ body: () throws(ControlError) -> Value
     ) throws(ControlError) -> Value {
@@ -326,7 +327,7 @@ package final class SessionClient: Sendable {
         } catch .lost(let path, after: nil) {
             do throws(ControlError) {
                 return try body()
-            } catch .refused(let refusal) where refusal.code != .unavailable {
+            } catch .refused(let refusal) where !refusal.mayPass {
                 throw .refused(refusal)
             } catch {
                 throw .lost(path)

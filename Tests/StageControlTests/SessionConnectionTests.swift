@@ -137,6 +137,20 @@ private final class Receiver: SessionReceiver {
         daemon.stop()
     }
 
+    @Test(arguments: [ControlRefusal.Code.storage, .quota, .unavailable])
+    func aPassingRefusalAfterALostAnswerLeavesItOpen(_ code: ControlRefusal.Code) throws {
+        try daemon.start()
+        let refusal = ControlRefusal(code, message: "later")
+        let request = TransferRequest(token: "t", kind: .download, url: "http://host/file")
+        daemon.leaveUnanswered("POST /v1/sessions/s/tasks", thenRefuseWith: refusal)
+        #expect(throws: ControlError.lost(daemon.path)) { try client.createTasks([request]) }
+        daemon.leaveUnanswered("PATCH /v1/tasks/1", thenRefuseWith: refusal)
+        var change = TransferChange()
+        change.state = .suspended
+        #expect(throws: ControlError.lost(daemon.path)) { try client.change(1, by: change) }
+        daemon.stop()
+    }
+
     @Test func aClosedClientAsksNothing() throws {
         try daemon.start()
         client.close()

@@ -32,7 +32,8 @@ package final class TestDaemon: Sendable {
         var requests: [Request] = []
         var connections: Set<CInt> = []
         var listener: Listener?
-        var unanswered: [String: Int] = [:]
+        /// The numbers of requests to leave unanswered, and the refusals of those after them.
+        var unanswered: [String: (count: Int, then: ControlRefusal?)] = [:]
         var refusals: [String: ControlRefusal] = [:]
         var launches: [String] = []
         var repeatsEvents = false
@@ -70,9 +71,14 @@ package final class TestDaemon: Sendable {
         }
     }
 
-    /// Does the next `count` requests that begin like this, and ends their connections without an answer.
-    package func leaveUnanswered(_ line: String, count: Int = 1) {
-        state.withLock { $0.unanswered[line] = count }
+    /// Does the next `count` requests that begin like this, ends their connections without an answer, and refuses
+    /// those after them with `refusal`.
+    package func leaveUnanswered(
+        _ line: String,
+        count: Int = 1,
+        thenRefuseWith refusal: ControlRefusal? = nil
+    ) {
+        state.withLock { $0.unanswered[line] = (count, refusal) }
     }
 
     /// Does nothing about requests that begin like this until ``release()``.
@@ -186,11 +192,11 @@ package final class TestDaemon: Sendable {
         let answer = respond(head, body)
         heldAnswers.wait { held in held.contains { line.hasPrefix($0) } ? nil : () }
         let isUnanswered = state.withLock { state in
-            guard let key = state.unanswered.keys.first(where: { line.hasPrefix($0) }) else {
+            guard let (key, rest) = state.unanswered.first(where: { line.hasPrefix($0.key) }) else {
                 return false
             }
-            let left = (state.unanswered[key] ?? 1) - 1
-            state.unanswered[key] = left > 0 ? left : nil
+            state.unanswered[key] = rest.count > 1 ? (rest.count - 1, rest.then) : nil
+            if rest.count == 1, let refusal = rest.then { state.refusals[key] = refusal }
             return true
         }
         if !isUnanswered { _ = socket.send(answer) }
