@@ -39,18 +39,8 @@ public struct EngineFetcher: PackFetcher {
         self.usesDaemon = usesDaemon
     }
 
-    /// Stages the pack, with the stored manifest where the server of the manifest does not answer.
-    ///
-    /// - Throws: `FetchFailure` with the reason; `CancellationError`.
-    public func fetch(
-        _ id: PackID,
-        into path: FilePath,
-        report: @escaping @Sendable (FetchProgress) -> Void
-    ) async throws {
-        try await fetch(id, into: path, beside: [], report: report)
-    }
-
-    /// Stages the pack unless readers use the newer copy of another container.
+    /// Stages the pack unless readers use the newer copy of another container; uses the stored manifest if the
+    /// server of the manifest does not answer.
     ///
     /// - Throws: `FetchFailure` with the reason; `CancellationError`.
     public func fetch(

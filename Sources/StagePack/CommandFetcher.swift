@@ -40,19 +40,6 @@ public struct CommandFetcher: PackFetcher {
         self.arguments = arguments
     }
 
-    /// Runs `stagepack fetch`, and returns when the pack is published.
-    ///
-    /// Cancelling the task interrupts the command; a later call resumes the download.
-    ///
-    /// - Throws: ``FetchFailure`` with the error of the command; `CancellationError`.
-    public func fetch(
-        _ id: PackID,
-        into container: FilePath,
-        report: @escaping @Sendable (FetchProgress) -> Void
-    ) async throws {
-        try await fetch(id, into: container, beside: [], report: report)
-    }
-
     /// Runs `stagepack fetch --beside`, and returns when the pack is published, or if readers use the newer copy
     /// of another container.
     ///

@@ -7,24 +7,18 @@ public import SystemPackage
 /// archive libraries. The module `StageOnDemand` contains a fetcher that runs the engine inside the
 /// application.
 public protocol PackFetcher: Sendable {
-    /// Stages the pack in the container, and returns when it is published.
-    ///
-    /// If the task is cancelled, the next call resumes the download.
-    ///
-    /// - Throws: ``FetchFailure`` with the reason; `CancellationError` if the task was cancelled.
-    func fetch(
-        _ id: PackID,
-        into container: FilePath,
-        report: @escaping @Sendable (FetchProgress) -> Void
-    ) async throws
-
     /// Stages the pack in the container unless readers would use the copy in another container, which is pinned
     /// or newer, and returns when it is published.
     ///
-    /// The default implementation ignores the other containers.
+    /// If the task is cancelled, the next call resumes the download.
     ///
-    /// - Throws: The same errors as ``fetch(_:into:report:)``; ``FetchFailure`` of the kind
-    ///   ``FetchFailure/Kind/pinned`` if the copy in another container is pinned to another version.
+    /// - Parameters:
+    ///   - id: The pack.
+    ///   - container: The directory of the container; created if it does not exist.
+    ///   - others: The other containers that readers search; empty to stage the pack regardless of other copies.
+    ///   - report: Called with the progress, in order.
+    /// - Throws: ``FetchFailure`` with the reason, of the kind ``FetchFailure/Kind/pinned`` if the copy in another
+    ///   container is pinned to another version; `CancellationError` if the task was cancelled.
     func fetch(
         _ id: PackID,
         into container: FilePath,
@@ -48,16 +42,15 @@ public protocol PackFetcher: Sendable {
 }
 
 extension PackFetcher {
-    /// Stages the pack whatever the other containers have.
+    /// Stages the pack in the container regardless of copies in other containers.
     ///
-    /// - Throws: The errors of ``fetch(_:into:report:)``.
+    /// - Throws: The errors of ``fetch(_:into:beside:report:)``.
     public func fetch(
         _ id: PackID,
         into container: FilePath,
-        beside others: [FilePath],
         report: @escaping @Sendable (FetchProgress) -> Void
     ) async throws {
-        try await fetch(id, into: container, report: report)
+        try await fetch(id, into: container, beside: [], report: report)
     }
 
     /// Throws, for fetchers that do not support single files.

@@ -16,6 +16,7 @@ struct AssetPackUpdateTests {
         func fetch(
             _ id: PackID,
             into container: FilePath,
+            beside others: [FilePath],
             report: @escaping @Sendable (FetchProgress) -> Void
         ) async throws {
             var progress = FetchProgress(
@@ -28,7 +29,7 @@ struct AssetPackUpdateTests {
             report(progress)
             progress.waitingFor = nil
             report(progress)
-            try await fetcher.fetch(id, into: container, report: { _ in })
+            try await fetcher.fetch(id, into: container, beside: others) { _ in }
         }
 
         func fetchManifest(into container: FilePath) async throws {
@@ -58,6 +59,7 @@ struct AssetPackUpdateTests {
         func fetch(
             _ id: PackID,
             into container: FilePath,
+            beside others: [FilePath],
             report: @escaping @Sendable (FetchProgress) -> Void
         ) async throws {
             let isFirst = calls.withLock { count in
@@ -65,7 +67,12 @@ struct AssetPackUpdateTests {
                 return count == 1
             }
             guard isFirst else {
-                return try await fetcher.fetch(id, into: container, report: report)
+                return try await fetcher.fetch(
+                    id,
+                    into: container,
+                    beside: others,
+                    report: report
+                )
             }
             report(
                 FetchProgress(

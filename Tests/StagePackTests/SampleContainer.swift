@@ -119,6 +119,7 @@ struct SampleFetcher: PackFetcher {
     func fetch(
         _ id: PackID,
         into container: FilePath,
+        beside others: [FilePath],
         report: @escaping @Sendable (FetchProgress) -> Void
     ) async throws {
         try await onFetch(id, container, report)
