@@ -148,7 +148,7 @@ final class EventRelay: Sendable {
         }
     }
 
-    /// Returns whether no reader still has to handle an event; otherwise calls `body` once that is so.
+    /// Returns whether all events are handled or have no reader; otherwise calls `body` once that is so.
     func isRead(orElse body: @escaping @Sendable () -> Void) -> Bool {
         readers.isIdle(orElse: body)
     }
@@ -191,7 +191,7 @@ final class EventReaders: Sendable {
         var pending = 0
         var waiters: [@Sendable () -> Void] = []
 
-        /// `true` if no event is going to be handled.
+        /// `true` if all events are handled, or no reader is left to handle them.
         var isIdle: Bool { pending == 0 || readers == 0 }
     }
 
@@ -209,7 +209,7 @@ final class EventReaders: Sendable {
     /// Counts an event as handled.
     func finish() { change { $0.pending -= 1 } }
 
-    /// Returns whether no event is going to be handled; otherwise calls `body` once that is so.
+    /// Returns whether all events are handled or have no reader; otherwise calls `body` once that is so.
     func isIdle(orElse body: @escaping @Sendable () -> Void) -> Bool {
         state.withLock { state in
             if !state.isIdle { state.waiters.append(body) }

@@ -1,27 +1,31 @@
-/// Tracks the delivery of the events that are older than the session object, whose end the delegate is told.
+/// Detects when the last of the events is delivered that the daemon had stored before the session object existed.
 struct EventBacklog {
     private enum State {
-        /// The daemon has not reported their number yet.
+        /// The daemon has not reported the number of the last such event yet.
         case unknown
-        /// They end with this event.
+        /// The number of the last such event, which is not delivered yet.
         case upTo(Int64)
-        /// There were none, or the delegate was told.
+        /// All are delivered, or there were none.
         case over
     }
 
     private var state = State.unknown
     private var delivered: Int64 = 0
 
-    /// Records, the first time, the daemon's last event.
+    /// Starts to wait for the event with the number `lastEvent`; only the first call has an effect.
     ///
-    /// A process that the daemon has started is told even if there are none, since it waits for that before it ends.
+    /// - Parameters:
+    ///   - lastEvent: The number of the last event that the daemon has stored.
+    ///   - acknowledged: The number of the last acknowledged event.
+    ///   - isLaunched: `true` if the daemon has started this process: ``deliver(upTo:)`` then returns `true` once even if
+    ///     there are no such events, since the process ends only after that.
     mutating func begin(lastEvent: Int64, acknowledged: Int64, isLaunched: Bool) {
         guard case .unknown = state else { return }
         delivered = acknowledged
         state = isLaunched || lastEvent > acknowledged ? .upTo(lastEvent) : .over
     }
 
-    /// Records that the events up to a number are delivered; returns `true` once, when those are all.
+    /// Records that the events up to a number are delivered; returns `true` once, when the last one is.
     mutating func deliver(upTo sequence: Int64 = 0) -> Bool {
         delivered = max(delivered, sequence)
         guard case .upTo(let last) = state, delivered >= last else { return false }

@@ -10,8 +10,8 @@ import SystemPackage
 /// It starts with the first task and ends half a minute after the last one, so that the next task can reuse open
 /// connections.
 final class SessionEngine: Sendable {
-    /// Transfers of one task, from its start to its end; without an engine, since the process may create no thread, the
-    /// task ends.
+    /// Performs the transfers of one task. The argument is `nil` if the process cannot create the engine's thread; the task
+    /// must then fail.
     typealias Work = @Sendable (TransferEngine?) async -> Void
 
     /// Work with the priority of the task that asked for it.
@@ -71,7 +71,7 @@ final class SessionEngine: Sendable {
             return state.added == nil ? nil : state.idlePeriods
         }
         guard let period else { return }
-        // No task of the application waits for the engine to end.
+        // Unstructured: no task of the application lasts until the engine is idle.
         Task { [weak self] in
             try? await Task.sleep(for: Self.idleLimit)
             self?.endIfIdle(since: period)
@@ -100,14 +100,14 @@ final class SessionEngine: Sendable {
         configuration.connections = 64
         configuration.retry.maximumAttempts = 1
         let rules = configuration
-        // The application's methods return at once, so no task of the application could wait for the engine, whose
-        // transfers have other priorities than the one that has started it.
+        // Detached: the application's methods return at once, so no task of the application could wait for the engine, and
+        // transfers must not inherit the priority of the task that has started the engine.
         Task.detached { [weak self] in
             let logger = Logger(label: "stage-session") { _ in SwiftLogNoOpLogHandler() }
             await withTransferEngine(rules, logger: logger) { engine in
                 await Self.perform(added, over: engine)
             } orElse: { _ in
-                // The next task tries again.
+                // The next task starts another engine.
                 self?.state.withLock { $0.added.take()?.finish() }
                 await Self.perform(added, over: nil)
             }

@@ -115,7 +115,7 @@ extension SessionLink {
         _ batch: [URLSessionTask],
         isDelayed: Bool
     ) -> [TaskOutbox<URLSessionTask>.Lane] {
-        // Waiters for the tasks of which the daemon has everything must not wait for the others.
+        // Tasks without unsent changes leave the queue, so that their waiters do not wait for the other tasks of the batch.
         let isUnsent = batch.map { $0.record.withLock(\.hasUnsentChanges) }
         let unsent = zip(batch, isUnsent).filter(\.1).map(\.0)
         let sent = zip(batch, isUnsent).filter { !$0.1 }.map(\.0)

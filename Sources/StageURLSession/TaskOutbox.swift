@@ -27,13 +27,13 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
         var ids: [ObjectIdentifier] = []
         var next = 0
         var isRunning = false
-        /// Numbers of waiting tasks that have not failed, and that have.
+        /// Numbers of waiting tasks: those that have not failed, and those that were returned to the end of the queue.
         var newCount = 0
         var failedCount = 0
     }
 
     private struct Waiter {
-        /// Number of additions that it waits for.
+        /// Number of unsent additions that the waiter waits for.
         var left: Int
         var acceptsFailure: Bool
         var body: @Sendable () -> Void
@@ -42,7 +42,7 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
     private var entries: [ObjectIdentifier: Entry] = [:]
     private var queues: [Lane: Queue] = [:]
     private var lastNumber = 0
-    /// Last number at the most recent position of a waiter: later additions get new numbers.
+    /// Last number when a position was last taken: a queued task that is added again after that gets a further number.
     private var lastMark = 0
     /// Numbers of the additions that were not sent yet, with the waiters for each.
     private var unsent: [Int: [Int]] = [:]

@@ -33,7 +33,7 @@ struct TaskRecord {
 
     /// The application's request; `nil` for a task of another process.
     var original: URLRequest?
-    /// Number of times that the session had attached when it found the task; `nil` for a task of this process.
+    /// Value of the session's `attachments` when it learned of the task from the daemon; `nil` for a task of this process.
     var found: Int?
 
     /// Properties that the application sees.
@@ -53,7 +53,7 @@ struct TaskRecord {
     var bytesReceived = Int64(0)
     var bytesSent = Int64(0)
     var bytesExpected: Int64?
-    /// Counts that the delegate was last told, for the difference to the next ones.
+    /// Byte counts of the last progress call to the delegate; the next call reports the bytes since then.
     var reportedReceived = Int64(0)
     var reportedSent = Int64(0)
     /// `true` while a progress call to the delegate is scheduled.
@@ -79,7 +79,7 @@ struct TaskRecord {
     /// Creates the record of a task that the daemon has.
     init(_ task: TransferTask) {
         request = task.request
-        // A placeholder must not be sent.
+        // The daemon lists secret field values as placeholders, which must not be sent as values.
         request.headers = request.headers?.filter { $0.value != TransferTask.hiddenValue }
         created = nil
         number = task.id
@@ -276,12 +276,12 @@ extension HTTPURLResponse {
     convenience init?(_ response: TransferResponse) {
         guard let url = URL(string: response.url) else { return nil }
         var fields: [String: String] = [:]
-        // Names differ in case, too: Foundation would keep any one of their values.
+        // Fields may repeat a name in another capitalization, of which Foundation would keep one value only.
         var spellings: [String: String] = [:]
         for field in response.headers where field.count == 2 {
             let name = spellings[field[0].lowercased(), default: field[0]]
             spellings[name.lowercased()] = name
-            // RFC 9110, section 5.3
+            // Values of repeated fields are joined (RFC 9110, section 5.3).
             fields[name] = fields[name].map { "\($0), \(field[1])" } ?? field[1]
         }
         self.init(

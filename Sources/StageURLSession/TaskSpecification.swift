@@ -110,7 +110,7 @@ struct TaskSpecification {
             url: url?.absoluteString ?? ""
         )
         let method = request.httpMethod ?? "GET"
-        // The application did not choose URLRequest's default method.
+        // `GET` is the default of `URLRequest`, which every upload request has whose method was not set.
         self.request.method = kind == .upload && method == "GET" ? "POST" : method
         self.request.headers = request.allHTTPHeaderFields?
             .filter { !Self.isDaemons($0.key) && !Self.isOwnHost($0.key, value: $0.value, of: url) }

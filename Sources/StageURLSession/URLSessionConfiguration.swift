@@ -38,7 +38,7 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
     /// handshake of a WebSocket task may take as long. A WebSocket server that has sent nothing for half of the time
     /// receives a ping; after the other half without a byte, the connection fails (`URLError.timedOut`).
     public var timeoutIntervalForRequest: TimeInterval = 60
-    /// Seconds after its creation when a task fails, including all attempts and waits.
+    /// Seconds after its creation at which an unfinished task fails, including all attempts and waits.
     public var timeoutIntervalForResource: TimeInterval = 604_800
     /// Application group, whose registration may name the program to launch (``launchHandler``); otherwise no effect:
     /// any program of the user can read a finished download.

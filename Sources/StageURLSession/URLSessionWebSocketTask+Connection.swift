@@ -79,8 +79,7 @@ extension URLSessionWebSocketTask {
         finish(failure)
     }
 
-    /// Waits for a time limit, and once more after each in which the server took bytes of the messages that are still
-    /// to be sent.
+    /// Returns after a time limit; starts it anew if messages were unsent at its start, and bytes were sent since then.
     private func expire(_ limit: Duration) async {
         while true {
             let (isSending, sent) = sending
@@ -90,7 +89,7 @@ extension URLSessionWebSocketTask {
         }
     }
 
-    /// State of the messages that are to be sent, and the number of bytes sent so far.
+    /// Returns whether messages are unsent, and the number of bytes sent so far.
     private var sending: (isUnfinished: Bool, bytes: Int) {
         calls.withLock { ($0.hasUnsentMessages, $0.connection?.sentBytes ?? 0) }
     }
@@ -157,7 +156,7 @@ extension URLSessionWebSocketTask {
                         answer { handler(error) }
                     }
                 }
-                // The other child tasks decide about the end.
+                // Sleeps until the group is cancelled: the other child tasks determine the end.
                 try await Task.sleep(for: .seconds(1e9))
             }
             defer { group.cancelAll() }
@@ -176,7 +175,7 @@ extension URLSessionWebSocketTask {
         var demanded = demands.stream.makeAsyncIterator()
         while let message = try await iterator.next() {
             guard await demanded.next() != nil else {
-                // The task has ended for the application; the close frame decides about the end of the connection.
+                // The task has ended for the application: sleeps until the connection ends after the close frames.
                 return try await Task.sleep(for: .seconds(1e9))
             }
             // There is no receiver while the application closes the connection.

@@ -49,7 +49,7 @@ struct WebSocketRequest {
 }
 
 extension URLRequest {
-    /// Default timeout of a request, which stands for the session's.
+    /// Default timeout of `URLRequest`, in seconds; a request that has it uses the session's timeout.
     private static let usualTimeout: TimeInterval = 60
 
     /// Returns the timeout of the request in seconds, its own or its session's.
@@ -94,8 +94,7 @@ extension Duration {
 }
 
 extension TimeInterval {
-    /// The time limit that sessions keep instead of these seconds: at least a millisecond and at most 31 years, which
-    /// also stand for infinity and NaN.
+    /// These seconds, limited to a millisecond at least and about 31 years at most, which also replace infinity and NaN.
     var withinLimits: TimeInterval { isNaN ? 1e9 : Swift.min(Swift.max(self, 0.001), 1e9) }
 }
 
