@@ -4,9 +4,9 @@ import NIOHTTPTypes
 /// Closes a connection whose client takes too long to send a request, or to read a response.
 ///
 /// A request has a time limit for its head, which is also the limit of an idle connection, and another one for its body.
-/// Only time counts in which the client is awaited: while the channel reads, and while it has more to write than it may
-/// buffer. A daemon that is too busy to receive what has arrived breaks off no connection for it, since all of this
-/// happens on the event loop, which receives before it runs timers.
+/// Time counts only while the daemon waits for the client: while the channel reads, and while more of the response is
+/// unwritten than the channel may buffer. A busy daemon closes no connection because of its own delay, since the event
+/// loop receives the bytes that have arrived before it runs timers.
 final class ClientDeadlineHandler: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPRequestPart
     typealias InboundOut = HTTPRequestPart

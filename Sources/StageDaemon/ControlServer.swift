@@ -30,7 +30,7 @@ struct ControlServer: Sendable {
                 .recvAllocator,
                 value: FixedSizeRecvByteBufferAllocator(capacity: Self.pieceSize)
             )
-            // The high water mark is above the connection limit, so that admission is decided by the gate alone.
+            // The watermark of accepted connections is above the connection limit: only the `ConnectionLimiter` refuses connections.
             .bind(
                 listener,
                 serverBackPressureStrategy: .init(lowWatermark: 512, highWatermark: 2048)

@@ -128,7 +128,7 @@ private struct BoundedNumber {
     /// Upper bound of bytes, larger than any disk, so that sums do not overflow.
     private static let byteLimit = Double(1 << 50 as Int64)
 
-    /// Creates a number of things.
+    /// Creates a count.
     init(_ name: String, is value: Int, limit: Double = usualLimit) {
         (self.name, self.value, self.limit) = (name, Double(value), limit)
     }

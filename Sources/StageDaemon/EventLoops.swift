@@ -9,7 +9,7 @@ import StageSystem
 /// The runtimes create these lazily and trap if the system refuses one: each event loop takes three descriptors, and
 /// each clock a timer.
 package enum EventLoops {
-    /// Creates all of them.
+    /// Creates the event loops, timers and threads.
     ///
     /// A program calls this once, before it starts a ``Daemon``.
     package static func start() async {

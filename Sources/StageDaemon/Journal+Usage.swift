@@ -9,7 +9,7 @@ import SystemPackage
 extension Journal {
     /// Maximum number of tasks or events in a page.
     static let pageCount = 128
-    /// Size at which a page ends.
+    /// Number of bytes of stored tasks or events after which a page ends.
     static let pageBytes = 128 << 10
 
     /// Returns the bytes of a column's value.

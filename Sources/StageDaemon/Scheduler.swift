@@ -135,7 +135,7 @@ struct Scheduler {
     /// Number of transfers that are running or stopping.
     var activeCount: Int { active.count }
 
-    /// Number of those that occupy a connection.
+    /// Number of running or stopping transfers that occupy a connection of the daemon.
     private var connectionCount: Int {
         active.count - hosts[Self.workerHost, default: 0] - hosts[Self.clientHost, default: 0]
     }

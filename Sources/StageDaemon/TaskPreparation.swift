@@ -18,8 +18,8 @@ struct TaskPreparation: Sendable {
     ///
     /// The daemon connects to servers and reads files as the client's user, but outside of any confinement of the
     /// process. For downloads only another network namespace counts: most programs with `no_new_privs` or a filter of
-    /// system calls, such as browsers and those of Flatpak, may use the network, and no process sees what the filter
-    /// of another one refuses.
+    /// system calls, such as browsers and those of Flatpak, may use the network, and the daemon cannot read which calls
+    /// the filter of another process refuses.
     func checkConfinement(
         of client: ClientCredentials,
         creating tasks: [TransferRequest]

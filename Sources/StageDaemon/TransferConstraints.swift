@@ -2,7 +2,7 @@ import StageConditions
 import StageControl
 import StageModel
 
-/// Network and power conditions that a transfer requires; the journal has the numbers.
+/// Network and power conditions that a transfer requires; the journal stores the raw values.
 struct TransferConstraints: OptionSet, Hashable, Sendable {
     let rawValue: UInt8
 

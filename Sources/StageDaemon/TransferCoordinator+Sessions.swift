@@ -316,7 +316,7 @@ extension TransferCoordinator {
 }
 
 extension HandlerLaunch {
-    /// Creates a launch that ``TransferState`` has decided on; `lease` is its time limit in seconds.
+    /// Creates a launch that ``TransferState`` has decided on; `timeLimit` is in seconds.
     fileprivate convenience init(_ order: LaunchOrder, timeLimit: Double) {
         self.init(
             session: order.session.id,

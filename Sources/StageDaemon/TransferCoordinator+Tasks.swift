@@ -82,8 +82,8 @@ extension TransferCoordinator {
         removeFiles(pairs.filter { !$0.isNew && $1.copy != $0.record.part }.compactMap(\.1.copy))
         guard state.sessions[session] != nil else { throw .sessionEnds }
         if !created.contains(where: \.isNew) {
-            // Other tasks may have ended while these were reserved, and the reservation held back what follows from
-            // that.
+            // The reservation counted as unfinished tasks: if other tasks ended meanwhile, the session's handler was not
+            // launched and a transient session was not removed.
             await launchIfNeeded(session)
             await removeIfOver(session)
         }

@@ -10,8 +10,9 @@ import SystemPackage
 /// It starts with the first task and ends half a minute after the last one, so that the next task can reuse open
 /// connections.
 final class SessionEngine: Sendable {
-    /// Performs the transfers of one task. The argument is `nil` if the process cannot create the engine's thread; the task
-    /// must then fail.
+    /// Performs the transfers of one task.
+    ///
+    /// The argument is `nil` if the process cannot create the engine's thread; the task must then fail.
     typealias Work = @Sendable (TransferEngine?) async -> Void
 
     /// Work with the priority of the task that asked for it.

@@ -221,8 +221,8 @@ struct DaemonTurn: Sendable {
         return nil
     }
 
-    /// Reports the end of the work to the daemon unless a worker is to resume it; returns `false` if the
-    /// daemon cannot be told in the time that is allowed for finding one.
+    /// Reports the end of the work to the daemon unless a worker is to resume it; returns `false` if the request fails or
+    /// takes longer than `ControlClient.discoveryTimeout`.
     private func tell(_ end: StagingEnd?, to place: Place) async -> Bool {
         guard let end, !Task.isCancelled else { return true }
         var change = TransferChange()
@@ -250,7 +250,7 @@ struct DaemonTurn: Sendable {
             }
             return true
         } catch {
-            // The daemon's worker then finds everything staged.
+            // A worker that the daemon starts nevertheless finds the packs staged.
             logger.debug("The daemon was not told", metadata: ["error": "\(error)"])
             return false
         }

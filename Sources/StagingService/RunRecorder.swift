@@ -159,9 +159,9 @@ struct RunRecorder {
             file.outcome == .left || file.outcome == .failed
         }
         if isFileMissing { return events }
-        // The extension, if there is one, has changed the plan.
+        // Nothing has changed since `incomplete` was computed; an extension's choices would have changed the plan.
         if !result.hasChangedPacks, before.choices == nil { return incomplete }
-        // A container that cannot be read has all events incomplete.
+        // All events count as incomplete if the container cannot be read.
         let planner = result.hasChangedPacks ? try? before.refreshed(from: container) : before
         return planner?.incomplete(events) ?? events
     }
@@ -176,7 +176,7 @@ struct RunRecorder {
             try self.change(historyOf: application, after: record, change)
         } catch {
             if isReported || error.isHeldByOthers {
-                // The run reports the container; or many runs at once hold the lock, and record the outcome of theirs.
+                // Not a warning: the run reports the unusable container itself, or other runs hold the lock and record their outcome.
                 logger.info("what happened is not remembered: \(error)")
             } else {
                 logger.warning("what happened cannot be remembered: \(error)")
@@ -242,7 +242,7 @@ extension PackSelection {
 extension StagingHistory {
     /// Number of days for which the last decision about a pack that no manifest offers any more is kept.
     private static let daysOfOthers: Int64 = 90
-    /// Maximum number of such packs.
+    /// Maximum number of recorded decisions about packs that no manifest offers any more.
     private static let countOfOthers = 100
 
     /// Records the result for the packs that the run was for; each other pack keeps its last decision.

@@ -59,7 +59,7 @@ extension StagingService {
         if case .event(.periodic, essentialOnly: false) = selection {
             result.removed = removeObsoletePacks(container)
         }
-        // What is staged by now needs no download, unless it is to be repaired.
+        // Partial downloads of staged packs are not needed any more, except after failures and for packs to repair.
         var isRepair = false
         if case .repair = selection { isRepair = true }
         removeRemains(in: container, keepingOffered: isRepair || result.hasFailures)

@@ -106,9 +106,10 @@ public struct StagingService: Sendable {
         }
     }
 
-    /// Drops the failures of manifests if others have all packs that the request names.
+    /// Logs the failures of manifests, instead of returning them, if the other manifests have all packs that the request
+    /// names.
     ///
-    /// - Throws: ``StagingFailure`` if a named pack is in none, that of a manifest first.
+    /// - Throws: ``StagingFailure`` if no manifest has a named pack: the failure of the first manifest that failed, if any.
     private func checkNames(_ staged: StagedManifests) throws(StagingFailure) -> StagedManifests {
         switch request.packs {
         case .event: return staged
@@ -281,7 +282,7 @@ public struct StagingService: Sendable {
         under restrictions: Registration.Restrictions?
     ) throws(StagingFailure) -> (Planner, HistoryRecord?) {
         do throws(StageError) {
-            // What no run resumes must not make a pack not fit.
+            // First frees the space of downloads that no run resumes, since the planner compares packs with the free space.
             if let container {
                 removeRemains(in: container, keepingOffered: true, after: manifest.manifest)
             }

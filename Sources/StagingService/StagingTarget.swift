@@ -23,8 +23,8 @@ public struct StagingTarget: Sendable {
     public var root: FilePath?
     /// The container; `nil` for that of the application's group: the system's for root, else the user's.
     public var container: FilePath?
-    /// The other containers that readers search, if ``container`` names one: no pack is staged that readers
-    /// would not get because of the copy there.
+    /// The other containers that readers search beside ``container``, if that is set: a pack is not staged if readers
+    /// would use the copy in one of them instead.
     public var otherContainers: [FilePath] = []
     /// The installed version of the application; `nil` for the registration's.
     public var applicationVersion: String?

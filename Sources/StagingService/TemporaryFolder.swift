@@ -11,7 +11,7 @@ package struct TemporaryFolder {
     private let parent: Directory
     private let logger: Logger
     private let name: FilePath.Component
-    /// Set if the parent contains only such directories.
+    /// `true` if the parent contains only temporary folders, so that remains of earlier ones can be deleted with this one.
     private let isAmongItsLike: Bool
 
     /// Creates a directory in `parent`, or in the directory for temporary files.
@@ -62,7 +62,7 @@ package struct TemporaryFolder {
                 try parent.removeTree(entry.name) { ContinuousClock.now >= end }
             }
         } catch  where error.errno == .interrupted {
-            // The time is over.
+            // The time limit has passed: later runs delete the rest.
         } catch {
             logger.warning("\(error)")
         }
