@@ -15,8 +15,10 @@ public struct FileTransfer: Hashable, Sendable {
     ///
     /// They are not sent to other servers after a redirect.
     public var fields: [String]
-    /// URLs of the origins that receive the user's credentials and may be on this machine: an extension can
-    /// request there what its host can, and nothing elsewhere.
+    /// URLs whose origins receive the user's credentials, and may be on this machine.
+    ///
+    /// A request to any other origin has no credentials, and fails if the host is this machine: an extension cannot reach
+    /// local services through StagePack.
     public var trustedURLs: [String]
     /// Orders transfers that wait for a connection: higher comes first.
     public var priority: Int

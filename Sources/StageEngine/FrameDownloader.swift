@@ -21,7 +21,7 @@ struct FrameDownloader: Sendable {
 
     /// The number of ranges that are requested or written concurrently.
     private static let width = 6
-    /// The number of those that may be in the delta set: each holds a window in memory.
+    /// The number of these ranges that may be ranges of the delta set, since each holds a window in memory.
     private static let deltaWidth = 2
 
     /// The result of a fetch.

@@ -7,7 +7,7 @@ import StageTransfer
 import SystemPackage
 
 extension IndexSource {
-    /// A delta set, or whether it has been looked for.
+    /// State of the search for a delta set.
     enum Deltas: Sendable {
         /// The table has not been requested.
         case unknown
@@ -112,7 +112,7 @@ extension IndexSource {
         do throws(StageError) {
             verified = try await .fetch(archive, for: work)
         } catch {
-            // A later run continues a part that has arrived.
+            // Falls back to other sources only if no part of the archive has arrived: a later run resumes a part.
             if error.isOfSource, try await holdsNothing(of: archive.digest) {
                 work.fetching.log(error, as: "the archive of an indexed pack cannot be used")
             } else {

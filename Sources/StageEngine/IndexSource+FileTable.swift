@@ -24,7 +24,8 @@ extension IndexSource {
     ///   - area: The staging area, which stores the index and the unpacked files.
     ///   - base: The staged generation.
     ///   - figures: Receives the number of bytes transferred and their source.
-    /// - Returns: The result; `nil` if another way transfers fewer bytes, or the delta is of no use.
+    /// - Returns: The result; `nil` if a version is staged, the area has content, another way transfers fewer bytes, or no
+    ///   server sends the delta of the index.
     /// - Throws: ``StageError`` if the index is too large for the pack's files, if no server can be reached and a part
     ///   of the archive has arrived, or if the files cannot be written.
     func takeArchiveFirst(

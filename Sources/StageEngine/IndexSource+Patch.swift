@@ -65,7 +65,7 @@ extension IndexSource {
             }
             guard let result else { throw .cancelled }
             if let fault = result.fault { log(fault, of: patch.reference) }
-            // What else is missing needs the space.
+            // Frees the space for the content that is still missing.
             try download.remove()
             return local.adding(result.inventory)
         } catch {

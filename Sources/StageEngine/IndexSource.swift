@@ -68,7 +68,7 @@ struct IndexSource: Sendable {
             )
         }
         if unpacked == nil || !reusable.missing.isEmpty {
-            // An archive that did not bring everything is not taken again.
+            // An archive that has not provided all files is not downloaded again.
             let archive = unpacked == nil ? work.pack.archive : nil
             try await complete(run, from: reusable, archive: archive, countingIn: &figures)
         }
@@ -157,7 +157,7 @@ struct IndexSource: Sendable {
         work.report(.chose(choice))
         if choice.way == .patch, let patch {
             local = try await take(patch, in: run, reusing: local, countingIn: &figures)
-            // Nothing is left to fetch as a rule.
+            // Usually empty: a patch without faults provides everything.
             if !local.missing.isEmpty {
                 (choice, deltas) = try await chooseTransfer(
                     for: run,
@@ -201,7 +201,7 @@ struct IndexSource: Sendable {
                 )
                 return
             } catch .transfer(.unacceptable(_, .ranges)) {
-                // Whole bundles are larger than the archive. Frames that have arrived stay in the area.
+                // The server supports no ranges, and its whole bundles are larger than the archive. Received frames stay in the area.
                 choice.objects = run.tree.index.bundleSize(of: local.missing)
                 work.report(.chose(choice))
             }

@@ -26,7 +26,7 @@ struct PackWork: Sendable {
             let lock = try await container.lock(report: report) {
                 container throws(ContainerError) in try container.attemptLock(pack.id)
             }
-            // The record of a damaged pack says that it is staged.
+            // A repair stages the pack again, although its record says that it is staged.
             if reason != .repair, try isStaged() { return .alreadyStaged }
             if try isSuperseded() { return .alreadyStaged }
             try checkPin()

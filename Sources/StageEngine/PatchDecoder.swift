@@ -8,8 +8,8 @@ import SystemPackage
 
 /// Restores the pieces of a patch from the staged generation, part by part, and writes them into the staging area.
 ///
-/// Each piece is written only if it has the digest that the index names: a damaged file of the staged generation,
-/// or a part that is not what it should be, costs pieces, which other sources bring.
+/// Each piece is written only if it has the digest in the index. If a file of the staged generation or a part of the
+/// patch is damaged, other sources provide the pieces that fail this check.
 struct PatchDecoder: Sendable {
     let patch: UsablePatch
     let tree: IndexedTree
@@ -21,7 +21,7 @@ struct PatchDecoder: Sendable {
     struct Result {
         /// The content of the area, with the pieces of the patch.
         var inventory: IndexedTree.Inventory
-        /// The reason why the patch did not bring all of its pieces; `nil` if it did.
+        /// The reason why the patch did not provide all of its pieces; `nil` if it did.
         var fault: String?
     }
 
@@ -62,7 +62,7 @@ struct PatchDecoder: Sendable {
         return Result(inventory: writer.inventory, fault: fault)
     }
 
-    /// Decodes a part; returns whether it brought all of its pieces, and `nil` if stopped early.
+    /// Decodes a part; returns whether it provided all of its pieces, and `nil` if stopped early.
     private func decode(
         _ part: PatchTable.Part,
         in frame: Range<Int64>,
@@ -77,7 +77,7 @@ struct PatchDecoder: Sendable {
         var decompressor = PrefixedStreamDecompressor(window: Int64(part.decompressedLength))
         var runs = SimilarRunDecoder(part)
         var stopped = false
-        // A part that does not decompress completely leaves the pieces that were written.
+        // If decompression fails midway, the pieces written before are kept.
         let isWhole = try decompressor.decompress(after: prefix.span) {
             (buffer) throws(FileError) in
             let count = try file.read(into: &buffer, at: offset)
@@ -88,7 +88,7 @@ struct PatchDecoder: Sendable {
             stopped = isStopped()
             if stopped { return false }
             if part.runsLength == 0 { return try writer.take(bytes) }
-            // The reason makes no difference: such a part is damaged.
+            // Any error means that the part is damaged.
             guard let content = try? runs.restore(bytes, after: prefix.span) else { return false }
             return try writer.take(content.span)
         }
@@ -163,7 +163,7 @@ private struct PieceWriter: ~Copyable {
     private var left = 0..<0
     /// The position after the last piece of the part.
     private var end = 0
-    /// The number of pieces of the part with another digest than the index names.
+    /// The number of pieces of the part whose digest differs from the one in the index.
     private var rejected = 0
     /// The beginning of the next piece.
     private var buffer: [UInt8] = []
@@ -192,7 +192,7 @@ private struct PieceWriter: ~Copyable {
     /// `true` if the area lacks a piece of the part.
     var isNeeded: Bool { left.contains { isMissing(content.pieces[$0]) } }
 
-    /// `true` after all pieces of the part, if each was what the index names.
+    /// `true` once all pieces of the part were taken and had the digests in the index.
     var isComplete: Bool { left.isEmpty && rejected == 0 }
 
     private func isMissing(_ piece: PatchContent.Piece) -> Bool {

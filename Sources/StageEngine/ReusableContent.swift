@@ -10,7 +10,7 @@ import SystemPackage
 /// The index of the generation tells what to expect before a file is read, so that the network can fetch the
 /// rest at the same time. Content counts once it has been read and compared.
 struct ReusableContent: Sendable {
-    /// The content of the area, and that which the generation should have.
+    /// The content of the area, and the content that the staged generation has according to its index or listing.
     let expected: IndexedTree.Inventory
     private let tree: IndexedTree
     /// The files and frames that are in the area.
@@ -47,7 +47,7 @@ struct ReusableContent: Sendable {
         tree.frames(except: expected.done).filter { !expected.frames.contains($0) }
     }
 
-    /// Returns the local content after the area has got more.
+    /// Returns the reusable content with a later inventory of the area.
     func adding(_ begun: IndexedTree.Inventory) -> ReusableContent {
         ReusableContent(of: tree, begun: begun, base: base)
     }

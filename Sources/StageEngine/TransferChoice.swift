@@ -45,10 +45,15 @@ public struct TransferChoice: Equatable, Sendable {
         self.differences = differences
     }
 
-    /// Creates the choice of a first installation before the index is downloaded: objects need the index, the archive
-    /// the delta of it from the archive's files or, without one, the index.
+    /// Creates the choice of a first installation before the index is downloaded.
     ///
-    /// `archive` is the number of bytes of the archive still to download; `nil` if there is no archive.
+    /// The size of ``objects`` includes that of the index. The size of ``archive`` includes that of the index's delta from
+    /// the archive's file table or, if there is none, that of the index.
+    ///
+    /// - Parameters:
+    ///   - index: The index in the manifest.
+    ///   - objects: The bytes of bundles to download.
+    ///   - archive: The bytes of the archive still to download; `nil` if there is no archive.
     public init(forInstalling index: PackIndex, objects: ByteCount, archive: ByteCount?) {
         self.init(
             objects: objects + index.size,

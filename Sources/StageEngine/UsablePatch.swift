@@ -33,8 +33,8 @@ struct UsablePatch: Sendable {
             + overhead
     }
 
-    /// Returns whether a table makes all of the content, of pieces of the staged generation, with no more memory than
-    /// the manifest says.
+    /// Returns whether the parts of a table produce all of ``content`` from pieces of ``source``, and need no more memory
+    /// than the manifest declares.
     func accepts(_ table: PatchTable) -> Bool {
         table.windowSize <= reference.windowSize && table.prefixSize <= reference.prefixSize
             && (try? table.check(content: content, source: source)) != nil
@@ -44,13 +44,13 @@ struct UsablePatch: Sendable {
 extension IndexFetch {
     /// Returns the patch from a staged generation if it can be decoded.
     ///
-    /// A patch that cannot is logged, since the publisher or the machine has a reason: then the update transfers more
-    /// bytes.
+    /// Logs the reason if it cannot; the update then transfers more bytes.
     ///
     /// - Parameters:
     ///   - base: The staged generation.
     ///   - index: The newer index.
-    /// - Returns: The patch; `nil` if the manifest names none from this generation, or there is not enough memory.
+    /// - Returns: The patch; `nil` if the manifest names none from this generation, the generation has no valid index, or
+    ///   there is not enough memory.
     /// - Throws: ``StageError`` if the older index cannot be read.
     func usablePatch(
         from base: IndexSource.Base?,
