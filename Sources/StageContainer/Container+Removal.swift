@@ -2,7 +2,7 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// Counts of what a removal deleted and what it kept.
+/// Counts of the generations and files that a removal deleted, and of those that it kept.
 public struct Removal: Equatable, Sendable {
     /// The number of generations deleted.
     public var generations = 0
@@ -12,7 +12,7 @@ public struct Removal: Equatable, Sendable {
     public var downloads = 0
     /// The number of generations, and of versions with single files, that stay because they are leased.
     public var inUse = 0
-    /// The first error; what it concerns stays, or a part of it, and the rest is removed nevertheless.
+    /// The first error; the entry that it concerns stays completely or in part, and the others are removed.
     public var failure: ContainerError?
 
     /// Creates a value with zero counts.
@@ -55,8 +55,8 @@ public struct Removal: Equatable, Sendable {
 }
 
 extension Container {
-    /// Unpublishes a pack, and deletes its generations and single files unless they are leased, and what
-    /// interrupted runs received of it.
+    /// Unpublishes a pack, and deletes its generations and single files unless they are leased, and its staging areas and
+    /// partial downloads.
     ///
     /// Readers with a lease can continue to read; a later sweep deletes what they use.
     ///

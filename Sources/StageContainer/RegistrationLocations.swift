@@ -108,7 +108,7 @@ package indirect enum RegistrationError: Error, Equatable, CustomStringConvertib
         }
     }
 
-    /// The error without the name of the file, which the system's reason alone has.
+    /// The error without the name of the file, except for ``unreadable(_:)``, whose description always contains it.
     package var fault: String {
         switch self {
         case .unreadable(let error): "\(error)".escapedForDisplay

@@ -11,7 +11,7 @@ import SystemPackage
 public struct StagingHistory: Hashable, Sendable {
     /// The path of the registration that the last run used; `nil` if no run had one.
     ///
-    /// The packs of an application go with this file.
+    /// When the file is removed from its folder, the application counts as uninstalled, and its packs are removed.
     public var registration: String?
     /// `true` if the application is registered.
     public var isRegistered: Bool { registration != nil }
