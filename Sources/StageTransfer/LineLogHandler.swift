@@ -80,7 +80,7 @@ package struct LineLogHandler: LogHandler {
         var event = event
         var message = event.message.description.forDisplay(atMost: .max)
         event.metadata = event.metadata?.mapValues { "\($0.description.forDisplay(atMost: .max))" }
-        // Of 30 tasks that fail for one reason, the reason is told once.
+        // Messages with the same text and error are equal: other metadata, such as the task, is not compared.
         let key = [message, event.metadata?["error"]?.description ?? ""].joined(separator: " ")
         let now = Date().timeIntervalSince1970
         switch repetitions.filter.withLock({ $0.decide(key, at: now) }) {

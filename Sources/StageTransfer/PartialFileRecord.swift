@@ -15,8 +15,8 @@ struct PartialFileRecord: Equatable, Codable, Sendable {
     var validator: Validator?
     /// Mirror URL of the request for the bytes.
     var url: String
-    /// URL of the resource that they came from, after redirects and without its query, which may be a signature; `nil`
-    /// if it is another one than that of the bytes before, which the validator alone identifies then.
+    /// URL of the resource that the bytes came from, after redirects and without its query, which may be a signature; `nil`
+    /// if they came from several resources: then the validator alone identifies the content.
     var resource: String?
     /// Boot of the kernel that wrote the bytes.
     var boot: String

@@ -1,17 +1,17 @@
-/// Decides which of the messages that repeat are written: the first one, and one for each period with the number of those
-/// that were left out; a pure value.
+/// Suppresses repeated log messages: the first one is written, and then one per period, with the number of suppressed ones;
+/// a pure value.
 package struct RepetitionFilter: Sendable {
     /// The decision about a message.
     package enum Decision: Equatable, Sendable {
-        /// It is written, after so many like it that were left out.
+        /// Write the message; `leftOut` equal ones were suppressed since the last one was written.
         case write(leftOut: Int)
-        /// It is left out.
+        /// Suppress the message.
         case leaveOut
     }
 
-    /// The seconds for which a message that was written is not written again.
+    /// The seconds for which a written message is suppressed when it repeats.
     package static let period = 600.0
-    /// The most messages that are remembered; the one that was written first is forgotten for a new one.
+    /// The maximum number of remembered messages; a new one replaces the one that was written first.
     package static let limit = 256
 
     private struct Entry {
@@ -21,10 +21,10 @@ package struct RepetitionFilter: Sendable {
 
     private var entries: [String: Entry] = [:]
 
-    /// Creates a filter that has seen nothing.
+    /// Creates a filter without remembered messages.
     package init() {}
 
-    /// Decides about a message that is written at a time, in seconds.
+    /// Decides about a message that is logged at a time, in seconds since 1970, and counts it.
     package mutating func decide(_ message: String, at time: Double) -> Decision {
         if let entry = entries[message], time - entry.writtenAt < Self.period {
             entries[message]?.leftOut += 1

@@ -12,8 +12,8 @@ struct ResponseRules: Equatable, Sendable {
     var size: Int64?
     /// Total size of the content that the bytes of the partial file belong to.
     var partialTotal: Int64?
-    /// `true` if the bytes of the partial file came from another resource, and nothing else than its validator, which
-    /// proves nothing here, identifies them.
+    /// `true` if the bytes of the partial file came from another resource and no digest identifies them: a validator proves
+    /// nothing about another resource.
     var isOtherResource = false
     /// Maximum size of the content.
     var limit = Int64.max

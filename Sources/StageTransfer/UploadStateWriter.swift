@@ -32,8 +32,9 @@ final class UploadStateWriter: Sendable {
     /// Sets the resource at which the upload begins, which is already stored.
     func begin(at resource: UploadResource?) { state.withLock { $0.resource = resource } }
 
-    /// Begins to store the resource at which the upload resumes; `nil` for none, in which case no bytes of a possibly
-    /// complete upload exist.
+    /// Queues storing the resource at which the upload resumes.
+    ///
+    /// With `nil`, the upload starts again at its first byte, and does not count as possibly complete any more.
     func set(_ resource: UploadResource?) {
         append { [self] () async throws(TransferError) in
             let resource = state.withLock { state in
