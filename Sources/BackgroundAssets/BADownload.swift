@@ -3,9 +3,8 @@ import StageExtension
 
 /// A download: a ``BAURLDownload``, or the download of an ``AssetPack``.
 ///
-/// Unlike Apple's class it is immutable: a later ``state`` is that of another object, which is equal if an
-/// application scheduled it. A host identifies downloads by ``identifier``, and passes new objects to an
-/// extension.
+/// Unlike Apple's class it is immutable: a later ``state`` is in another object, which is equal if an application has
+/// scheduled the download. A host identifies downloads by ``identifier``, and passes new objects to an extension.
 ///
 /// `@unchecked Sendable` because all stored properties of this class and its only subclass are constants of
 /// Sendable types.

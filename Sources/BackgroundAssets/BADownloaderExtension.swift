@@ -49,7 +49,7 @@ extension BADownloaderExtension {
         extensionInfo: BAAppExtensionInfo
     ) -> Set<BADownload> { [] }
 
-    /// Answers as without an extension.
+    /// Chooses default handling, without a credential.
     public func backgroundDownload(
         _ download: BADownload,
         didReceive challenge: URLAuthenticationChallenge

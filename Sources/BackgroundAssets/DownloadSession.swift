@@ -15,8 +15,10 @@ final class DownloadSession: Sendable {
     let group: ApplicationGroupID
     /// The client for requests about the session.
     let client: SessionClient
-    /// The tasks that this process has cancelled; locked from checking whether a download exists until it is
-    /// created.
+    /// The tasks that this process has cancelled.
+    ///
+    /// The lock is also held from the check whether a download exists until it is created, so that two threads do not
+    /// create the same one.
     private let cancelled = Mutex<Set<Int64>>([])
     let known = Mutex(KnownDownloads())
     /// The connection of the current delegate.
