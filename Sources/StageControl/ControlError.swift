@@ -24,7 +24,7 @@ package indirect enum ControlError: Error, Equatable, Sendable {
     case tooLarge(limit: Int)
     /// The caller cancelled the request.
     case cancelled
-    /// The system call that failed for another reason.
+    /// Another system call failed.
     case system(FileError)
 
     /// Converts the error of a failed connection attempt with a timeout of `timeout`.

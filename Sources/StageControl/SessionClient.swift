@@ -337,7 +337,7 @@ package final class SessionClient: Sendable {
 }
 
 extension StagingEnd {
-    /// Returns whether the task waits as this end of a staging asks.
+    /// Returns whether the task already waits for the reason, and has the failure, of this end.
     fileprivate func isHolding(_ task: TransferTask) -> Bool {
         guard let hold, let failure else { return false }
         return task.lastProblem == failure.reason && task.holds.contains { $0.kind == hold }
@@ -345,7 +345,7 @@ extension StagingEnd {
 }
 
 extension TransferChange {
-    /// Returns whether the task has ended as this change asks.
+    /// Returns whether the task has the final state that this change requests.
     fileprivate func hasEnded(_ task: TransferTask) -> Bool {
         switch task.state {
         case .cancelled: state == .cancelled
