@@ -21,7 +21,7 @@ package struct ArchivePackager: Sendable {
     /// Called after each buffer that was read or written, and in a trial after some megabytes.
     package var progress: @Sendable (PackagingProgress) -> Void = { _ in }
 
-    /// The window of Zstandard: what other programs keep in memory to decode the archive.
+    /// The window of Zstandard in bytes, which every decoder of the archive keeps in memory.
     private static let window = 8 << 20
 
     /// Returns the compression levels of a format, `0...0` if it has none; `nil` if the format cannot be
@@ -62,7 +62,7 @@ package struct ArchivePackager: Sendable {
                     } else {
                         try fill(target, with: evaluation, cancellation: cancellation)
                     }
-                    // Most of the time may pass after the last look: compressors read much before they write.
+                    // Compressors read much before they write: most of the time may have passed since the last check.
                     if cancellation.isRequested { throw .cancelled }
                     return try publish(target, of: evaluation, as: output)
                 }
@@ -127,7 +127,7 @@ package struct ArchivePackager: Sendable {
         of evaluation: RecipeEvaluation,
         as output: FilePath
     ) throws(PackagingError) -> PackagedArchive {
-        // Without a record while the archive is replaced: one of another archive would refuse the new one.
+        // Removes the record of the previous archive first: beside the new archive, after a crash, it would be refused.
         try PackagingError.wrapping { () throws(FileError) in
             try PackRecord.remove(beside: output)
         }
@@ -150,7 +150,7 @@ package struct ArchivePackager: Sendable {
 
 /// The progress of writing an archive.
 package struct PackagingProgress: Equatable, Sendable {
-    /// True while the files are compressed only to learn how small they get.
+    /// `true` during a trial, which compresses the files only to measure their compressed sizes.
     package var isTrial = false
     /// The bytes of files that have been read, of which the compressor may still have most.
     package var read = ByteCount.zero

@@ -14,7 +14,7 @@ struct CompressionTrial {
     /// Smaller files count as compressible: at the fast level, the headers between them, 512 bytes for each, are often
     /// stored as they are.
     private static let leastFileSize = ByteCount(8 << 10)
-    /// Fewer incompressible bytes are compressed slowly in less than a second.
+    /// The smallest total size of incompressible files that counts: fewer bytes are compressed slowly in less than a second.
     private static let leastSize = ByteCount(1 << 20)
 
     /// The positions in ``RecipeEvaluation/entries`` of incompressible files, in order; empty if their sizes have a sum

@@ -77,7 +77,7 @@ package struct DeltaSetWriter: Sendable {
         var updates: [BaseUpdate] = []
         for base in bases { updates.append(try await write(to: version, from: base, in: store)) }
         try PackagingError.wrapping { () throws(FileError) in
-            // An existing set may not have been named by any manifest.
+            // Marks existing sets too: no manifest may have named them yet.
             try StoreMark.write(version, deltas: updates.compactMap(\.delta), to: store)
         }
         return updates
@@ -116,7 +116,7 @@ package struct DeltaSetWriter: Sendable {
         } else if unpublished == nil, let present = version.deltaSets[base] {
             update.set = .present(frames?.size ?? .zero)
             update.cost = cost(present)
-            // The set may be older than the use of patches.
+            // The existing set may come from a run that created no patches.
             if makesPatches {
                 let writer = patchWriter(from: old, base: base, to: version)
                 patch = try await replaceSet(by: writer, in: store, updating: &update)
@@ -171,7 +171,7 @@ package struct DeltaSetWriter: Sendable {
         return patch
     }
 
-    /// Writes a set or a patch, whichever makes the update smaller.
+    /// Writes the set or the patch, whichever makes the update smaller; neither if the update does not become smaller.
     private func keepBetter(
         of set: DeltaSet?,
         from draft: UnpublishedDeltaSet?,

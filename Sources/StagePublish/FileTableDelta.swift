@@ -5,8 +5,8 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// The index of a version as a delta from the file table of its archive: what a client that has unpacked the
-/// archive still needs of the index.
+/// The index of a version as a delta from the file table of its archive: the part of the index that a client cannot derive
+/// from the unpacked archive.
 ///
 /// Its name in the store is `i/<SHA-256 of the delta>.of.<SHA-256 of the decompressed index>`.
 struct FileTableDelta {

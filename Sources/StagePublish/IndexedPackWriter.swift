@@ -31,8 +31,8 @@ package struct IndexedPack: Equatable, Sendable {
     package var missingBundles: [Digest]
     /// The bundles of the previous version that the store has with other bytes than their names say.
     ///
-    /// This version does not name them: what it needs of them is in new bundles. A damaged bundle of which all frames are needed is
-    /// written again, and is not damaged any more.
+    /// This version does not name them: the frames that it needs of them are in new bundles. A damaged bundle of which all
+    /// frames are needed is written again, and is not in this list.
     package var damagedBundles: [Digest]
     /// The older versions with smaller updates, in the order of the writer's versions.
     package var updates: [BaseUpdate]
@@ -93,8 +93,8 @@ package struct IndexedPackWriter: Sendable {
     /// Called after all files are processed, with the bytes compared with the previous version so far and in
     /// all.
     package var reportComparison: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
-    /// Called at the end, with the bytes of files read for the archive and the bytes of it that were written, and before
-    /// with those of the trial.
+    /// Called with the progress of the trial compression, and then of writing the archive: the bytes of files that were read,
+    /// and the bytes of the archive that were written.
     package var reportArchive: @Sendable (PackagingProgress) -> Void
 
     /// Files below this size share frames with others.
@@ -253,7 +253,7 @@ package struct IndexedPackWriter: Sendable {
         let named = updates.compactMap(\.delta)
         guard !named.isEmpty else { return updates }
         try PackagingError.wrapping { () throws(FileError) in
-            // An existing set may not have been named by any manifest.
+            // Marks existing sets too: no manifest may have named them yet.
             try StoreMark.write(stored, deltas: named, to: store)
         }
         return updates

@@ -67,7 +67,7 @@ package struct PackRecord: Equatable, Sendable {
         let known = (try? Self.read(beside: archive)) ?? nil
         if let known, known.digest == digest {
             let new = sources.filter { !known.sources.contains($0) }
-            // A file that stays as it is is not uploaded again.
+            // An unchanged record keeps its modification time, so that tools do not upload it again.
             if new.isEmpty { return }
             record.sources = (known.sources + new).suffix(Self.sourceLimit)
         }

@@ -21,7 +21,7 @@ struct PatchPlan: Sendable {
     ///   - content: The pieces that only the newer version has.
     ///   - source: All pieces of the older version.
     ///   - limit: The most bytes on either side of a part; at least ``IndexLimits/frameLength``.
-    ///   - choice: Chooses the prefixes; `nil` if each part refers to all that is gone.
+    ///   - choice: Chooses the prefixes; `nil` if each part refers to all content that only the older version has.
     init(
         of content: PatchContent,
         after source: PatchContent,

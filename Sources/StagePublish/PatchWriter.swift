@@ -5,8 +5,10 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// Creates the patch between two versions whose bundles are in a store: what the newer one has and the older one
-/// lacks, in parts that are each one Zstandard frame after what the older one has that helps most.
+/// Creates the patch between two versions whose bundles are in a store.
+///
+/// A patch has the content that only the newer version has, in parts. Each part is one Zstandard frame, compressed with
+/// the most similar content of the older version as its prefix.
 ///
 /// A part spans far more than the windows of a delta set, whose frames are compressed one by one, so that it finds more;
 /// its decoder needs memory for both sides of one part.
@@ -22,8 +24,8 @@ struct PatchWriter: Sendable {
     /// The level of compression of all parts; `nil` to choose it for each.
     private let level: Int?
 
-    /// A patch with fewer bytes than any other way is kept only if it saves this share, as a divisor: a client can
-    /// continue by objects what it began, and needs less memory for these.
+    /// The share of the bytes of the smallest other way that a patch has to save, as a divisor: a client resumes a transfer
+    /// of objects frame by frame, and needs less memory for it.
     private static let leastSaving = Int64(16)
     /// The share of a fast compression's size, as a divisor, that a slow one is assumed to reach at best.
     private static let bestGain = Int64(2)
@@ -127,7 +129,7 @@ struct PatchWriter: Sendable {
         let quick = trial.reduce(0) { $0 + $1.size }
         guard quick / Self.bestGain < limit else { return (.useless(ByteCount(quick)), nil) }
         var draft = try PatchDraft.make(in: reader.new.bundles)
-        // Parts differ: those that are left count as much as the fast compression promises.
+        // The smallest size that the remaining parts can have, estimated from their fast compression.
         var promise = quick / Self.bestGain
         for (part, trial) in zip(plan.parts, trial) {
             guard var both = try reader.read(part, unless: cancellation) else {

@@ -15,7 +15,7 @@ struct PrefixChoice {
 
     /// The weight of a sample that is found in one place: a multiple of all numbers of places.
     private static let whole = 840
-    /// The bytes before and after the same place in the counterpart that are likely to help.
+    /// The number of bytes before and after the same offset of the counterpart whose pieces get a weight.
     private static let reach = Int64(1 << 20)
 
     /// Prepares the choice; `source` are the pieces of `old`, and `matches` the places there of samples of `new`.
@@ -51,7 +51,7 @@ struct PrefixChoice {
         let densities = found.map {
             weights[$0] * IndexLimits.frameLength / source.pieces[$0].length
         }
-        // Of equal ones, those that come first.
+        // Of pieces with equal densities, the first ones are chosen.
         let ranked = found.indices.sorted {
             (-densities[$0], found[$0]) < (-densities[$1], found[$1])
         }
@@ -77,7 +77,7 @@ struct PrefixChoice {
         return ranges
     }
 
-    /// Returns for each piece of the older version what it has in common with the content.
+    /// Returns a weight for each piece of the older version: its similarity to the content.
     private func weights(for pieces: ArraySlice<PatchContent.Piece>) -> [Int] {
         var weights = [Int](repeating: 0, count: source.pieces.count)
         var last: (frame: Int, samples: [SampleMatches.Sample]) = (-1, [])
@@ -93,7 +93,7 @@ struct PrefixChoice {
             }
             guard let twin = counterparts[new.entries.pathBytes(at: piece.entry)] else { continue }
             let near = piece.offset - Self.reach..<piece.offset + Int64(piece.length) + Self.reach
-            // As much as a quarter of the samples would, if they were found anywhere there.
+            // The weight of a quarter of the piece's samples, distributed over the pieces nearby by their lengths.
             let share = (piece.length * Self.whole) >> (matches.sampler.bits + 2)
             for position in self.pieces(of: twin, in: near) {
                 weights[position] += share * source.pieces[position].length / near.count

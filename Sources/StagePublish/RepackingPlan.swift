@@ -16,7 +16,8 @@ struct RepackingPlan: Equatable {
     static let smallSize = RangePlan.length.lowerBound
     /// The largest number of small bundles that are kept.
     ///
-    /// If there are more, all but the largest half of this number become one, so that not every version copies them.
+    /// If there are more, the largest ones stay, half of this number, and the others become one bundle: otherwise every
+    /// version would copy small bundles again.
     static let smallCount = 16
 
     /// Plans the packing of a version.

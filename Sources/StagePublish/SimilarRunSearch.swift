@@ -182,7 +182,7 @@ struct SimilarRunSearch {
         return count
     }
 
-    /// Returns how far a run has the most equal bytes beyond half of its length, after its start or before it.
+    /// Returns the length of a run, after its start or before it, at which its equal bytes exceed the unequal ones by most.
     private static func lengthOfRun(
         _ direction: Direction,
         _ start: Start,
@@ -208,8 +208,8 @@ struct SimilarRunSearch {
         return length
     }
 
-    /// Returns how many of some bytes, from the first on, the first of two runs takes so that most are equal; of equally good
-    /// numbers, the largest.
+    /// Returns how many of `count` bytes that two runs share, from the first one on, belong to the first run so that the most
+    /// bytes are equal; of equally good numbers, the largest.
     private static func shareOfFirst(
         _ first: Start,
         _ second: Start,
@@ -228,7 +228,7 @@ struct SimilarRunSearch {
     }
 }
 
-/// For words of a prefix, the last place of each.
+/// Hash table of the places of words in a prefix; of equal words, the last place.
 private struct PlaceTable {
     /// For each hash the place of a word with it, plus 1; 0 for none.
     private var places: [UInt32]
@@ -246,7 +246,7 @@ private struct PlaceTable {
         }
     }
 
-    /// Returns where a word may be; the bytes there may be others.
+    /// Returns a place where the word may be; the caller compares the bytes there.
     func place(of word: UInt64) -> Int? {
         let place = places[slot(of: word)]
         return place == 0 ? nil : Int(place) - 1

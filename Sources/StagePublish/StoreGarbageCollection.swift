@@ -128,7 +128,7 @@ package struct StoreGarbageCollection: Equatable, Sendable {
         _ expired: [(folder: Directory, name: FilePath.Component)]
     ) throws(FileError) {
         for (folder, name) in expired {
-            // Only an index has one.
+            // Does nothing for objects other than indexes, which have no record.
             try PackRecord.remove(beside: folder.path.appending(name))
             try folder.remove(name)
         }

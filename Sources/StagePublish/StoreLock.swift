@@ -95,7 +95,7 @@ package struct StoreLock: ~Copyable, Sendable {
                 try directory.remove(entry.name)
             }
         }
-        // Of the records and marks of garbage collections: the store may be a directory with files of others.
+        // Only temporary files of records and marks: the directory of the store may contain files of other programs.
         for entry in try store.entries()
         where entry.kind == .file && Directory.isTemporary(entry.name)
             && StoreGarbageCollection.isOwnFile(entry.path.string)

@@ -5,7 +5,7 @@ package import StageModel
 package import StageSystem
 import SystemPackage
 
-/// A comparison of all objects of a store with their names, and with what published manifests say of them.
+/// A comparison of all objects of a store with their names, and with the sizes and digests in published manifests.
 ///
 /// Changes nothing.
 package struct StoreVerification: Equatable, Sendable {
@@ -34,9 +34,9 @@ package struct StoreVerification: Equatable, Sendable {
         }
     }
 
-    /// The objects that are as they should be.
+    /// The objects without a fault.
     package private(set) var intact = StoreGarbageCollection.Count()
-    /// The objects that are not, sorted by path.
+    /// The objects with a fault, sorted by path.
     package private(set) var findings: [Finding] = []
 
     /// Reads and compares all objects of a store.
@@ -88,7 +88,7 @@ package struct StoreVerification: Equatable, Sendable {
         return verification
     }
 
-    /// Compares what was found with what was expected.
+    /// Compares the objects with the sizes and digests that manifests and indexes give for them.
     private mutating func conclude(
         from objects: [StoredObject],
         _ outcomes: [String: ObjectOutcome],
@@ -254,7 +254,7 @@ private struct StoredObject: Sendable {
         var outcome = ObjectOutcome(digest: Digest(of: bytes))
         if let digest = name.digest {
             if digest != outcome.digest { outcome.fault = .damaged }
-            // The delta from a file table.
+            // A delta from a file table: its content cannot be compared without the archive.
             guard name.content == nil else { return outcome }
             if let content = try? StoredIndex.content(of: bytes),
                 (try? ContentIndex(decoding: content)) != nil
