@@ -14,7 +14,7 @@ struct CollectedDownload: Sendable {
     let request: TransferRequest
     let path: FilePath
 
-    /// The end of the download, with what `tasks add` prints.
+    /// The task of the download after its end, which `tasks add` prints, or the failure.
     typealias Ending = Result<TransferTask, CommandFailure>
 
     /// Throws if no file can be moved to the path: if it is a directory, or the directory above it does not exist.
@@ -58,7 +58,7 @@ struct CollectedDownload: Sendable {
         throw .lost(client.path, after: nil)
     }
 
-    /// Returns how the event ends the download, after moving its file; `nil` for other events.
+    /// Returns success, after moving the file, or the failure if the event ends the download; `nil` for other events.
     private func end(
         of event: SessionEvent,
         from client: ControlClient

@@ -65,7 +65,7 @@ extension Container {
                 removal.inUse.append(id)
                 return
             }
-            // A pin holds a version of an application, and not longer than that.
+            // Includes pinned generations: a pin ends when the application of the pack is uninstalled.
             let result = try remove(lock, includingPinned: true)
             try result.check()
             if result.inUse > 0 { removal.inUse.append(id) } else { removal.packs.append(id) }

@@ -76,7 +76,7 @@ struct HookRun: Sendable {
         switch session {
         case .success(let session): await run(session, within: rest)
         case .failure(let error):
-            // No later run can go on before the file is corrected.
+            // No later run succeeds before the file of the registration is corrected.
             (
                 Self.line(
                     for: "registrations",
@@ -139,7 +139,7 @@ struct HookRun: Sendable {
         let isCut = isLate && failure.status == ExitStatus.interrupted.rawValue
         let message = isCut ? "the deadline passed" : failure.message
         let status = ExitStatus(rawValue: failure.status) ?? .unfinished
-        // Failures that no later run resolves are more than late.
+        // Severe failures, which no later run resolves, determine the status even after the deadline.
         let isUnfinished = isLate && status.severity < ExitStatus.digestMismatch.severity
         // No later run stages a pinned pack.
         let release = status == .pinned ? failure.hint : nil

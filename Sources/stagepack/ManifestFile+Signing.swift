@@ -42,7 +42,7 @@ extension ManifestFile {
         refusesOlder: Bool = false,
         _ body: (SigningRun) throws(SigningError) -> SigningReport
     ) async throws(CommandFailure) -> SigningStateReport {
-        // Metadata that was signed is renewed whatever the manifest's file contains by now.
+        // Existing metadata is renewed also if the manifest's file is missing or invalid by now.
         let isFirst = try !isPublished()
         if takesManifest || isFirst { _ = try read() }
         let (directory, component) = try place()

@@ -64,8 +64,7 @@ extension Session {
 }
 
 extension Session {
-    /// Refuses to change a pack that only containers have which this user does not change, such as the
-    /// system's.
+    /// Refuses to change a pack that is only in containers other than this user's, such as the system's.
     ///
     /// - Parameters:
     ///   - id: The pack.

@@ -84,7 +84,7 @@ struct LoadCommand: SourcedSubcommand {
         guard FileStatus.exists(place) else {
             throw CommandFailure(.noSuchFile(file, .isMissing), pack: pack)
         }
-        // The same as of a pack that is not staged.
+        // The same error as for a directory of a pack that is not staged.
         guard (try? Directory.open(place)) == nil else {
             throw CommandFailure(.noSuchFile(file, .isDirectory), pack: pack)
         }

@@ -206,7 +206,7 @@ struct PackageCommand: ReportingSubcommand {
         format ?? output.flatMap { ManifestLint.format(of: $0) } ?? .tarZstandard
     }
 
-    /// Endings of archives in formats that are not made here, besides those that packs may have.
+    /// Endings of archives in formats that packs cannot have.
     private static let otherEndings = [".7z", ".rar", ".tar.lzma", ".tar.lzo", ".tar.br"]
 
     /// Refuses a file whose name says another format than its content has.

@@ -14,7 +14,7 @@ protocol StagePackSubcommand: AsyncParsableCommand {
     func perform() async throws(CommandFailure) -> ExitStatus
 }
 
-/// A command with the options `--json` and those for messages, each its own.
+/// A command that has the option `--json` and the options for messages.
 protocol ReportingSubcommand: StagePackSubcommand {
     /// True if the result is printed as JSON.
     var json: Bool { get }

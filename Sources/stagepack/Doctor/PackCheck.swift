@@ -183,7 +183,7 @@ extension DoctorReport {
                     })
                 else { continue }
                 let runs = entry.failures.quantity(of: "run", plural: "runs in a row")
-                // No periodic run stages it: it is complete without the pack until the application asks again.
+                // A periodic run is complete without an on-demand pack: the failure stays until the application requests the pack.
                 let isOnDemand = packs.isOnDemand(entry.id, of: id)
                 let load = source.staging("load", entry.id.text)
                 add(

@@ -104,7 +104,7 @@ struct NetworkOptions: ParsableArguments {
         if let cacert { _ = try Self.readable(cacert, option: "--cacert") }
     }
 
-    /// Returns the configuration from the options that nothing else replaces.
+    /// Returns the configuration from the options without an alternative in the environment or the configuration file.
     private func optionsAlone() throws(CommandFailure) -> TransferConfiguration {
         var configuration = TransferConfiguration()
         configuration.userAgent = "stagepack/\(Version.text)"

@@ -2,7 +2,7 @@ import ArgumentParser
 
 /// A command that applies to all registered applications if its options name none.
 protocol ScopedSubcommand: SourcedSubcommand {
-    /// The option that says so.
+    /// The option `--all`.
     var scope: ScopeOptions { get }
 }
 

@@ -7,7 +7,7 @@ import StagingService
 struct CommandFailure: Error, Equatable {
     /// The exit status of the command.
     var status: ExitStatus
-    /// The event and its place, as a fragment.
+    /// The failed action or unmet condition, and the file, server or pack concerned; a fragment.
     var message: String
     /// The recommended action, if there is one.
     var hint: String?
@@ -35,7 +35,7 @@ extension CommandFailure {
 
 /// A failure as `--json` prints it.
 struct FailureReport: Codable, Equatable {
-    /// The event and its place.
+    /// The failed action or unmet condition, and the file, server or pack concerned.
     var message: String
     /// The recommended action, if there is one.
     var hint: String?

@@ -166,7 +166,7 @@ enum Console {
             isQuiet = options.quiet
         }
 
-        /// Returns whether a line is printed; a hint is if the line before it is.
+        /// Returns whether a line is printed; a hint is printed if the line before it was.
         mutating func shows(_ text: String) -> Bool {
             if !text.hasPrefix("hint:") {
                 isAfterProblem = ["stagepack: error:", "stagepack: warning:"]

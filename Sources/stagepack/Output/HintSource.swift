@@ -78,7 +78,7 @@ struct HintSource: Sendable {
     private var applicationWords: [String] { application.map { ["--app", $0] } ?? [] }
     private var containerWords: [String] { container.map { ["--container", $0] } ?? [] }
 
-    /// Returns this command with other words, quoted.
+    /// Returns the command line of this process with words added and removed, quoted.
     ///
     /// - Parameters:
     ///   - added: Words to append.

@@ -22,7 +22,8 @@ extension StagingAdvice {
         return command(for: pack, in: source) ?? text
     }
 
-    /// This command without what keeps it from the network.
+    /// The advice to run this command without `--offline`, and before it to unset `STAGEPACK_OFFLINE` if that is set; `nil` if
+    /// the daemon has started it.
     private static var onlineCommand: String? {
         HintSource.thisCommand(without: ["--offline"]).map { command in
             let isSet = ProcessEnvironment.current["STAGEPACK_OFFLINE"] != nil
