@@ -38,8 +38,9 @@ final class SharedStreamCompressor {
         compressor = nil
     }
 
-    /// Discards the compressor without waiting for its threads, each of which first compresses what it has begun: up to
-    /// half a minute at level 19, with the memory for it.
+    /// Discards the compressor without waiting for its threads.
+    ///
+    /// Each thread first compresses the block that it has begun, up to half a minute at level 19, and keeps its memory meanwhile.
     func abandon() {
         guard let compressor = compressor.take() else { return }
         let rest = Mutex<StreamCompressor?>(consume compressor)

@@ -15,7 +15,7 @@ struct SimilarRunSearch {
     private static let wordLength = MemoryLayout<UInt64>.size
     /// The number of bytes by which the equal bytes at another place have to exceed those at the current one.
     ///
-    /// With 8, versions of pydantic-core and Polars have so many runs that their numbers take what the content saves.
+    /// With 8, versions of pydantic-core and Polars have so many runs that encoding the runs takes the bytes that they save.
     private static let leastGain = 12
     /// The most bytes up to the first mismatch that are compared at another place.
     ///

@@ -91,7 +91,7 @@ struct SolidArchive: Sendable {
         }
     }
 
-    /// Returns whether an archive saves a first installation more than a fiftieth of what it downloads without.
+    /// Returns whether a first installation downloads over 2 % fewer bytes with an archive of a size than with frames.
     private static func isWorthKeeping(_ size: ByteCount, besides objects: IndexObjects) -> Bool {
         let index = objects.index
         // A client requests all frames in few ranges, including the gaps between them.

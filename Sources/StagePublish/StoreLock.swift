@@ -1,8 +1,8 @@
 package import StageSystem
 import SystemPackage
 
-/// A lock on a store: shared while a process writes into it or a manifest is about to offer what is in it,
-/// exclusive for its garbage collection.
+/// A lock on a store: shared while a process writes into it, verifies it or adds its objects to a manifest, exclusive for
+/// its garbage collection.
 ///
 /// Protects temporary files from cleanup. Hidden files that no process writes to remain after runs that were
 /// killed, and can be large; the next run that is alone removes them.

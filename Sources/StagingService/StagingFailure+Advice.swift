@@ -221,8 +221,10 @@ extension StagingFailure {
 }
 
 extension FileError {
-    /// `true` for a directory or device in the place of a file that a file URL names: it belongs to the
-    /// publisher, so that no advice may be to remove it, unlike what is in the place of a partial file.
+    /// `true` for a directory or device in the place of a file that a file URL names.
+    ///
+    /// It belongs to the publisher, so the advice must not be to remove it. `false` for one in the place of a partial file, which
+    /// can be removed.
     fileprivate var isOfOtherKindThanPublished: Bool {
         isNotRegularFile
             && path.removingLastComponent().lastComponent != ContainerLayout.downloads

@@ -135,7 +135,7 @@ extension DoctorReport {
         let quoted = CommandFailure.quoted(name.string)
         let isOfPack = fault.name.starts(with: FilePath(ContainerLayout.generations))
         let command = HintSource.current.staging(isOfPack ? "repair" : "prefetch")
-        // A user who owns directories of the path could have root change a file elsewhere by it.
+        // If root ran the command, a user who owns a directory of the path could direct it to another file with a link.
         let owner = Self.otherOwner(of: container)
         let hint =
             switch fault.problem {

@@ -153,7 +153,7 @@ extension StatusReport.Part {
                 others.remove(pack.id)
             }
         }
-        // To find what other manifests offer takes reading all of them.
+        // Reads all manifests only if packs are left that these ones do not offer.
         guard !others.isEmpty else { return }
         try add(packs: others.subtracting(try view.offeredPacks()), from: view, in: scope)
     }
