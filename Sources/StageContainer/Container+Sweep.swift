@@ -1,16 +1,21 @@
 public import StageModel
 import StageSystem
-public import SystemPackage
+import SystemPackage
 
 extension Container {
-    /// Removes leftovers of dead processes, and downloads that `isWanted` does not accept.
+    /// Removes leftovers of dead processes: temporary files, and staging areas and downloads that no later run
+    /// resumes.
     ///
     /// Safe at any time: running processes lock their areas and downloads, and if another process sweeps,
     /// abandoned areas are left to it. Continues after entries that cannot be removed (``Removal/failure``).
-    public func sweep(now: Int64, isWanted: (FilePath.Component) -> Bool) -> Removal {
+    ///
+    /// - Parameters:
+    ///   - now: The time, in seconds since 1970.
+    ///   - offered: The content that manifests offer; `nil` if it is unknown, which keeps what may be resumed.
+    /// - Returns: The counts.
+    public func sweep(now: Int64, offering offered: OfferedContent?) -> Removal {
         var removal = Removal()
-        removeAbandonedAreas(countingIn: &removal) { isResumable($0, isWanted: isWanted) }
-        removeDownloads(now: now, isWanted: isWanted, countingIn: &removal)
+        removeUnneeded(besides: offered?.missing, of: offered, now: now, countingIn: &removal)
         removal.attempt { removal throws(FileError) in
             let pins = try root.directory(FilePath(ContainerLayout.pins))
             let others = [pins].compactMap(\.self) + (try trustDirectories())
@@ -79,45 +84,61 @@ extension Container {
         keepingOffered: Bool,
         after manifest: Manifest? = nil
     ) throws(ContainerError) -> Removal {
-        let (areas, names) = try ContainerError.wrapping { () throws(FileError) in
-            (try staging.entries().map(\.name), try downloads.entries().map(\.name))
+        let hasRemains = try ContainerError.wrapping { () throws(FileError) in
+            if try !staging.entries().isEmpty { return true }
+            // Files of extensions are content of no pack.
+            return try downloads.entries().contains {
+                !$0.path.string.hasPrefix(ContainerLayout.fileDownloadPrefix)
+            }
         }
-        // Files of extensions are content of no pack.
-        let hasDownloads = names.contains {
-            !$0.string.hasPrefix(ContainerLayout.fileDownloadPrefix)
-        }
-        guard !areas.isEmpty || hasDownloads else { return Removal() }
+        guard hasRemains else { return Removal() }
         var offered = try reader.offeredContent()
         if let manifest { try offered?.add(manifest.packs, in: reader) }
         let needed = keepingOffered ? offered?.all : offered?.missing
-        func isMissing(_ name: FilePath.Component) -> Bool {
+        var removal = Removal()
+        // The age of extensions' files is irrelevant here: none of them is content of a pack.
+        removeUnneeded(besides: needed, of: offered, now: 0, countingIn: &removal)
+        return removal
+    }
+
+    /// Removes staging areas and downloads of dead processes that a later run does not resume.
+    ///
+    /// - Parameters:
+    ///   - needed: The digests of content to keep; `nil` keeps all.
+    ///   - offered: The content that manifests offer. A download that is not in it may be a bundle of an unfinished
+    ///     indexed pack.
+    ///   - now: The time, in seconds since 1970, for the age of extensions' files.
+    ///   - removal: The counts to add to.
+    private func removeUnneeded(
+        besides needed: Set<String>?,
+        of offered: OfferedContent?,
+        now: Int64,
+        countingIn removal: inout Removal
+    ) {
+        func isNeeded(_ name: FilePath.Component) -> Bool {
             needed?.contains(String(ContainerLayout.digestPart(of: name))) ?? true
         }
-        var removal = Removal()
-        func isWanted(_ area: FilePath.Component) -> Bool {
-            isResumable(area, isWanted: isMissing)
-        }
-        if !areas.allSatisfy(isWanted) {
-            removeAbandonedAreas(countingIn: &removal, isWanted: isWanted)
-        }
-        guard let all = offered?.all, hasDownloads else { return removal }
+        removeAbandonedAreas(countingIn: &removal) { isResumable($0, isWanted: isNeeded) }
         var mayHaveBundles = true
-        removal.attempt { _ throws(FileError) in
-            let files = try root.directory(FilePath(ContainerLayout.files))
-            let hasFiles = try files?.entries().isEmpty == false
-            let hasAreas = try staging.entries().contains { isResumable($0.name) { _ in true } }
-            mayHaveBundles = hasFiles || hasAreas
-        }
-        // The age of extensions' files is irrelevant here: none of them is content of a pack.
+        removal.attempt { _ throws(FileError) in mayHaveBundles = try hasUnfinishedIndexedPacks() }
         removeDownloads(
-            now: 0,
+            now: now,
             isWanted: { name in
+                // Their age decides.
+                if name.string.hasPrefix(ContainerLayout.fileDownloadPrefix) { return false }
+                guard let all = offered?.all else { return true }
                 let digest = String(ContainerLayout.digestPart(of: name))
-                return isMissing(name) || mayHaveBundles && !all.contains(digest)
+                return isNeeded(name) || mayHaveBundles && !all.contains(digest)
             },
             countingIn: &removal
         )
-        return removal
+    }
+
+    /// Returns whether a later run may read bundles of an indexed pack that are in `downloads/`.
+    private func hasUnfinishedIndexedPacks() throws(FileError) -> Bool {
+        let files = try root.directory(FilePath(ContainerLayout.files))
+        if try files?.entries().isEmpty == false { return true }
+        return try staging.entries().contains { isResumable($0.name) { _ in true } }
     }
 
     /// Removes the staging areas that dead processes left of a pack.
@@ -161,8 +182,9 @@ extension Container {
         isWanted: (FilePath.Component) -> Bool
     ) {
         removal.attempt { removal throws(FileError) in
-            let births = try lockFile(Self.birthLock, in: locks)
-            guard let alone = try FileLock.attempt(births, mode: .exclusive) else { return }
+            guard try staging.entries().contains(where: { !isWanted($0.name) }) else { return }
+            let creations = try lockFile(Self.creationLock, in: locks)
+            guard let alone = try FileLock.attempt(creations, mode: .exclusive) else { return }
             for entry in try staging.entries() where !isWanted(entry.name) {
                 removal.attempt { removal throws(FileError) in
                     guard try isAbandoned(entry) else { return }

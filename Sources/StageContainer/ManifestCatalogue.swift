@@ -86,6 +86,9 @@ public struct OfferedContent: Equatable, Sendable {
     /// Those of packs that are not staged in the offered version, whose downloads can be resumed.
     public var missing: Set<String> = []
 
+    /// Creates a value without content.
+    public init() {}
+
     /// Adds the content of packs, of which the container has some in the offered version.
     mutating func add(
         _ packs: [Pack],

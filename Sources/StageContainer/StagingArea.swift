@@ -75,12 +75,12 @@ extension Container {
         continuing digest: Digest
     ) throws(ContainerError) -> StagingArea {
         try ContainerError.wrapping { () throws(FileError) in
-            let birth = try waitForBirths()
+            let creation = try waitForCreationLock()
             guard let name = lock.id.nameOfArea(for: digest) else {
                 throw FileError("create", path: staging.path, errno: .invalidArgument)
             }
             let area = try area(named: name, for: lock.id)
-            _ = consume birth
+            _ = consume creation
             return area
         }
     }
@@ -91,16 +91,16 @@ extension Container {
     public func makeStagingArea(_ lock: PackLock) throws(ContainerError) -> StagingArea {
         try ContainerError.wrapping { () throws(FileError) in
             // A sweep must not find the area after its creation and before it is locked.
-            let birth = try waitForBirths()
+            let creation = try waitForCreationLock()
             let area = try area(named: try makeUniqueName(lock.id.text), for: lock.id)
-            _ = consume birth
+            _ = consume creation
             return area
         }
     }
 
     /// Waits until no process deletes abandoned areas, for up to 300 seconds: that may be many files.
-    private func waitForBirths() throws(FileError) -> FileLock {
-        try waitForLock(Self.birthLock, mode: .shared, seconds: 300)
+    private func waitForCreationLock() throws(FileError) -> FileLock {
+        try waitForLock(Self.creationLock, mode: .shared, seconds: 300)
     }
 
     /// Creates or resumes the area of this name, which no running process uses.
@@ -184,7 +184,7 @@ extension Container {
     /// Held shared while a staging area is created, and exclusively while abandoned ones are deleted.
     ///
     /// The ID of a pack never begins with a dot, so the name is not that of a pack's lock.
-    static let birthLock: FilePath.Component = ".staging"
+    static let creationLock: FilePath.Component = ".staging"
 }
 
 extension ContainerReader {

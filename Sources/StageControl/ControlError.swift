@@ -42,10 +42,10 @@ package indirect enum ControlError: Error, Equatable, Sendable {
 
 extension ControlError {
     /// Set if repeating the request later, or over another connection, may succeed.
-    package var mayPass: Bool {
+    package var isTemporary: Bool {
         switch self {
         case .notRunning, .lost, .cancelled, .system: true
-        case .refused(let refusal): refusal.mayPass
+        case .refused(let refusal): refusal.isTemporary
         case .accessDenied, .untrusted, .pathTooLong, .malformed, .tooLarge: false
         }
     }
@@ -53,7 +53,7 @@ extension ControlError {
 
 extension ControlRefusal {
     /// Set if the daemon may accept the same request later.
-    package var mayPass: Bool { code == .unavailable || isShortage }
+    package var isTemporary: Bool { code == .unavailable || isShortage }
 
     /// Set if the daemon lacks disk space, or the user has used up a share of the daemon.
     package var isShortage: Bool { code == .storage || code == .quota }

@@ -198,7 +198,7 @@ package final class SessionClient: Sendable {
                 let task = try answer(to: .task(id), needsSession: false)
                 guard change.hasEnded(task) else { throw .refused(refusal) }
                 return task
-            } catch .refused(let refusal) where !refusal.mayPass {
+            } catch .refused(let refusal) where !refusal.isTemporary {
                 throw .refused(refusal)
             } catch {
                 throw .lost(path)
@@ -327,7 +327,7 @@ package final class SessionClient: Sendable {
         } catch .lost(let path, after: nil) {
             do throws(ControlError) {
                 return try body()
-            } catch .refused(let refusal) where !refusal.mayPass {
+            } catch .refused(let refusal) where !refusal.isTemporary {
                 throw .refused(refusal)
             } catch {
                 throw .lost(path)

@@ -46,7 +46,7 @@ struct HandlerPolicy: Sendable {
         }
         let sharesMounts = ProcessNamespaces.sharesMounts(client)
         // Checked last: the process that was inspected still has the client's process identifier.
-        guard client.peer?.hasItsNumber ?? false else { return hiddenProcess }
+        guard client.peer?.stillHasProcessID ?? false else { return hiddenProcess }
         return process.restriction(beyond: own)
             ?? (sharesMounts ? nil : "runs in another mount namespace")
             ?? networkRestriction(of: client)
@@ -63,7 +63,7 @@ struct HandlerPolicy: Sendable {
             return "runs in another network namespace, or does not show in which"
         }
         // Checked last: the process that was inspected still has the client's process identifier.
-        return client.peer?.hasItsNumber ?? false ? nil : hiddenProcess
+        return client.peer?.stillHasProcessID ?? false ? nil : hiddenProcess
     }
 
     /// Returns whether a user identifier belongs to a regular user: those up to 999 and from 60,514 to 65,535 are for

@@ -314,14 +314,14 @@ extension TransferResponse {
 
 extension TransferResponse {
     /// Maximum bytes of header fields in task lists and progress events.
-    private static let mostKept = 4 << 10
+    private static let maximumHeaderBytes = 4 << 10
 
     /// Creates the head of a response for lists and progress events, which other users may see: without cookies, and
     /// without any header fields if they exceed 4 KiB.
     init(bounding summary: ResponseSummary) {
         self = TransferResponse(summary).withoutCookies
         let bytes = headers.joined().reduce(0) { $0 + $1.utf8.count }
-        if bytes > Self.mostKept { headers = [] }
+        if bytes > Self.maximumHeaderBytes { headers = [] }
     }
 
     /// The head without `Set-Cookie` fields.

@@ -130,7 +130,7 @@ final class PeerProcess: Sendable {
     /// Returns whether the process identifier still belongs to the peer.
     ///
     /// Before Linux 6.5 this reads a file of `/proc`.
-    var hasItsNumber: Bool {
+    var stillHasProcessID: Bool {
         switch identity {
         case .descriptor(let file):
             var event = pollfd(fd: file.rawValue, events: Int16(POLLIN), revents: 0)

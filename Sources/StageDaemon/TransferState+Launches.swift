@@ -24,7 +24,7 @@ extension TransferState {
 
     /// Returns whether a session has events that require its handler: all tasks have ended, or a challenge is
     /// pending.
-    private func hasNews(_ session: Session) -> Bool {
+    private func needsHandler(_ session: Session) -> Bool {
         let isPending = session.record.acknowledged < session.record.last
         return isPending
             && (session.unfinished + session.reserved == 0 || !session.challenged.isEmpty)
@@ -35,7 +35,8 @@ extension TransferState {
         let configuration = session.record.configuration
         return !session.isAttached && !session.isEnding && session.launch == nil
             && configuration.sendsLaunchEvents && configuration.handler != nil
-            && !session.record.launchLimiter.isExhausted(LaunchLimiter.Policy()) && hasNews(session)
+            && !session.record.launchLimiter.isExhausted(LaunchLimiter.Policy())
+            && needsHandler(session)
     }
 
     /// Decides whether to start a session's handler now; `token` identifies the launch.
@@ -46,7 +47,7 @@ extension TransferState {
         at now: Date
     ) -> LaunchOrder? {
         guard let session = sessions[id], !session.isAttached, !session.isEnding,
-            session.launch == nil, hasNews(session),
+            session.launch == nil, needsHandler(session),
             mayStartHandler(of: session.record.user),
             session.record.configuration.sendsLaunchEvents,
             let handler = session.record.configuration.handler

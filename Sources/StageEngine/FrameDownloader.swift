@@ -30,7 +30,7 @@ struct FrameDownloader: Sendable {
         /// The URL of one of the objects; `nil` if nothing was requested.
         var source: String?
         /// Positions in the index of the frames that their delta frames failed to produce.
-        var unmade: [Int]
+        var undecodedFrames: [Int]
     }
 
     /// Fetches and writes `frames`, positions in the index.
@@ -213,7 +213,7 @@ final class FetchProgress: Sendable {
         var present: Int64
         var reused: Int64
         var written: Int64 = 0
-        var unmade: [Int] = []
+        var undecodedFrames: [Int] = []
         var source: String?
     }
 
@@ -259,7 +259,7 @@ final class FetchProgress: Sendable {
     }
 
     /// Adds frames that their deltas failed to produce.
-    func leave(_ frames: [Int]) { state.withLock { $0.unmade += frames } }
+    func leave(_ frames: [Int]) { state.withLock { $0.undecodedFrames += frames } }
 
     /// Records the URL that bytes came from.
     func note(source: String) { state.withLock { $0.source = source } }
@@ -270,7 +270,7 @@ final class FetchProgress: Sendable {
             FrameDownloader.Outcome(
                 received: ByteCount(state.received),
                 source: state.source,
-                unmade: state.unmade
+                undecodedFrames: state.undecodedFrames
             )
         }
     }

@@ -257,7 +257,7 @@ struct IndexSource: Sendable {
             }
         }
         figures.add(fetched)
-        let left = lost.frames.union(fetched.unmade)
+        let left = lost.frames.union(fetched.undecodedFrames)
         if !left.isEmpty {
             var done = local.expected.done
             for file in lost.files { done[file] = false }
@@ -269,8 +269,8 @@ struct IndexSource: Sendable {
                 limit: limit
             )
             figures.add(try await fetch.run(Array(left)))
-            let unmade = tree.index.storedLength(of: left.subtracting(missing))
-            figures.reused = max(.zero, figures.reused - unmade)
+            let undecodedLength = tree.index.storedLength(of: left.subtracting(missing))
+            figures.reused = max(.zero, figures.reused - undecodedLength)
         }
     }
 
@@ -297,7 +297,7 @@ extension FrameDownloader.Outcome {
     fileprivate static let nothing = FrameDownloader.Outcome(
         received: .zero,
         source: nil,
-        unmade: []
+        undecodedFrames: []
     )
 }
 

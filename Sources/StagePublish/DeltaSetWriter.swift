@@ -259,7 +259,7 @@ private struct IndexDelta {
 
     /// Returns the delta: the one in the store if it is valid, otherwise a new one.
     func bytes(in store: Directory) throws(FileError) -> [UInt8] {
-        if let present = try present(in: store), leads(present) { return present }
+        if let present = try present(in: store), restoresIndex(present) { return present }
         var compressor = FrameCompressor(level: 19)
         return compressor.compress(content.span, after: old.span)
     }
@@ -291,7 +291,7 @@ private struct IndexDelta {
     }
 
     /// Returns whether a delta restores the index from the older one.
-    private func leads(_ delta: [UInt8]) -> Bool {
+    private func restoresIndex(_ delta: [UInt8]) -> Bool {
         var decompressor = FrameDecompressor()
         let made = try? decompressor.decompress(delta.span, after: old.span, to: content.count)
         return made == content

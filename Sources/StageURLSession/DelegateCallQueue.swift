@@ -25,7 +25,7 @@ final class DelegateCallQueue: Sendable {
         }
 
         /// Returns whether calls are pending; otherwise resets the queue.
-        mutating func goesOn() -> Bool {
+        mutating func hasPendingCalls() -> Bool {
             guard next == calls.count else { return true }
             calls = []
             next = 0
@@ -65,7 +65,7 @@ final class DelegateCallQueue: Sendable {
             guard once.isFirst() else { return }
             // The lock is not held meanwhile: a call may add others.
             state.withLock { $0.take() }?()
-            if state.withLock({ $0.goesOn() }) { schedule() }
+            if state.withLock({ $0.hasPendingCalls() }) { schedule() }
         }
         // An operation that the application cancels ends without running its block: another one makes the call.
         operation.completionBlock = { [self] in if once.isFirst() { schedule() } }

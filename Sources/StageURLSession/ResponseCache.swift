@@ -37,7 +37,7 @@ enum ResponseCache {
         }
         guard let cached, let response = cached.response as? HTTPURLResponse else { return .load }
         let asked = Directives(request.value(forHTTPHeaderField: "Cache-Control"))
-        if asked.has("no-store") || request.asksOwnQuestion { return .load }
+        if asked.has("no-store") || request.isRangeOrConditional { return .load }
         let said = Directives(response.value(forHTTPHeaderField: "Cache-Control"))
         // A response without credentials is not used for a user's, unless caches may share it.
         let isForeign = request.hasCredentials && !said.allowsSharing
@@ -106,7 +106,7 @@ enum ResponseCache {
         let asked = Directives(request.value(forHTTPHeaderField: "Cache-Control"))
         let said = Directives(response.value(forHTTPHeaderField: "Cache-Control"))
         guard request.httpMethod ?? "GET" == "GET", !asked.has("no-store"), !said.has("no-store"),
-            !request.asksOwnQuestion
+            !request.isRangeOrConditional
         else { return false }
         // A response to one user's credentials must not be used for another's (RFC 9111, section 3.5).
         guard said.allowsSharing || !request.hasCredentials else { return false }
@@ -264,7 +264,7 @@ extension URLRequest {
     }
 
     /// `true` if the request asks for a range, or is conditional, by its own header fields.
-    fileprivate var asksOwnQuestion: Bool {
+    fileprivate var isRangeOrConditional: Bool {
         (allHTTPHeaderFields ?? [:]).keys.contains { name in
             let name = name.lowercased()
             return name == "range" || name.hasPrefix("if-")

@@ -196,7 +196,7 @@ extension SessionLink {
         let refusals: [Int64: ControlRefusal]
         do throws(ControlError) {
             refusals = try client.changeTasks(changes.map(\.change))
-        } catch .refused(let refusal) where !refusal.mayPass {
+        } catch .refused(let refusal) where !refusal.isTemporary {
             // The daemon refused the whole request: bisect to find the invalid change, or a batch that fits into a
             // request.
             let middle = (changes.startIndex + changes.endIndex) / 2
@@ -226,7 +226,7 @@ extension SessionLink {
                 task.record.withLock { $0.didSend() }
                 continue
             }
-            guard refusal.mayPass else {
+            guard refusal.isTemporary else {
                 handleRefusal(refusal, of: task, change: change.change)
                 continue
             }
@@ -251,7 +251,7 @@ extension SessionLink {
                 if record.eventCount == events { record.update(answer) }
             }
         } catch {
-            guard case .refused(let refusal) = error, !refusal.mayPass else {
+            guard case .refused(let refusal) = error, !refusal.isTemporary else {
                 task.record.withLock { $0.didNotSend(change.change) }
                 throw error
             }

@@ -9,7 +9,7 @@ enum SessionRegistry {
     /// `true` if ``flush()`` is registered to run at the exit of the process.
     private static let flushesAtExit = atexit { SessionRegistry.flush() } == 0
     /// Longest time for which the exit of the process is delayed.
-    private static let patience = Duration.seconds(3)
+    private static let exitDelayLimit = Duration.seconds(3)
 
     /// Registers a session; returns `false` if another one has its identifier.
     static func register(_ session: URLSession) -> Bool {
@@ -37,8 +37,8 @@ enum SessionRegistry {
         let links = sessions.withLock { $0.values.map(\.link) }
         let unsent = ConditionVariable(links.count)
         for link in links { link.whenSentOrFailed { unsent.change { $0 -= 1 } } }
-        let end = ContinuousClock.now + patience
-        _ = unsent.wait(atMost: patience) { $0 == 0 ? true : nil }
+        let end = ContinuousClock.now + exitDelayLimit
+        _ = unsent.wait(atMost: exitDelayLimit) { $0 == 0 ? true : nil }
         // An event that is acknowledged now is not delivered to the next process again.
         for link in links {
             link.connection.waitForAcknowledgements(atMost: max(.zero, end - .now))

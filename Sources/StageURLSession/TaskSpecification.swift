@@ -67,7 +67,7 @@ struct TaskSpecification {
     /// Returns whether the daemon sets a field by itself: one that frames the body, or `Accept-Encoding`.
     ///
     /// It refuses requests that have such a field.
-    static func isDaemons(_ name: String) -> Bool {
+    static func isSetByDaemon(_ name: String) -> Bool {
         let name = name.lowercased()
         return name == "accept-encoding" || RequestRules.framing.contains(name)
     }
@@ -113,7 +113,9 @@ struct TaskSpecification {
         // `GET` is the default of `URLRequest`, which every upload request has whose method was not set.
         self.request.method = kind == .upload && method == "GET" ? "POST" : method
         self.request.headers = request.allHTTPHeaderFields?
-            .filter { !Self.isDaemons($0.key) && !Self.isOwnHost($0.key, value: $0.value, of: url) }
+            .filter {
+                !Self.isSetByDaemon($0.key) && !Self.isOwnHost($0.key, value: $0.value, of: url)
+            }
         self.request.allowsExpensiveNetworkAccess = request.allowsCellularAccess ? nil : false
         do throws(ValueError) {
             _ = try URLReference(self.request.url).checkOrigin()

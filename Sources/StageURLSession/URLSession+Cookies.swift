@@ -16,8 +16,8 @@ extension URLSession {
         let cookies = lines.compactMap { HTTPCookie(setCookie: $0[1], from: url, at: .now) }
         // Without a main document, no host is foreign: a redirect may lead through the hosts of a login.
         let page = task.originalRequest?.mainDocumentURL?.overHTTP
-        for cookie in cookies where url.isOf(cookie) {
-            let isOfPage = page?.isOf(cookie) ?? true
+        for cookie in cookies where url.belongsToDomain(of: cookie) {
+            let isOfPage = page?.belongsToDomain(of: cookie) ?? true
             if rules.httpCookieAcceptPolicy == .always || isOfPage { storage.setCookie(cookie) }
         }
     }
@@ -33,7 +33,9 @@ extension HTTPCookieStorage {
     /// Foundation's `cookies(for:)` compares only hosts on Linux, and has no order.
     func cookiesToSend(to url: URL) -> [HTTPCookie] {
         var bytes = 0
-        let found = (cookies(for: url) ?? []).filter { url.isOf($0) && $0.isFor(url) }
+        let found = (cookies(for: url) ?? []).filter {
+            url.belongsToDomain(of: $0) && $0.isFor(url)
+        }
         return found.sorted { $0.isSent(before: $1) }.filter { cookie in
             bytes += cookie.name.utf8.count + cookie.value.utf8.count + 3
             return bytes <= Self.mostBytes
@@ -43,8 +45,8 @@ extension HTTPCookieStorage {
 
 extension URL {
     /// Returns whether the server that the daemon contacts for the URL belongs to the cookie's domain.
-    fileprivate func isOf(_ cookie: HTTPCookie) -> Bool {
-        URLReference(absoluteString).origin.map { cookie.isOf($0.host) } ?? false
+    fileprivate func belongsToDomain(of cookie: HTTPCookie) -> Bool {
+        URLReference(absoluteString).origin.map { cookie.domainContains($0.host) } ?? false
     }
 }
 
@@ -52,7 +54,7 @@ extension HTTPCookie {
     /// Returns whether a host is in the domain of the cookie (RFC 6265, section 5.1.3).
     ///
     /// A domain of one label, such as `com`, contains only that host.
-    fileprivate func isOf(_ host: String) -> Bool {
+    fileprivate func domainContains(_ host: String) -> Bool {
         let domain = domain.drop { $0 == "." }.lowercased()
         guard domain.contains(".") else { return host == domain }
         return host == domain || host.hasSuffix(".\(domain)")

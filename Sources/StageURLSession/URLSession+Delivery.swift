@@ -56,7 +56,7 @@ extension URLSession {
             return adopt(try link.ask(.task(number, headers: true)))
         } catch {
             // If the daemon does not know the task, a retry fails again, and later events must not wait for it.
-            guard error.mayPass else { return nil }
+            guard error.isTemporary else { return nil }
             throw error
         }
     }

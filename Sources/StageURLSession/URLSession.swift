@@ -90,7 +90,7 @@ open class URLSession: NSObject, @unchecked Sendable {
     }
 
     /// Session of tasks that were created without one.
-    static let standIn = URLSession()
+    static let placeholder = URLSession()
 
     /// The shared session of the process, without a delegate; it has the settings of
     /// ``URLSessionConfiguration/default`` and cannot be invalidated.

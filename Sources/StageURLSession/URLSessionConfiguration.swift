@@ -178,7 +178,7 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
         message.resourceTimeout = timeoutIntervalForResource.withinLimits
         for (name, value) in httpAdditionalHeaders ?? [:] {
             let name = "\(name.base)"
-            if !TaskSpecification.isDaemons(name) { message.headers[name] = "\(value)" }
+            if !TaskSpecification.isSetByDaemon(name) { message.headers[name] = "\(value)" }
         }
         message.answersChallenges = answersChallenges
         let isNewest = tlsMinimumSupportedProtocolVersion == .TLSv13

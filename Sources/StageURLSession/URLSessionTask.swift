@@ -54,7 +54,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
 
     /// Creates a task for a subclass that replaces one in tests; it belongs to no session and transfers nothing.
     public override init() {
-        session = .standIn
+        session = .placeholder
         progress = withProgressLock { Progress(totalUnitCount: -1) }
         let request = TransferRequest(token: "", kind: .download, url: "")
         var record = TaskRecord(request, created: .now)

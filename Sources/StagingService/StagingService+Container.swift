@@ -7,7 +7,7 @@ import SystemPackage
 
 extension StagingService {
     /// The container of a run, and its state when the run begins.
-    struct Beginning {
+    struct RunStart {
         var container: Container
         /// The manifest in effect.
         var manifest: AcceptedManifest
@@ -27,7 +27,7 @@ extension StagingService {
         from source: ManifestSource,
         at path: FilePath,
         under restrictions: Registration.Restrictions?
-    ) async throws(StagingFailure) -> Beginning {
+    ) async throws(StagingFailure) -> RunStart {
         let container = try makeContainer(path)
         var (planner, history) =
             try planner(for: offered, in: container, at: path, under: restrictions)
@@ -40,7 +40,7 @@ extension StagingService {
             incomplete = planner.incomplete(planner.events(of: selection(planner)))
             note(incomplete, of: manifest, after: history, in: container)
         }
-        return Beginning(
+        return RunStart(
             container: container,
             manifest: manifest,
             planner: planner,

@@ -77,7 +77,7 @@ extension StagingService {
             order: order,
             packs: packs,
             environment: request.target.environment,
-            usesDaemon: isForDaemon,
+            usesDaemon: canUseDaemon,
             busAddress: request.busAddress,
             logger: logger
         ) { report(.held($0)) }
@@ -153,7 +153,7 @@ extension StagingService {
     /// lacks.
     ///
     /// The worker reads the machine's settings, too, but has no proxies and no credentials of users.
-    private var isForDaemon: Bool {
+    private var canUseDaemon: Bool {
         guard request.usesDaemon, !request.isDryRun, !request.isOffline, isKnownToWorkers,
             request.options.allowedDomains == nil,
             request.options.keptGenerations == StagerOptions.usualGenerations

@@ -50,7 +50,7 @@ extension StagingService {
     }
 
     /// Removes packs that are not needed once the packs are staged, and enforces the quota.
-    func tidy(
+    func removeObsolete(
         _ container: Container,
         by planner: Planner,
         after selection: PackSelection,
@@ -63,7 +63,7 @@ extension StagingService {
         var isRepair = false
         if case .repair = selection { isRepair = true }
         removeRemains(in: container, keepingOffered: isRepair || result.hasFailures)
-        result.add(await keepQuota(of: planner, sparing: selection, in: container))
+        result.add(await enforceQuota(of: planner, sparing: selection, in: container))
     }
 
     /// Removes packs that no manifest offers any more, and returns their identifiers.
@@ -99,7 +99,7 @@ extension StagingService {
     }
 
     /// Evicts packs until the container is within its quota.
-    func keepQuota(
+    func enforceQuota(
         of planner: Planner,
         sparing selection: PackSelection,
         in container: Container

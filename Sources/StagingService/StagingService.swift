@@ -188,7 +188,7 @@ public struct StagingService: Sendable {
             )
             (planner, result) = (run.planner, run.result)
         }
-        await tidy(container, by: planner, after: selection, addingTo: &result)
+        await removeObsolete(container, by: planner, after: selection, addingTo: &result)
         if isLate { result.nameDeadline() }
         RunRecorder(self, in: container).record(
             result,
@@ -208,7 +208,7 @@ public struct StagingService: Sendable {
         as order: StagingOrder,
         of selection: PackSelection,
         by stager: Stager,
-        after beginning: Beginning,
+        after beginning: RunStart,
         asking answer: (program: ExtensionRun, choice: ExtensionRun.Choice)?,
         planner: Planner,
         result: StagingResult

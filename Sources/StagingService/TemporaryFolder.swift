@@ -12,7 +12,7 @@ package struct TemporaryFolder {
     private let logger: Logger
     private let name: FilePath.Component
     /// `true` if the parent contains only temporary folders, so that remains of earlier ones can be deleted with this one.
-    private let isAmongItsLike: Bool
+    private let parentIsDedicated: Bool
 
     /// Creates a directory in `parent`, or in the directory for temporary files.
     package static func make(
@@ -35,7 +35,7 @@ package struct TemporaryFolder {
                 parent: directory,
                 logger: logger,
                 name: name,
-                isAmongItsLike: parent != nil
+                parentIsDedicated: parent != nil
             )
         } catch {
             throw StagingFailure(ContainerError.file(error))
@@ -49,7 +49,7 @@ package struct TemporaryFolder {
     package func remove() {
         let end = ContinuousClock.now + Self.removalTime
         do throws(FileError) {
-            guard isAmongItsLike,
+            guard parentIsDedicated,
                 let gone = FilePath.Component(ContainerLayout.removedPrefix + name.string)
             else {
                 try parent.removeTree(name) { ContinuousClock.now >= end }

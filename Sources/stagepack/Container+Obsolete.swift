@@ -80,8 +80,10 @@ extension Container {
     private func removeRest(besides applications: Set<ApplicationID>) throws(ContainerError) -> Bool
     {
         guard try isDeserted(besides: applications) else { return true }
-        var removal = sweep(now: Int64(Date().timeIntervalSince1970)) { _ in false }
-        removal.add(try removePartialContent { _ in false })
+        // Before the sweep, which keeps bundles that single files of a pack may need.
+        var removal = try removePartialContent { _ in false }
+        let now = Int64(Date().timeIntervalSince1970)
+        removal.add(sweep(now: now, offering: OfferedContent()))
         try removal.check()
         return removal.inUse == 0
     }

@@ -42,12 +42,12 @@ struct StagingWorker: Sendable {
 
     /// Carries out the order, and reports its end to the daemon.
     func run() async -> ExitStatus {
-        let voice = WorkerVoice(channel)
-        let (end, interruption) = await withInterruption(after: nil) { await carryOut(voice) }
+        let reporter = WorkerReporter(channel)
+        let (end, interruption) = await withInterruption(after: nil) { await carryOut(reporter) }
         guard interruption == nil, let end else { return .interrupted }
         var message = WorkerMessage()
         message.end = end
-        voice.say(message)
+        reporter.say(message)
         return .success
     }
 
@@ -88,10 +88,10 @@ struct StagingWorker: Sendable {
         return request
     }
 
-    private func carryOut(_ voice: WorkerVoice) async -> StagingEnd? {
+    private func carryOut(_ reporter: WorkerReporter) async -> StagingEnd? {
         do throws(StagingFailure) {
             let request = try request.get()
-            let service = StagingService(request, logger: Log.logger) { voice.tell($0) }
+            let service = StagingService(request, logger: Log.logger) { reporter.tell($0) }
             let staged = try await service.stageManifests()
             return StagingEnd(of: staged.failures + staged.results.flatMap(\.failures))
         } catch {
@@ -153,7 +153,7 @@ struct StagingWorker: Sendable {
 }
 
 /// The worker's end of the connection to the daemon.
-private final class WorkerVoice: Sendable {
+private final class WorkerReporter: Sendable {
     private let channel: MessageSocket
     private let state = Mutex(State())
     /// Set once the worker ends itself because the daemon has ended.

@@ -113,7 +113,7 @@ import Testing
         let downloads = ContainerTrait.path.appending("downloads")
         let name: FilePath.Component = ".0123abcd.state.9f8e7d6c.tmp"
         try Directory.open(downloads).write([1], to: name, durably: false)
-        let removal = container.sweep(now: 0) { _ in false }
+        let removal = container.sweep(now: 0, offering: OfferedContent())
         #expect(removal.downloads == 1)
         #expect(try Directory.open(downloads).entries().isEmpty)
     }
@@ -144,7 +144,9 @@ import Testing
         try container.downloads.leave("wanted.part", "x")
         try container.downloads.leave("orphan.part", "x")
 
-        let removal = container.sweep(now: 0) { $0 == "wanted.part" }
+        var offered = OfferedContent()
+        (offered.all, offered.missing) = (["wanted"], ["wanted"])
+        let removal = container.sweep(now: 0, offering: offered)
 
         #expect(removal.leftovers == 2)
         #expect(removal.downloads == 1)

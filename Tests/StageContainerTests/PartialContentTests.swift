@@ -69,7 +69,7 @@ import Testing
         }
         // As they are a minute old: what was received stays for a week.
         let now = Int64(Date().timeIntervalSince1970) + 60
-        let removal = container.sweep(now: now) { _ in false }
+        let removal = container.sweep(now: now, offering: OfferedContent())
         #expect(removal == self.removal())
         #expect(try container.downloads.entries().map(\.path.string) == ["\(name).part.1"])
     }

@@ -100,8 +100,11 @@ import Testing
         try leave(1, 2)
         try leaveArea("oceans", 2)
         #expect(try container.removeRemains(keepingOffered: false) == Removal())
+        let offered = try #require(try container.reader.offeredContent())
+        #expect(container.sweep(now: 0, offering: offered) == Removal())
         #expect(try remains().downloads == [1, 2])
         #expect(try remains().areas == [2])
+        #expect(container.sweep(now: 0, offering: OfferedContent()).downloads == 2)
     }
 
     @Test func anArchiveStaysWhileAnyPackNeedsIt() throws {

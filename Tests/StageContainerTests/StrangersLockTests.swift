@@ -58,7 +58,7 @@ import Testing
         #expect(try mode(name) == 0o700)
         #expect(try mode("\(name)/lease") == 0o600)
         // Nor does the stranger make it look living or dead.
-        #expect(container.sweep(now: 0) { _ in false } == Removal())
+        #expect(container.sweep(now: 0, offering: OfferedContent()) == Removal())
         try area.write("sky.svg", "<svg/>")
         try container.publish(area, as: .aurora(version: 1))
         #expect(try container.reader.lease(.aurora)?.text(of: "sky.svg") == "<svg/>")
@@ -70,7 +70,7 @@ import Testing
         let stranger = try hold("\(name)/lease")
         var expected = Removal()
         expected.leftovers = 1
-        #expect(container.sweep(now: 0) { _ in false } == expected)
+        #expect(container.sweep(now: 0, offering: OfferedContent()) == expected)
         #expect(try directory("staging").entries() == [])
         _ = consume stranger
     }

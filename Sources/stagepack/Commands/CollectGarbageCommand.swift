@@ -186,20 +186,15 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
             }
         }
         let offered = try container.reader.offeredContent()
-        let now = Int64(Date().timeIntervalSince1970)
-        removal.add(
-            container.sweep(now: now) { offered?.missing.contains(prefix(of: $0)) ?? true }
-        )
+        // Before the sweep, which keeps bundles that single files of a pack may need.
         if let offered {
             attempt { () throws(ContainerError) in
                 try container.removePartialContent { offered.all.contains($0.description) }
             }
         }
+        let now = Int64(Date().timeIntervalSince1970)
+        removal.add(container.sweep(now: now, offering: offered))
         container.keepSpareLock()
         return removal
-    }
-
-    private func prefix(of name: FilePath.Component) -> String {
-        String(name.string.prefix { $0 != "." })
     }
 }
