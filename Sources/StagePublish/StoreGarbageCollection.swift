@@ -64,7 +64,13 @@ package struct StoreGarbageCollection: Equatable, Sendable {
         let live = try Self.objects(of: manifests, in: store)
         do throws(FileError) {
             var collection = StoreGarbageCollection()
-            try collection.sort(store, live: live, seconds: seconds, now: now, isDryRun: isDryRun)
+            try collection.countAndRemove(
+                store,
+                live: live,
+                seconds: seconds,
+                now: now,
+                isDryRun: isDryRun
+            )
             return collection
         } catch {
             throw .file(error)
@@ -72,14 +78,15 @@ package struct StoreGarbageCollection: Equatable, Sendable {
     }
 
     /// Counts the objects of the store, and removes the expired ones.
-    private mutating func sort(
+    private mutating func countAndRemove(
         _ store: Directory,
         live: Set<String>,
         seconds: Int64,
         now: Int64,
         isDryRun: Bool
     ) throws(FileError) {
-        let known = try UnusedObjects(of: store)
+        let record = try UnusedObjects(of: store)
+        let known = record ?? UnusedObjects()
         let marks = try StoreMark.all(in: store)
         var unused = UnusedObjects()
         var expired: [(folder: Directory, name: FilePath.Component)] = []
@@ -108,7 +115,8 @@ package struct StoreGarbageCollection: Equatable, Sendable {
         }
         guard !isDryRun else { return }
         // Synced before the first removal: after a crash, the remaining objects keep their times.
-        var isRecorded = unused == known
+        // An empty record, too: packaging marks objects only in stores with a record.
+        var isRecorded = unused == record
         if !isRecorded {
             do throws(FileError) {
                 try unused.write(to: store)
@@ -168,10 +176,7 @@ package struct StoreGarbageCollection: Equatable, Sendable {
             throw .missingIndex(pack, path)
         }
         guard stored.reference.digest == reference.digest else {
-            throw .index(
-                pack,
-                .notAnIndex(path, reason: "it has another digest than the manifest says")
-            )
+            throw .index(pack, .damaged(path))
         }
         return stored.index
     }
@@ -187,10 +192,12 @@ private struct UnusedObjects: Equatable {
 
     init() {}
 
-    /// Reads the record of a store; ignores invalid lines.
-    init(of store: Directory) throws(FileError) {
+    /// Reads the record of a store; `nil` if the store was never collected.
+    ///
+    /// Ignores invalid lines.
+    init?(of store: Directory) throws(FileError) {
         guard let file = try store.file(reading: FilePath(StoreGarbageCollection.recordName)) else {
-            return
+            return nil
         }
         let text = String(decoding: try file.readAll(limit: Self.limit), as: UTF8.self)
         for line in text.split(separator: "\n") {

@@ -47,7 +47,7 @@ package enum StoreMark {
         deltas: [PackIndex.Delta] = [],
         to store: Directory
     ) throws(FileError) {
-        // The first collection of a store removes nothing, so it needs no marks.
+        // Without a record, a collection that waits at all removes nothing, so the store needs no marks.
         guard try store.status(FilePath(StoreGarbageCollection.recordName)) != nil else { return }
         let paths =
             ["i/\(name)"] + index.bundles.map { "b/\($0.digest)" }

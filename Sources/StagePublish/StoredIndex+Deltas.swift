@@ -1,4 +1,5 @@
 import StageDigest
+import StageFrame
 import StageIndex
 import StageModel
 import StageSystem
@@ -7,6 +8,9 @@ import SystemPackage
 extension StoredIndex {
     /// Finds the deltas from older indexes in its directory, and returns the number of older versions beyond
     /// the limit of a manifest.
+    ///
+    /// Skips damaged deltas: clients do not need them. One whose older index is not in the store is compared only by
+    /// the size of what it restores.
     mutating func findDeltas(in folder: FilePath) throws(FileError) -> Int {
         let directory = try Directory.open(folder.isEmpty ? "." : folder)
         var found: [(name: FilePath.Component, base: Digest)] = []
@@ -18,16 +22,20 @@ extension StoredIndex {
             guard let base = try? Digest(hexadecimal: text) else { continue }
             found.append((entry.name, base))
         }
+        guard !found.isEmpty else { return 0 }
+        let bases = try Self.indexes(Set(found.map(\.base)), in: directory)
         let all = found.count
         if all > ManifestLimits.deltas {
-            let times = try Self.times(of: Set(found.map(\.base)), in: directory)
-            func time(_ base: Digest) -> Int64 { times[base] ?? .min }
+            func time(_ base: Digest) -> Int64 { bases[base]?.modified ?? .min }
             found.sort { time($0.base) > time($1.base) }
             found.removeLast(all - ManifestLimits.deltas)
         }
         for (name, base) in found {
             guard let file = try directory.file(reading: FilePath(name)) else { continue }
             let delta = try file.readAll(limit: IndexLimits.byteCount)
+            guard try isRestored(by: delta, from: bases[base]?.path, in: directory) else {
+                continue
+            }
             reference.deltas.append(
                 PackIndex.Delta(
                     base: base,
@@ -40,23 +48,49 @@ extension StoredIndex {
         return all - found.count
     }
 
-    /// Returns the modification times of the indexes in a directory, in nanoseconds since 1970, by the
-    /// digests of their decompressed bytes: newer versions have later times.
-    private static func times(
-        of indexes: Set<Digest>,
+    /// Returns whether a delta restores this index from an older one, if that is in the directory.
+    private func isRestored(
+        by delta: [UInt8],
+        from base: FilePath?,
         in directory: Directory
-    ) throws(FileError) -> [Digest: Int64] {
-        var times: [Digest: Int64] = [:]
+    ) throws(FileError) -> Bool {
+        let size = Int(reference.contentSize.rawValue)
+        // Bytes that are no frame restore nothing.
+        guard (try? FrameDecompressor.contentSize(of: delta.span)) == size else { return false }
+        guard let base, let file = try directory.file(reading: base) else { return true }
+        let stored = try file.readAll(limit: IndexLimits.byteCount)
+        guard let old = try? Self.content(of: stored) else { return true }
+        var decompressor = FrameDecompressor()
+        let made = try? decompressor.decompress(delta.span, after: old.span, to: size)
+        return made.map { Digest(of: $0) } == reference.contentDigest
+    }
+
+    /// Finds indexes in a directory by the digests of their decompressed bytes; the later their modification time, in
+    /// nanoseconds since 1970, the newer is the version.
+    ///
+    /// Reads the newest indexes first, until all are found.
+    private static func indexes(
+        _ contents: Set<Digest>,
+        in directory: Directory
+    ) throws(FileError) -> [Digest: (path: FilePath, modified: Int64)] {
+        var candidates: [(path: FilePath, modified: Int64)] = []
         for entry in try directory.entries()
         where (try? Digest(hexadecimal: entry.path.string)) != nil {
             guard let file = try directory.file(reading: entry.path) else { continue }
-            let stored = try file.readAll(limit: IndexLimits.byteCount)
+            candidates.append((entry.path, try file.identity().modified))
+        }
+        candidates.sort { $0.modified > $1.modified }
+        var found: [Digest: (path: FilePath, modified: Int64)] = [:]
+        for candidate in candidates {
+            guard found.count < contents.count else { break }
+            guard let file = try directory.file(reading: candidate.path) else { continue }
             // A damaged index belongs to no version.
+            let stored = try file.readAll(limit: IndexLimits.byteCount)
             guard let content = try? content(of: stored) else { continue }
             let digest = Digest(of: content)
-            if indexes.contains(digest) { times[digest] = try file.identity().modified }
+            if contents.contains(digest), found[digest] == nil { found[digest] = candidate }
         }
-        return times
+        return found
     }
 
     /// Finds the delta sets to this version, and adds them to the index deltas; of two from the same version,

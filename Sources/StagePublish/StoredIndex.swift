@@ -26,16 +26,27 @@ package struct StoredIndex: Equatable, Sendable {
         case file(FileError)
         /// It is not an index.
         case notAnIndex(FilePath, reason: String)
+        /// Its name is the digest of other bytes.
+        case damaged(FilePath)
     }
 
     /// Reads an index of a store, `…/i/<SHA-256>` and, unless `findsCompanions` is false, finds its deltas,
     /// delta sets, patches and archive, which it reads completely.
+    ///
+    /// - Throws: ``Fault``; ``Fault/damaged(_:)`` if the name of the file is the digest of other bytes.
     package init(at path: FilePath, findsCompanions: Bool = true) throws(Fault) {
         let stored: [UInt8]
         do throws(FileError) {
             stored = try File.open(readingRegular: path).readAll(limit: IndexLimits.byteCount)
         } catch {
             throw .file(error)
+        }
+        let digest = Digest(of: stored)
+        // A file with another name may be an index that was downloaded.
+        if let name = path.lastComponent.flatMap({ StoreObjectName($0.string) })?.digest,
+            name != digest
+        {
+            throw .damaged(path)
         }
         let content: [UInt8]
         do throws(FrameError) {
@@ -48,7 +59,6 @@ package struct StoredIndex: Equatable, Sendable {
         } catch {
             throw .notAnIndex(path, reason: error.description)
         }
-        let digest = Digest(of: stored)
         let contentDigest = Digest(of: content)
         reference = PackIndex(
             url: "i/\(digest)",
@@ -183,6 +193,7 @@ extension StoredIndex.Fault: CustomStringConvertible {
         switch self {
         case .file(let error): error.description
         case .notAnIndex(let path, let reason): "'\(path)' is not the index of a pack: \(reason)"
+        case .damaged(let path): "'\(path)' is damaged: its bytes have another digest than its name"
         }
     }
 }

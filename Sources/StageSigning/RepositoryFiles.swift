@@ -220,6 +220,31 @@ package final class RepositoryFiles {
 
     // MARK: Cleaning up
 
+    /// Removes temporary files of metadata and of copies of the manifest, which killed commands left.
+    ///
+    /// The caller must hold the manifest's lock, so none is in use.
+    func removeTemporaryFiles() throws(SigningError) {
+        try SigningError.wrapping { () throws(FileError) in
+            for name in [Self.metadataName, Self.draftName] {
+                guard let folder = try directory.directory(FilePath(name)) else { continue }
+                for entry in try folder.entries() where Directory.isTemporary(entry.name) {
+                    try folder.remove(entry.name)
+                }
+            }
+            for entry in try directory.entries()
+            where Directory.isTemporary(entry.name) && isOfCopy(entry.path.string) {
+                try directory.remove(entry.name)
+            }
+        }
+    }
+
+    /// Returns whether a temporary file is one of a copy of the manifest: `.SHA256.NAME.MARK.tmp`.
+    private func isOfCopy(_ name: String) -> Bool {
+        let rest = name.dropFirst()
+        return [UInt8](hexadecimal: String(rest.prefix(64))) != nil
+            && rest.dropFirst(64).hasPrefix(".\(manifestName.string).")
+    }
+
     /// Removes superseded files: snapshots except that of `version` and the one before it, targets metadata
     /// that neither of these names, and manifest copies that none of that targets metadata names.
     func removeSuperseded(currentSnapshot version: Int) throws(SigningError) {

@@ -45,4 +45,15 @@ package struct SigningReport: Encodable, Equatable {
 
     /// The role that expires first, or `nil` if nothing is published.
     package var next: Role? { roles.min { $0.expires < $1.expires } }
+
+    /// Replaces the report by that of a later pass of the same command.
+    mutating func add(_ later: SigningReport) {
+        let new = Set(roles.filter(\.isNew).map(\.role))
+        let hasSigned = hasSigned
+        self = later
+        self.hasSigned = self.hasSigned || hasSigned
+        for index in roles.indices where new.contains(roles[index].role) {
+            roles[index].isNew = true
+        }
+    }
 }

@@ -45,6 +45,12 @@ extension SigningRun {
                 try files.storeDraft(document, of: role)
                 continue
             }
+            // It was moved behind a renewed root.
+            if role == .root, let root, let draft = try files.draft(.root),
+                draft.version > root.document.version
+            {
+                continue
+            }
             let isUntouched = !tasks.takesManifest || unsigned[role] != nil
             if role != .root, isUntouched, let draft = try files.draft(role),
                 draft.version > published?.current[role]?.version ?? 0
@@ -53,5 +59,6 @@ extension SigningRun {
             }
             try files.removeDrafts(of: role)
         }
+        try files.removeTemporaryFiles()
     }
 }

@@ -71,6 +71,9 @@ package final class SigningRun {
     }
 
     /// Signs and publishes the parts that `tasks` names, and those near expiry.
+    ///
+    /// Renews a published root near expiry also while a draft of the next one lacks signatures. The draft then begins
+    /// anew, without signatures, after the renewed root.
     package func perform(_ tasks: SigningTasks) throws(SigningError) -> SigningReport {
         let published = try publishedRoot()
         var draft = try draftRoot(after: published)
@@ -85,51 +88,19 @@ package final class SigningRun {
             tasks.signsRoot = true
         }
         if published == nil { tasks.takesManifest = true }
-        return try perform(tasks, published: published, draft: draft)
-    }
-
-    // MARK: Root
-
-    private func root(_ document: SignedDocument) throws(SigningError) -> RootDocument {
-        try RootDocument(document, path: files.metadataPath)
-    }
-
-    func publishedRoot() throws(SigningError) -> RootDocument? {
-        guard let document = try files.latestRoot() else { return nil }
-        return try root(document)
-    }
-
-    private func draftRoot(after published: RootDocument?) throws(SigningError) -> RootDocument? {
-        guard let document = try files.draft(.root),
-            document.version == (published?.document.version ?? 0) + 1
-        else { return nil }
-        return try root(document)
-    }
-
-    /// Returns whether the root is near expiry and the supplied keys suffice to renew it.
-    private func renews(_ root: RootDocument) -> Bool {
-        root.content.periods.isDue(.root, expiry: root.document.expiry, at: time)
-            && hasEnoughSigners(for: .root, under: root)
-    }
-
-    /// Throws if none of the supplied keys signs for any role.
-    private func checkSigners(under roots: [RootDocument]) throws(SigningError) {
-        let expected = roots.flatMap { $0.content.roles.values.flatMap(\.keys) }.map(\.id)
-        let given = signers.map(\.key.id)
-        guard Set(expected).isDisjoint(with: given) else { return }
-        throw .noSigner(role: nil, expected: expected.uniqued, given: given)
-    }
-
-    private func hasEnoughSigners(for role: SigningRole, under root: RootDocument) -> Bool {
-        let content = root.content.roles[role]
-        let ids = Set(content?.keys.map(\.id) ?? [])
-        let count = Set(signers.map(\.key.id)).intersection(ids).count
-        return count >= content?.threshold ?? 1
+        var report = try perform(tasks, published: published, draft: draft)
+        if let published, renews(published),
+            try publishedRoot()?.document.version == published.document.version
+        {
+            let next = SigningRun(files, manifest: manifest, signers: signers, at: time)
+            report.add(try next.renew(published, tasks))
+        }
+        return report
     }
 
     // MARK: All roles
 
-    private func perform(
+    func perform(
         _ tasks: SigningTasks,
         published: RootDocument?,
         draft: RootDocument?
@@ -356,7 +327,7 @@ extension SigningTasks {
 
 extension [String] {
     /// The elements without duplicates, in order.
-    fileprivate var uniqued: [String] {
+    var uniqued: [String] {
         var seen: Set<String> = []
         return filter { seen.insert($0).inserted }
     }

@@ -73,13 +73,12 @@ struct IndexFile {
         let damaged: FilePath?
         do throws(FileError) {
             guard let store = try store() else { return }
-            guard let bundles = try store.directory("b") else { return }
+            let bundles = store.path.appending("b")
             for bundle in stored.index.bundles {
-                let name = FilePath("\(bundle.digest)")
-                guard try bundles.status(name) != nil else {
+                guard try store.status(FilePath("b/\(bundle.digest)")) != nil else {
                     throw FileError(
                         "open",
-                        path: bundles.path.pushing(name),
+                        path: bundles.appending("\(bundle.digest)"),
                         errno: .noSuchFileOrDirectory
                     )
                 }
@@ -87,13 +86,13 @@ struct IndexFile {
             let width = ProcessInfo.processInfo.activeProcessorCount
             let positions = try await stored.index.damagedBundles(in: store, width: width)
             damaged = positions.min().map { position in
-                bundles.path.pushing(FilePath("\(stored.index.bundles[position].digest)"))
+                bundles.appending("\(stored.index.bundles[position].digest)")
             }
             if damaged == nil { try StoreMark.write(stored, to: store) }
         } catch {
             throw CommandFailure(output: error)
         }
-        if let damaged { throw CommandFailure(damagedBundle: damaged) }
+        if let damaged { throw CommandFailure(damagedObject: damaged) }
     }
 
     /// Opens the store that contains the index; returns `nil` for an index that is not in a folder `i`.
@@ -142,6 +141,7 @@ struct IndexFile {
     }
 
     private static func failure(_ fault: StoredIndex.Fault) -> CommandFailure {
+        if case .damaged(let path) = fault { return CommandFailure(damagedObject: path) }
         var failure = CommandFailure.usage(fault.description)
         if case .notAnIndex = fault {
             failure.hint = "name a file of the folder 'i' of a store"

@@ -1,5 +1,6 @@
 import FoundationEssentials
 import StageIndex
+import StageModel
 import StagePublish
 import StageSystem
 import StageTesting
@@ -58,6 +59,67 @@ struct StoreVerifyTests {
         let text = try await world.program.run(["store", "verify"] + arguments)
         #expect(text.status == 3)
         #expect(text.output.hasPrefix("\(bundle): missing, needed by levels\nas named: "))
+    }
+
+    /// Most of an index is digests, so one with a changed bit can usually still be decoded.
+    @Test func aDamagedIndexIsNeitherOfferedNorABase() async throws {
+        let world = try World()
+        let publisher = try IndexedPublisher(world)
+        try publisher.write(["a": noise(100_000), "b": noise(70_000, seed: 2)])
+        let first = try await publisher.package(version: 1)
+        let place = FilePath(first)
+        let whole = try File.open(readingRegular: place).readAll(limit: 1 << 20)
+        let folder = try Directory.open(place.removingLastComponent())
+        let name = try #require(place.lastComponent)
+        let recipe = world.directory.path.appending("recipe.json").string
+        let manifest = publisher.store.appending("manifest.json").string
+        let create = ["manifest", "create", "--application", "net.example.app", "-o", manifest]
+        #expect(try await world.program.run(create).status == 0)
+        let commands = [
+            ["manifest", "add", manifest, first, "--recipe", recipe, "--pack-version", "1"],
+            ["package", recipe, "--indexed", "-o", publisher.store.string, "--base", first],
+        ]
+        for position in stride(from: whole.count / 2, to: whole.count, by: whole.count / 7) {
+            var bytes = whole
+            bytes[position] ^= 4
+            try folder.write(bytes, to: name, durably: false)
+            for command in commands {
+                let ending = try await world.program.run(command)
+                #expect(ending.status == 31)
+                #expect(ending.error.contains("\(name)' is damaged: its bytes have another digest"))
+            }
+        }
+        try folder.write(whole, to: name, durably: false)
+        // The folder of the bundles is on a disk that is not mounted.
+        let store = try Directory.open(publisher.store)
+        try store.rename("b", to: "away", in: store)
+        let unmounted = try await world.program.run(commands[0])
+        #expect(unmounted.status == 31)
+        #expect(unmounted.error.contains("No such file or directory"))
+        try store.rename("away", to: "b", in: store)
+        #expect(try await world.program.run(commands[0]).status == 0)
+    }
+
+    @Test func aDamagedDeltaOfAnIndexIsNotOffered() async throws {
+        let world = try World()
+        let publisher = try IndexedPublisher(world)
+        try publisher.write(["a": noise(300_000)])
+        let first = try await publisher.package(version: 1)
+        try publisher.write(["a": noise(300_000) + [1]])
+        let second = try await publisher.package(version: 2, base: first)
+        func deltas() throws -> Int { try StoredIndex(at: FilePath(second)).reference.deltas.count }
+        #expect(try deltas() == 1)
+        let folder = try Directory.open(FilePath(second).removingLastComponent())
+        let entry = try #require(try folder.entries().first { $0.path.string.contains(".from.") })
+        let whole = try #require(try folder.bytes(of: entry.path, limit: 1 << 20))
+        var bent = whole
+        bent[whole.count - 3] ^= 1
+        for bytes in [[], bent, Array(whole.prefix(whole.count / 2)), noise(300)] {
+            try folder.write(bytes, to: entry.name, durably: false)
+            #expect(try deltas() == 0)
+        }
+        try folder.write(whole, to: entry.name, durably: false)
+        #expect(try deltas() == 1)
     }
 
     @Test func aDirectoryThatIsNoStoreIsRefused() async throws {

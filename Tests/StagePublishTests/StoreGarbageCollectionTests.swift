@@ -250,6 +250,15 @@ struct StoreGarbageCollectionTests {
         #expect(try await collect(offered, keeping: 0).removed == first.waiting)
     }
 
+    @Test func aVersionStaysOnceAfterACollectionThatFoundNothingUnused() async throws {
+        let first = try await store.package(["a": noise(100_000, seed: 1)], "one")
+        let offered = try manifest(first)
+        #expect(try await collect(offered).waiting.objects == 0)
+        let second = try await store.package(["a": noise(100_000, seed: 2)], "two")
+        #expect(try await collect(offered, keeping: 0).removed.objects == 0)
+        #expect(try store.files(of: second.index).keys.sorted() == ["a"])
+    }
+
     @Test func temporaryFilesOfKilledRunsGo() async throws {
         let versions = try await versions()
         let offered = try manifest(versions[2])

@@ -1,7 +1,10 @@
 import StageDigest
+import StageModel
 import StageSigning
+import StageSystem
 import StageTesting
 import StageTrust
+import SystemPackage
 import Testing
 
 /// Signatures that wait for others.
@@ -136,5 +139,69 @@ struct DraftTests {
         publisher.wait(days: 200)
         let report = try publisher.run(online).perform(SigningTasks())
         #expect(report.roles.filter(\.isExpired).map(\.role) == [.targets])
+    }
+
+    /// A holder who signs late must not publish a root that clients refuse.
+    @Test func aDraftOfARootNearExpiryBeginsAnew() throws {
+        let publisher = try Publisher()
+        let (one, two) = (try Publisher.signer(), try Publisher.signer())
+        try publisher.write("one")
+        _ = try publisher.run(one).initialize(RootContent(one.key))
+        _ = try publisher.run(one).rotate { content throws(SigningError) in
+            content.periods[.root] = 30
+            content.roles[.root] = .init(keys: [one.key, two.key], threshold: 2)
+        }
+        publisher.wait(days: 45)
+        let late = try publisher.run(two).perform(.root)
+        #expect(late.roles.first?.version == 1)
+        #expect(late.drafts.map(\.signed) == [[two.key.id]])
+        #expect(late.drafts.map(\.missing) == [[one.key.id]])
+        #expect(try publisher.run(one).perform(.root).roles.first?.version == 2)
+        publisher.wait(days: 19)
+        _ = try publisher.run(one).perform(SigningTasks())
+        #expect(try publisher.refreshClient() == "one")
+    }
+
+    /// The other holder may never sign.
+    @Test func aRootIsRenewedWhileADraftOfTheNextOneWaits() throws {
+        let publisher = try Publisher()
+        let (one, two) = (try Publisher.signer(), try Publisher.signer())
+        try publisher.write("one")
+        _ = try publisher.run(one).initialize(RootContent(one.key))
+        _ = try publisher.run(one).rotate { content throws(SigningError) in
+            content.roles[.root] = .init(keys: [one.key, two.key], threshold: 2)
+        }
+        publisher.wait(days: 200)
+        #expect(try publisher.run(one).perform(SigningTasks()).roles.first?.version == 1)
+        publisher.wait(days: 70)
+        let renewed = try publisher.run(one).perform(SigningTasks())
+        #expect(renewed.roles.first?.version == 2)
+        #expect(renewed.roles.first?.isNew == true)
+        #expect(renewed.drafts.map(\.version) == [3])
+        #expect(renewed.drafts.map(\.signed) == [[]])
+        publisher.wait(days: 180)
+        #expect(try publisher.run(one).perform(.manifest).roles.first?.version == 2)
+        #expect(try publisher.refreshClient() == "one")
+        _ = try publisher.run(one).perform(.root)
+        let done = try publisher.run(two).perform(.root)
+        #expect(done.roles.first?.version == 3)
+        #expect(done.drafts.isEmpty)
+        #expect(try publisher.refreshClient() == "one")
+    }
+
+    @Test func temporaryFilesOfKilledCommandsGo() throws {
+        let publisher = try Publisher()
+        let key = try Publisher.signer()
+        try publisher.write("one")
+        _ = try publisher.run(key).initialize(RootContent(key.key))
+        let copy = ".\(Digest(of: [])).manifest.json.1a2b.tmp"
+        let left = ["metadata/.2.snapshot.json.1a2b.tmp", copy]
+        let others = [".page.1a2b.tmp", ".\(Digest(of: [])).other.json.1a2b.tmp"]
+        for path in left + others {
+            _ = try publisher.directory.file(creating: FilePath(path))
+        }
+        _ = try publisher.run(key).perform(.manifest)
+        #expect(try left.compactMap { try publisher.bytes($0) } == [])
+        #expect(try others.compactMap { try publisher.bytes($0) } == [[], []])
     }
 }

@@ -125,8 +125,8 @@ extension CommandFailure {
         )
     }
 
-    /// Creates the failure for a version with a damaged bundle, which no client could install.
-    init(damagedBundle path: FilePath) {
+    /// Creates the failure for a version with a damaged index or bundle, which no client could install.
+    init(damagedObject path: FilePath) {
         self.init(
             status: .packagingFailed,
             message: "'\(path)' is damaged: its bytes have another digest than its name",
