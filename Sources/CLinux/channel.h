@@ -76,17 +76,17 @@ STAGE_CHECKED static inline ssize_t stage_receive(
     return received;
 }
 
-/// Makes reads from and writes to `socket` fail with EAGAIN after `seconds` without a byte; 0 for no limit.
-STAGE_CHECKED static inline int stage_set_patience(int socket, time_t seconds) {
-    struct timeval patience = {.tv_sec = seconds};
+/// Makes reads from and writes to `socket` fail with EAGAIN after `microseconds` without a byte; 0 for no limit.
+STAGE_CHECKED static inline int stage_set_patience(int socket, int64_t microseconds) {
+    struct timeval patience = {.tv_sec = microseconds / 1000000, .tv_usec = microseconds % 1000000};
     int status = setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (status < 0) return status;
     return setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 }
 
 /// Connects a stream to the socket at `path`, and returns its descriptor. Fails with ENAMETOOLONG if the path is too
-/// long for a socket address, and with EAGAIN if the queue of the listener stays full for `seconds`; 0 for no limit.
-STAGE_CHECKED static inline int stage_connect(const char *path, time_t seconds) {
+/// long for a socket address, and with EAGAIN if the queue of the listener stays full for `microseconds`; 0 for no limit.
+STAGE_CHECKED static inline int stage_connect(const char *path, int64_t microseconds) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t length = strlen(path);
     if (length >= sizeof address.sun_path) {
@@ -96,7 +96,7 @@ STAGE_CHECKED static inline int stage_connect(const char *path, time_t seconds) 
     memcpy(address.sun_path, path, length + 1);
     int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (file < 0) return -1;
-    if (stage_set_patience(file, seconds) == 0
+    if (stage_set_patience(file, microseconds) == 0
         && connect(file, (struct sockaddr *)&address, sizeof address) == 0) {
         return file;
     }

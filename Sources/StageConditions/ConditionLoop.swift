@@ -188,8 +188,7 @@ extension ConditionLoop {
         let waits = [deadline.map { $0 - now }, connection?.timeout].compactMap(\.self)
         guard let wait = waits.min() else { return -1 }
         // Rounded up, so that the thread does not wake just before the deadline and spin.
-        let milliseconds = max(wait, .zero) / .milliseconds(1)
-        return CInt(min(milliseconds.rounded(.up), 3_600_000))
+        return min(wait.wholeMilliseconds, 3_600_000)
     }
 }
 

@@ -253,10 +253,5 @@ struct RecordBudget {
 
 extension ApplicationID {
     /// The name of the application's record in a directory of records.
-    var recordName: FilePath.Component {
-        guard let name = FilePath.Component("\(text).json") else {
-            preconditionFailure("an identifier is a file name")
-        }
-        return name
-    }
+    var recordName: FilePath.Component { FilePath.Component(known: "\(text).json") }
 }

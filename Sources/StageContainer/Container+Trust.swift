@@ -185,9 +185,7 @@ extension Directory {
     }
 
     private func replace(_ name: String, with bytes: [UInt8]) throws(FileError) {
-        guard let component = FilePath.Component(name) else {
-            preconditionFailure("the file name of a role is one component")
-        }
+        let component = FilePath.Component(known: name)
         let path = FilePath(component)
         if let status = try status(path) {
             if status.kind == .directory { try removeTree(component) }

@@ -1,4 +1,5 @@
 package import StageModel
+import StageSystem
 package import SystemPackage
 
 /// The names inside a container.
@@ -90,12 +91,7 @@ package enum ContainerLayout {
 
 extension Identifier {
     /// The identifier as a file name.
-    package var component: FilePath.Component {
-        guard let component = FilePath.Component(text) else {
-            preconditionFailure("an identifier is a file name")
-        }
-        return component
-    }
+    package var component: FilePath.Component { FilePath.Component(known: text) }
 }
 
 extension ContainerLayout {
@@ -107,19 +103,13 @@ extension ContainerLayout {
 
     /// Returns the name in `downloads/` of a file that no manifest names, from a digest that identifies it.
     package static func downloadName(ofFile key: Digest) -> FilePath.Component {
-        guard let name = FilePath.Component("\(fileDownloadPrefix)\(key)") else {
-            preconditionFailure("hexadecimal digits are a file name")
-        }
-        return name
+        FilePath.Component(known: "\(fileDownloadPrefix)\(key)")
     }
 
     /// Returns the name in `downloads/` of an object: its digest, so that packs and versions that share an
     /// archive share its download.
     package static func downloadName(of digest: Digest) -> FilePath.Component {
-        guard let name = FilePath.Component(digest.description) else {
-            preconditionFailure("hexadecimal digits are a file name")
-        }
-        return name
+        FilePath.Component(known: digest.description)
     }
 
     /// Returns the part of a name in `downloads/` that identifies the download; its record and its lock have

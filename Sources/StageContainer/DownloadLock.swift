@@ -62,13 +62,11 @@ extension Container {
         guard let lockName = FilePath.Component("\(name.string).lock") else {
             throw FileError("lock", path: downloads.path.appending(name), errno: .invalidArgument)
         }
-        while true {
-            let file = try lockFile(lockName, in: downloads)
-            let inode = try file.status().inode
-            guard let lock = try FileLock.attempt(file, mode: .exclusive) else { return nil }
-            // The previous holder may have deleted the file between opening and locking it.
-            guard try downloads.status(FilePath(lockName))?.inode == inode else { continue }
-            return DownloadLock(in: downloads, file: lockName, holding: lock)
+        let lock = try FileLock.attempt(lockName, in: downloads, mode: .exclusive) {
+            () throws(FileError) in
+            try lockFile(lockName, in: downloads)
         }
+        guard let lock else { return nil }
+        return DownloadLock(in: downloads, file: lockName, holding: lock)
     }
 }

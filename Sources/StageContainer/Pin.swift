@@ -169,10 +169,5 @@ extension Container {
 
 extension PackID {
     /// The name of the pack's pin in `pins/`.
-    var pinName: FilePath.Component {
-        guard let name = FilePath.Component("\(text).json") else {
-            preconditionFailure("an identifier is a file name")
-        }
-        return name
-    }
+    var pinName: FilePath.Component { FilePath.Component(known: "\(text).json") }
 }

@@ -16,14 +16,12 @@ package final class ControlConnection: Sendable {
     /// Connects to the daemon at `path`, after checking that the listening process belongs to root or, unless this
     /// process is root, to this user.
     ///
-    /// Sends nothing before the check. `timeout` is the time without data after which the daemon counts as lost, in
-    /// whole seconds.
+    /// Sends nothing before the check. `timeout` is the time without data after which the daemon counts as lost.
     ///
     /// - Throws: ``ControlError/untrusted(_:user:)`` for a process of another user.
     package init(path: String, timeout: Duration? = nil) throws(ControlError) {
         do throws(FileError) {
-            let seconds = Int(timeout?.components.seconds ?? 0)
-            socket = try UnixSocket.connect(to: FilePath(path), patience: seconds)
+            socket = try UnixSocket.connect(to: FilePath(path), patience: timeout)
         } catch {
             throw ControlError(connecting: error, timeout: timeout)
         }
@@ -72,10 +70,10 @@ package final class ControlConnection: Sendable {
         return ControlEvents(self, body: body)
     }
 
-    /// Sets the time without data after which the daemon counts as lost, in whole seconds.
+    /// Sets the time without data after which the daemon counts as lost.
     private func setTimeout(_ timeout: Duration) throws(ControlError) {
         do throws(FileError) {
-            try socket.setPatience(seconds: Int(timeout.components.seconds))
+            try socket.setPatience(timeout)
         } catch {
             throw .system(error)
         }

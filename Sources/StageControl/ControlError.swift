@@ -74,9 +74,8 @@ extension ControlError: CustomStringConvertible {
                 "the process that listens at '\(path)' belongs to user \(user), and not to root or "
                 + "this user"
         case .lost(let path, let timeout?):
-            let seconds = timeout.components.seconds
             return
-                "the daemon at '\(path)' does not answer: it sent nothing for \(seconds.quantity(of: "second"))"
+                "the daemon at '\(path)' does not answer: it sent nothing for \(timeout.inWords)"
         case .lost(let path, nil):
             return "the daemon at '\(path)' closed the connection before it answered"
         case .refused(let refusal): return refusal.message

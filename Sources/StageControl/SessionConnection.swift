@@ -66,10 +66,10 @@ package final class SessionConnection: Sendable {
     }
 
     /// Error that currently prevents events; `nil` while they arrive.
-    package var problem: ControlError? { monitor.change { $0.attachment.problem } }
+    package var problem: ControlError? { monitor.withValue { $0.attachment.problem } }
 
     /// Set when no further events are wanted.
-    package var isOver: Bool { monitor.change { $0.attachment.isOver } }
+    package var isOver: Bool { monitor.withValue { $0.attachment.isOver } }
 
     /// Starts to attach.
     ///

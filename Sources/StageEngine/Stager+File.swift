@@ -138,11 +138,7 @@ extension IndexSource {
     /// Returns the name of the directory for an incomplete file: the same for each run, so that a run can
     /// resume.
     private static func mark(of path: ContentPath) -> FilePath.Component {
-        let digest = Digest(of: Array(path.text.utf8))
-        guard let mark = FilePath.Component("part-\(digest)") else {
-            preconditionFailure("hexadecimal digits are a file name")
-        }
-        return mark
+        FilePath.Component(known: "part-\(Digest(of: Array(path.text.utf8)))")
     }
 
     /// Creates the directory for an incomplete file after checking the free space, and finds what an earlier

@@ -3,6 +3,8 @@ import Synchronization
 /// Runs work that blocks (a lock, a digest, an fsync) on a separate thread, so that the threads of Swift's
 /// cooperative pool stay free.
 ///
+/// If the system refuses the process its first thread, the work runs on the calling one.
+///
 /// Cancelling the task does not interrupt the work. The values that `body` captures are released before this
 /// function returns, unless the caller holds them too.
 package func withBlockingThread<Value: Sendable, Failure: Error>(
@@ -103,12 +105,15 @@ private final class BlockingThreads: Sendable {
         do throws(FileError) {
             try SystemThread(name: "stage-blocking") { [self] in work() }.detach()
         } catch {
-            // The process may have reached its limit of threads: the existing ones run the job later.
-            let isLast = sharedState.change { state in
+            // The process may have reached its limit of threads: the existing ones run the job later, or this one
+            // does if there are none.
+            let jobs = sharedState.change { state in
                 state.threads -= 1
-                return state.threads == 0
+                guard state.threads == 0 else { return [@Sendable () -> Void]() }
+                defer { state.jobs = [] }
+                return state.jobs
             }
-            precondition(!isLast, "the first thread could not be started: \(error)")
+            for job in jobs { job() }
         }
     }
 

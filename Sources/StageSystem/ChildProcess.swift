@@ -86,7 +86,7 @@ public final class ChildProcess: Sendable {
     public func waitForEnd(within time: Duration) -> Ending? {
         let (process, ending) = state.withLock { ($0.pid, $0.ending) }
         if let ending { return ending }
-        let deadline = ContinuousClock.now + time
+        let deadline = ContinuousClock.now + time.sleepable
         let end = stage_open_process(process)
         defer { if end >= 0 { close(end) } }
         while stage_has_ended(process) == 0 {
@@ -95,7 +95,7 @@ public final class ChildProcess: Sendable {
             var pollRequest = pollfd(fd: end, events: Int16(POLLIN), revents: 0)
             // Polls for the end where the kernel has no pidfd.
             let pause = end >= 0 ? left : min(left, .milliseconds(20))
-            unsafe _ = poll(&pollRequest, 1, pause.milliseconds)
+            unsafe _ = poll(&pollRequest, 1, pause.wholeMilliseconds)
         }
         return waitForEnd()
     }

@@ -36,6 +36,13 @@ import Glibc
         unsafe mutex.deallocate()
     }
 
+    /// Calls `body` with the value, and wakes no thread; for reads.
+    package func withValue<Result>(_ body: (State) -> Result) -> Result {
+        unsafe _ = pthread_mutex_lock(mutex)
+        defer { unsafe _ = pthread_mutex_unlock(mutex) }
+        return unsafe body(state)
+    }
+
     /// Calls `body` with exclusive access to the value, and wakes all waiting threads.
     package func change<Result>(_ body: (inout State) -> Result) -> Result {
         unsafe _ = pthread_mutex_lock(mutex)
@@ -75,7 +82,7 @@ import Glibc
     ) -> Result? {
         var deadline = timespec()
         unsafe _ = clock_gettime(CLOCK_MONOTONIC, &deadline)
-        let parts = duration.components
+        let parts = duration.sleepable.components
         let nanoseconds = deadline.tv_nsec + Int(parts.attoseconds / 1_000_000_000)
         deadline.tv_sec += Int(parts.seconds) + nanoseconds / 1_000_000_000
         deadline.tv_nsec = nanoseconds % 1_000_000_000

@@ -147,7 +147,7 @@ package final class ConversationProgram {
         let left = deadline - .now
         guard left > .zero else { throw .deadlineExceeded }
         var pollRequest = pollfd(fd: file.rawValue, events: Int16(events), revents: 0)
-        unsafe _ = poll(&pollRequest, 1, left.milliseconds)
+        unsafe _ = poll(&pollRequest, 1, left.wholeMilliseconds)
     }
 
     private static func close(_ files: FileDescriptor...) {

@@ -1,6 +1,6 @@
 import CLinux
 import Glibc
-import SystemPackage
+package import SystemPackage
 
 /// A lock on a file, held for the lifetime of the value.
 ///
@@ -30,6 +30,33 @@ import SystemPackage
             return nil
         }
         return FileLock(file: file)
+    }
+
+    /// Takes the lock on a file that its last holder removes, or returns `nil` if a conflicting lock is held.
+    ///
+    /// `open` opens the file, and creates it if it does not exist.
+    package static func attempt(
+        _ name: FilePath.Component,
+        in directory: Directory,
+        mode: Mode,
+        opening open: () throws(FileError) -> File
+    ) throws(FileError) -> FileLock? {
+        while true {
+            let file = try open()
+            let inode = try file.status().inode
+            guard let lock = try attempt(file, mode: mode) else { return nil }
+            // The last holder may have removed the file between opening and locking.
+            if try directory.status(FilePath(name))?.inode == inode { return lock }
+        }
+    }
+
+    /// Removes the locked file, unless `name` is another file by now.
+    borrowing func removeFile(_ name: FilePath.Component, in directory: Directory) {
+        // A file that stays does no harm.
+        guard let inode = try? file.status().inode,
+            (try? directory.status(FilePath(name))?.inode) == inode
+        else { return }
+        _ = try? directory.remove(name)
     }
 
     deinit {

@@ -122,13 +122,4 @@ extension FileStatus {
         guard unsafe fstat(file.rawValue, &status) == 0 else { return nil }
         self.init(status)
     }
-
-    /// Reads the status of `name` in an open directory, without following a link; `nil` on an error.
-    @unsafe public init?(_ name: UnsafePointer<CChar>, in directory: FileDescriptor) {
-        var status = stat()
-        guard unsafe fstatat(directory.rawValue, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else {
-            return nil
-        }
-        self.init(status)
-    }
 }

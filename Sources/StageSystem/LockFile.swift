@@ -10,7 +10,6 @@ package import SystemPackage
 package struct LockFile: ~Copyable, Sendable {
     private let directory: Directory
     private let name: FilePath.Component
-    private let inode: UInt64
     private let lock: FileLock
 
     /// Takes the lock, or returns `nil` if another holder has a conflicting one.
@@ -21,14 +20,11 @@ package struct LockFile: ~Copyable, Sendable {
         in directory: Directory,
         mode: FileLock.Mode
     ) throws(FileError) -> LockFile? {
-        while true {
-            let file = try open(name, in: directory)
-            let inode = try file.status().inode
-            guard let lock = try FileLock.attempt(file, mode: mode) else { return nil }
-            // The last holder may have removed the file between opening and locking.
-            guard try directory.status(FilePath(name))?.inode == inode else { continue }
-            return LockFile(directory: directory, name: name, inode: inode, lock: lock)
+        let lock = try FileLock.attempt(name, in: directory, mode: mode) { () throws(FileError) in
+            try open(name, in: directory)
         }
+        guard let lock else { return nil }
+        return LockFile(directory: directory, name: name, lock: lock)
     }
 
     /// Takes the lock, and waits for other holders at most for `patience`.
@@ -40,7 +36,7 @@ package struct LockFile: ~Copyable, Sendable {
         mode: FileLock.Mode,
         patience: Duration
     ) async throws(FileError) -> LockFile {
-        let deadline = ContinuousClock.now + patience
+        let deadline = ContinuousClock.now + patience.sleepable
         while true {
             if let lock = try attempt(name, in: directory, mode: mode) { return lock }
             guard ContinuousClock.now < deadline, !Task.isCancelled else {
@@ -94,10 +90,7 @@ package struct LockFile: ~Copyable, Sendable {
 
     deinit {
         guard lock.tryUpgradeToExclusive() else { return }
-        // Removed while locked: a waiting process notices this and creates another. A file that stays does no
-        // harm.
-        if (try? directory.status(FilePath(name))?.inode) == inode {
-            _ = try? directory.remove(name)
-        }
+        // Removed while locked: a waiting process notices this and creates another.
+        lock.removeFile(name, in: directory)
     }
 }

@@ -111,7 +111,7 @@ struct ProgramWatch {
                 output.pollRequest, errors.pollRequest,
                 pollfd(fd: end, events: Int16(POLLIN), revents: 0),
             ]
-            unsafe _ = poll(&pollRequests, nfds_t(pollRequests.count), pause.milliseconds)
+            unsafe _ = poll(&pollRequests, nfds_t(pollRequests.count), pause.wholeMilliseconds)
             _ = output.take()
             _ = errors.take()
         }
@@ -132,14 +132,5 @@ extension ChildProcess.Ending {
         var signal: CInt = 0
         let status = unsafe stage_ending(process, &signal)
         self = signal != 0 ? .signalled(Int(signal)) : .exited(Int(status))
-    }
-}
-
-extension Duration {
-    /// The duration in milliseconds, rounded up, for poll(2).
-    var milliseconds: CInt {
-        let (seconds, attoseconds) = components
-        let rest = attoseconds / 1_000_000_000_000_000
-        return CInt(clamping: seconds.multipliedReportingOverflow(by: 1000).partialValue + rest + 1)
     }
 }

@@ -158,7 +158,7 @@ package struct SandboxedProgram: Sendable {
         while stage_has_ended(supervisor) == 0, ContinuousClock.now < deadline {
             var pollRequest = pollfd(fd: end, events: Int16(POLLIN), revents: 0)
             let pause: Duration = end >= 0 ? deadline - .now : .milliseconds(1)
-            unsafe _ = poll(&pollRequest, 1, pause.milliseconds)
+            unsafe _ = poll(&pollRequest, 1, pause.wholeMilliseconds)
         }
         // A supervisor that does not answer was stopped; its child dies with it.
         _ = kill(supervisor, SIGKILL)
@@ -238,7 +238,7 @@ package struct SandboxedProgram: Sendable {
                 let left = deadline - .now
                 guard left > .zero else { return nil }
                 var pollRequest = pollfd(fd: report.reading, events: Int16(POLLIN), revents: 0)
-                unsafe _ = poll(&pollRequest, 1, left.milliseconds)
+                unsafe _ = poll(&pollRequest, 1, left.wholeMilliseconds)
             } else {
                 break
             }

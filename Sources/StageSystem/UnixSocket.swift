@@ -22,17 +22,18 @@ package final class UnixSocket: Sendable {
 
     /// Connects to the process that listens at `path`.
     ///
-    /// With a `patience` in seconds, the connection and each call on it fail with `EAGAIN` after that time
-    /// without progress.
+    /// With a `patience`, the connection and each call on it fail with `EAGAIN` after that time without progress.
     ///
     /// - Throws: ``FileError`` with `ENOENT` or `ECONNREFUSED` if no process listens, and with
     ///   `ENAMETOOLONG` if the path has more than the 107 bytes that the kernel takes.
     package static func connect(
         to path: FilePath,
-        patience: Int = 0
+        patience: Duration? = nil
     ) throws(FileError) -> UnixSocket {
         let descriptor = try Directory.attempt("connect to", at: path) {
-            unsafe path.withPlatformString { unsafe stage_connect($0, patience) }
+            unsafe path.withPlatformString {
+                unsafe stage_connect($0, patience.map(\.microseconds) ?? 0)
+            }
         }
         return UnixSocket(adopting: FileDescriptor(rawValue: descriptor), path: path)
     }
@@ -47,10 +48,10 @@ package final class UnixSocket: Sendable {
         return user
     }
 
-    /// Sets the time in seconds after which a call without progress fails with `EAGAIN`; 0 for no limit.
-    package func setPatience(seconds: Int) throws(FileError) {
+    /// Sets the time after which a call without progress fails with `EAGAIN`.
+    package func setPatience(_ patience: Duration) throws(FileError) {
         try Directory.attempt("set up", at: path) {
-            stage_set_patience(descriptor.rawValue, seconds)
+            stage_set_patience(descriptor.rawValue, patience.microseconds)
         }
     }
 
@@ -91,5 +92,15 @@ package final class UnixSocket: Sendable {
     package func shutDown() {
         // Fails if the other side has closed the stream already, which has the same effect.
         _ = shutdown(descriptor.rawValue, CInt(SHUT_RDWR))
+    }
+}
+
+extension Duration {
+    /// The duration in microseconds, rounded up, and at least one, since the kernel takes none for no limit.
+    fileprivate var microseconds: Int64 {
+        let (seconds, attoseconds) = sleepable.components
+        let attosecondsPerMicrosecond: Int64 = 1_000_000_000_000
+        let rest = (attoseconds + attosecondsPerMicrosecond - 1) / attosecondsPerMicrosecond
+        return max(seconds * 1_000_000 + rest, 1)
     }
 }

@@ -131,7 +131,7 @@ package struct UserProgram: Sendable {
                 ),
             ]
             // Polls for the end where the kernel has no pidfd.
-            let pause = left.map { max($0, .milliseconds(1)).milliseconds }
+            let pause = left.map { max($0, .milliseconds(1)).wholeMilliseconds }
             let interval: CInt = 20
             unsafe _ = poll(
                 &pollRequests,

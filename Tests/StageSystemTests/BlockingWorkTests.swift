@@ -1,3 +1,4 @@
+import Glibc
 import StageSystem
 import Testing
 
@@ -11,6 +12,24 @@ struct BlockingWorkTests {
                 Issue.record("the thread that ran the work still holds what it captured")
                 return
             }
+        }
+    }
+
+    @Test func withoutAThreadTheWorkRunsOnTheCallingOne() async {
+        await #expect(processExitsWith: .success) {
+            // The threads of tasks are there before the limit.
+            await withDiscardingTaskGroup { group in
+                for _ in 0..<8 { group.addTask { usleep(20_000) } }
+            }
+            // Root's threads have no limit.
+            if geteuid() == 0 { try #require(setuid(61_235) == 0) }
+            let processes = __rlimit_resource_t(__RLIMIT_NPROC.rawValue)
+            var limit = rlimit()
+            try #require(unsafe getrlimit(processes, &limit) == 0)
+            limit.rlim_cur = 1
+            try #require(unsafe setrlimit(processes, &limit) == 0)
+            try #require(await withBlockingThread { 7 } == 7)
+            try #require(await withBlockingThread { 8 } == 8)
         }
     }
 

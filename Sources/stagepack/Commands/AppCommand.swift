@@ -191,9 +191,7 @@ struct AppRegisterCommand: ReportingSubcommand {
         }
         let name = "\(registration.application).json"
         do throws(FileError) {
-            guard let component = FilePath.Component(name) else {
-                preconditionFailure("an identifier is a file name")
-            }
+            let component = FilePath.Component(known: name)
             // A registration of the system is for all users, regardless of the umask of root's shell.
             let isOfSystem = geteuid() == 0
             let directory =
