@@ -1,6 +1,7 @@
 import StageContainer
 import StageModel
 import StagePack
+import StageSystem
 
 extension AssetPackManager {
     /// The status updates of the packs that this process downloads, from now on.
@@ -9,14 +10,14 @@ extension AssetPackManager {
     /// than 1,024 updates behind loses the oldest ones.
     public nonisolated var statusUpdates: some AsyncSequence<DownloadStatusUpdate, Never> & Sendable
     {
-        updates.updates()
+        updates.elements()
     }
 
     /// Returns the status updates of one pack from now on; ends after `finished` or `failed`.
     public nonisolated func statusUpdates(
         forAssetPackWithID assetPackID: String
     ) -> some AsyncSequence<DownloadStatusUpdate, Never> & Sendable {
-        updates.updates(of: assetPackID)
+        updates.elements(where: { $0.assetPack.id == assetPackID }, endingWith: \.isLast)
     }
 
     /// Requests the manifest from the server, starts updates of outdated packs, and removes packs that are

@@ -41,7 +41,7 @@ public actor AssetPackManager {
 
     private nonisolated let environment: [String: String]
     private nonisolated let setup: Mutex<Setup>
-    nonisolated let updates = StatusBroadcast()
+    nonisolated let updates = Broadcast<DownloadStatusUpdate>(bufferingNewest: 1024)
     private var downloads: [PackID: PackDownload] = [:]
     private var queue: [(download: PackDownload, source: PackSource)] = []
     private var fetching = 0

@@ -1,5 +1,4 @@
 public import Foundation
-import Glibc
 import StageExtension
 import StageSystem
 import SystemPackage
@@ -21,13 +20,15 @@ extension BADownloadManager {
         perform handler: (Bool, (any Error)?) -> Void
     ) {
         do {
-            let file = try controlFile()
-            while !Self.lock(file) {
+            while true {
+                if let lock = try controlLock() {
+                    handler(true, nil)
+                    extendLifetime(lock)
+                    return
+                }
                 guard Date.now < date else { throw Self.others }
                 Thread.sleep(forTimeInterval: Self.pause)
             }
-            defer { Self.unlock(file) }
-            handler(true, nil)
         } catch {
             handler(false, error)
         }
@@ -51,13 +52,14 @@ extension BADownloadManager {
         before date: Date,
         _ body: () async throws -> Value
     ) async throws -> Value {
-        let file = try controlFile()
-        while !Self.lock(file) {
+        while true {
+            if let lock = try controlLock() {
+                defer { extendLifetime(lock) }
+                return try await body()
+            }
             guard Date.now < date else { throw Self.others }
             try await Task.sleep(for: .seconds(Self.pause))
         }
-        defer { Self.unlock(file) }
-        return try await body()
     }
 
     private static let others = BAError(
@@ -66,19 +68,14 @@ extension BADownloadManager {
     )
     /// The polling interval in seconds.
     private static let pause = 0.01
-    /// The lock file in the group's shared directory (flock(2)).
+    /// The lock file in the group's shared directory.
     ///
     /// Only its owner can open it: a user who can open it can lock it.
     private static let lockName: FilePath = ".BADownloadManager.lock"
 
-    private static func lock(_ file: borrowing File) -> Bool {
-        flock(file.descriptor.rawValue, LOCK_EX | LOCK_NB) == 0
-    }
-
-    /// Unlocks explicitly: after closing the file alone, a child process that another thread has just forked
-    /// would hold the lock until it executes its program.
-    private static func unlock(_ file: borrowing File) {
-        flock(file.descriptor.rawValue, LOCK_UN)
+    /// Takes the lock, or returns `nil` if another process or task holds it.
+    private func controlLock() throws -> FileLock? {
+        try FileLock.attempt(try controlFile(), mode: .exclusive)
     }
 
     /// Opens the lock file in the group's shared directory, and creates both if they do not exist.

@@ -1,5 +1,4 @@
 public import Foundation
-import Synchronization
 
 extension AssetPackManager {
     /// A status update of a download.
@@ -34,56 +33,5 @@ extension AssetPackManager {
             case .began, .paused, .downloading: false
             }
         }
-    }
-}
-
-/// Broadcasts updates to all listeners.
-///
-/// A listener that is far behind loses the oldest updates, never the latest, and delays no other.
-final class StatusBroadcast: Sendable {
-    typealias Update = AssetPackManager.DownloadStatusUpdate
-
-    private struct Listener {
-        /// The pack to listen for; `nil` for all.
-        var id: String?
-        var continuation: AsyncStream<Update>.Continuation
-    }
-
-    private struct State {
-        var listeners: [UInt64: Listener] = [:]
-        var lastKey: UInt64 = 0
-    }
-
-    private static let capacity = 1024
-    private let state = Mutex(State())
-
-    func send(_ update: Update) {
-        let listeners = state.withLock { Array($0.listeners.values) }
-        for listener in listeners {
-            guard let id = listener.id else {
-                listener.continuation.yield(update)
-                continue
-            }
-            guard id == update.assetPack.id else { continue }
-            listener.continuation.yield(update)
-            if update.isLast { listener.continuation.finish() }
-        }
-    }
-
-    /// Returns the updates from now on: of all packs, or of one until its download has ended.
-    func updates(of id: String? = nil) -> AsyncStream<Update> {
-        let (stream, continuation) = AsyncStream.makeStream(
-            of: Update.self,
-            bufferingPolicy: .bufferingNewest(Self.capacity)
-        )
-        let key = state.withLock { state in
-            state.lastKey += 1
-            state.listeners[state.lastKey] = Listener(id: id, continuation: continuation)
-            return state.lastKey
-        }
-        continuation.onTermination = { [weak self] _ in
-            self?.state.withLock { $0.listeners[key] = nil }
-        }
-        return stream
     }
 }

@@ -33,11 +33,15 @@ final class PackDownload: Sendable {
 
     let id: PackID
     let assetPack: AssetPack
-    private let updates: StatusBroadcast
+    private let updates: Broadcast<AssetPackManager.DownloadStatusUpdate>
     private let progress: Progress
     private let state: Mutex<State>
 
-    init(_ id: PackID, assetPack: AssetPack, updates: StatusBroadcast) {
+    init(
+        _ id: PackID,
+        assetPack: AssetPack,
+        updates: Broadcast<AssetPackManager.DownloadStatusUpdate>
+    ) {
         self.id = id
         self.assetPack = assetPack
         self.updates = updates

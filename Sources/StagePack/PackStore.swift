@@ -1,6 +1,7 @@
 public import FoundationEssentials
 import StageContainer
 public import StageModel
+import StageSystem
 import Synchronization
 public import SystemPackage
 
@@ -40,7 +41,7 @@ public final class PackStore: Sendable {
     public let containers: [FilePath]
     let precedence: [PackID]
     let fetcher: (any PackFetcher)?
-    private let broadcast = UpdateBroadcast()
+    private let broadcast = Broadcast<PackUpdate>(bufferingNewest: 64)
     private let state: Mutex<State>
 
     private struct State {
@@ -97,8 +98,11 @@ public final class PackStore: Sendable {
         )
     }
 
-    /// The updates, from now on, of packs that this store fetches.
-    public var updates: AsyncStream<PackUpdate> { broadcast.updates() }
+    /// Returns the updates, from now on, of packs that this store fetches.
+    ///
+    /// Each call adds a listener, until its stream is released or its iteration is cancelled. A listener that is more than
+    /// 64 updates behind loses the oldest ones.
+    public func updates() -> AsyncStream<PackUpdate> { broadcast.elements() }
 
     /// Returns the directory of a staged pack, or `nil` if the pack is not staged.
     ///
@@ -241,7 +245,7 @@ public final class PackStore: Sendable {
                 }
                 if let deadline {
                     group.addTask {
-                        try await Task.sleep(for: deadline)
+                        try await Task.sleep(for: deadline.sleepable)
                         return false
                     }
                 }

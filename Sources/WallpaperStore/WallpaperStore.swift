@@ -45,7 +45,7 @@ public enum WallpaperStore {
     ///
     /// - Throws: `notConfigured` if ``configure(_:)`` was not called before.
     public static func updates() throws(PackStoreError) -> AsyncStream<PackUpdate> {
-        try current().updates
+        try current().updates()
     }
 
     private static func current() throws(PackStoreError) -> PackStore {

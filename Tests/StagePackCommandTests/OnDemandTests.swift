@@ -72,7 +72,7 @@ struct OnDemandTests {
         let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 4)
         try world.publish(pack, rate: 1 << 20)
         let store = try store(world, by: fetching)
-        let updates = store.updates
+        let updates = store.updates()
         let url = try await store.loadPack("aurora")
         #expect(try StagedFiles(FilePath(url.path)) == StagedFiles(pack))
         var seen: [PackUpdate] = []

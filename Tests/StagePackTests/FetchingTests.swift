@@ -59,9 +59,16 @@ import WallpaperStore
         #expect(reported.withLock { $0 } == (1...3).map(FetchProgress.sample))
     }
 
+    @Test(arguments: [Duration.seconds(Int64.max), .seconds(Int64.max) * 2])
+    func aDeadlineMayBeAsLongAsADuration(_ deadline: Duration) async throws {
+        let options = PackStore.LoadOptions(deadline: deadline)
+        let url = try await publishingStore().loadPack("aurora", options: options)
+        #expect(try text("sky", in: url) == "version 1")
+    }
+
     @Test func listenersAreToldEachStep() async throws {
         let store = publishingStore()
-        let listeners = [store.updates, store.updates]
+        let listeners = [store.updates(), store.updates()]
         _ = try await store.loadPack("aurora")
         for updates in listeners {
             var seen: [PackUpdate] = []
@@ -103,7 +110,7 @@ import WallpaperStore
     func aFailureIsToldWithItsAdvice(advice: RetryAdvice) async throws {
         let failure = FetchFailure(.refused, reason: "status 403", retry: advice)
         let store = failing(failure)
-        let updates = store.updates
+        let updates = store.updates()
         let error = await #expect(throws: PackStoreError.self) {
             try await store.loadPack("aurora")
         }
