@@ -158,7 +158,10 @@ let package = Package(
         library("StageIndex", ["StageModel"]),
         library("StageTrust", ["StageDigest", "StageModel"]),
         library("StageContainer", ["StageModel", "StageSystem", system]),
-        library("StageWebSocketClient", ["StageModel", "StageTransfer", "StageWebSocket"]),
+        library(
+            "StageWebSocketClient",
+            ["StageModel", "StageSystem", "StageTransfer", "StageWebSocket"]
+        ),
 
         // 4: planning and staging, and the programs that have a say in it
         library("StageConditions", ["CSystemd", "StageSystem", logging, system]),
@@ -267,8 +270,8 @@ let package = Package(
         .target(
             name: "StageTesting",
             dependencies: [
-                "CArchive", "StageControl", "StageDigest", "StageModel", "StageSystem",
-                "StageTrust", "StageWebSocket", system,
+                "CArchive", "StageControl", "StageDigest", "StageModel", "StageOrigin",
+                "StageSystem", "StageTrust", "StageWebSocket", logging, system,
             ],
             path: "Tests/StageTesting",
             swiftSettings: strict
@@ -375,7 +378,10 @@ let package = Package(
 
         tests("StageModel", ["StageModel", "StageTesting"]),
         tests("StageDisplay", ["StageDisplay", "StageEngine", "StageModel"]),
-        tests("StageOrigin", ["StageOrigin", "StageModel", "StageSystem", logging, system]),
+        tests(
+            "StageOrigin",
+            ["StageOrigin", "StageModel", "StageSystem", "StageTesting", logging, system]
+        ),
         tests(
             "StagePublish",
             [

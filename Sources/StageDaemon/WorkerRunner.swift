@@ -25,10 +25,7 @@ struct WorkerRunner: Sendable {
 
     /// Waits while the client carries out its staging, until `live` is stopped.
     static func awaitClient(_ live: LiveTransfer) async -> TransferRunner.Result {
-        let (nothing, continuation) = AsyncStream.makeStream(of: Void.self)
-        // The stream never yields; cancelling the task ends the loop.
-        await live.stopSwitch.run { for await _ in nothing {} }
-        continuation.finish()
+        await live.stopSwitch.run { await waitForCancellation() }
         return .verdict(.stopped)
     }
 

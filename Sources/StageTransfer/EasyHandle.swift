@@ -1,5 +1,6 @@
 import CCurl
 import StageModel
+import StageSystem
 import SystemPackage
 
 /// Owner of a libcurl easy handle and of the memory that it refers to.
@@ -177,7 +178,7 @@ private struct Options {
             // Overrides the minimum version of the system's OpenSSL configuration.
             (CURLOPT_SSLVERSION, Int(oldest)),
             (CURLOPT_PROXY_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2)),
-            (CURLOPT_CONNECTTIMEOUT_MS, configuration.connectTimeout.wholeMilliseconds),
+            (CURLOPT_CONNECTTIMEOUT_MS, Int(configuration.connectTimeout.wholeMilliseconds)),
             (CURLOPT_BUFFERSIZE, Int(min(max(request.size, 1 << 14), 1 << 19))),
         ]
         if !request.mayRepeat {
@@ -227,9 +228,4 @@ extension TransferConfiguration {
         }
         return (basicCredentials[url.authority] ?? basicCredentials[url.host])?.fieldValue
     }
-}
-
-extension Duration {
-    /// The duration in whole milliseconds.
-    var wholeMilliseconds: Int { Int(self / .milliseconds(1)) }
 }

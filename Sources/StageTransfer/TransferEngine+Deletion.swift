@@ -1,4 +1,5 @@
 import StageModel
+import StageSystem
 
 extension TransferEngine {
     /// Sends `DELETE` for the upload resource of a cancelled upload, as the HTTP draft and the termination extension
@@ -71,7 +72,7 @@ extension TransferEngine {
             }
             group.addTask {
                 // Cancelled once the response has arrived.
-                try? await Task.sleep(for: timeout)
+                try? await Task.sleep(for: timeout.sleepable)
                 return nil
             }
             defer { group.cancelAll() }

@@ -55,7 +55,7 @@ extension TransferEngine {
     /// Waits, and returns `false` if the task was cancelled meanwhile.
     func sleep(_ duration: Duration) async -> Bool {
         do {
-            try await Task.sleep(for: duration, clock: clock)
+            try await Task.sleep(for: duration.sleepable, clock: clock)
             return true
         } catch {
             return false

@@ -110,13 +110,7 @@ func withAbandonedThread<Value: Sendable>(
     let result = await withTaskCancellationHandler {
         await withCheckedContinuation { continuation in
             reply.wait(continuation)
-            Task.detached {
-                do {
-                    reply.give(.success(try await withBlockingThread(body)))
-                } catch {
-                    reply.give(.failure(error))
-                }
-            }
+            startBlockingThread { reply.give(Result { try body() }) }
         }
     } onCancel: {
         reply.give(.failure(URLError(.cancelled)))

@@ -1,6 +1,7 @@
 import Foundation
 import FoundationNetworking
 import StageControl
+import StageSystem
 import StageTransfer
 import StageWebSocket
 import StageWebSocketClient
@@ -156,8 +157,9 @@ extension URLSessionWebSocketTask {
                         answer { handler(error) }
                     }
                 }
-                // Sleeps until the group is cancelled: the other child tasks determine the end.
-                try await Task.sleep(for: .seconds(1e9))
+                // The other child tasks determine the end.
+                await waitForCancellation()
+                throw CancellationError()
             }
             defer { group.cancelAll() }
             try await group.next()
@@ -175,8 +177,9 @@ extension URLSessionWebSocketTask {
         var demanded = demands.stream.makeAsyncIterator()
         while let message = try await iterator.next() {
             guard await demanded.next() != nil else {
-                // The task has ended for the application: sleeps until the connection ends after the close frames.
-                return try await Task.sleep(for: .seconds(1e9))
+                // The task has ended for the application: waits until the connection ends after the close frames.
+                await waitForCancellation()
+                throw CancellationError()
             }
             // There is no receiver while the application closes the connection.
             guard let receiver = calls.withLock({ $0.takeReceiver() }) else { continue }
@@ -213,7 +216,8 @@ extension URLSessionWebSocketTask {
             }
         }
         // The task was cancelled, or the reader has found the end of the connection.
-        try await Task.sleep(for: .seconds(1e9))
+        await waitForCancellation()
+        throw CancellationError()
     }
 
     /// Runs `send`; returns an error after close frames were exchanged, which the reader processes in its order.

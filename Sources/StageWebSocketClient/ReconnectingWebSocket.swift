@@ -1,3 +1,4 @@
+import StageSystem
 public import StageTransfer
 public import StageWebSocket
 
@@ -128,7 +129,7 @@ public struct ReconnectingWebSocketWriter: Sendable {
         _ message: WebSocketMessage,
         waitingForConnection limit: Duration = .zero
     ) async throws(WebSocketClientError) {
-        let deadline = ContinuousClock.now + limit
+        let deadline = ContinuousClock.now + limit.sleepable
         while true {
             let writer = try await supervisor.writer(until: deadline)
             do throws(WebSocketClientError) {

@@ -1,3 +1,5 @@
+import StageSystem
+
 /// Returns the result of `body`; after the time limit, cancels `body`, waits for it and returns `nil`.
 func withTimeLimit<Result: Sendable>(
     _ limit: Duration,
@@ -20,7 +22,7 @@ func withTimeLimit<Result: Sendable>(
             var before = progress()
             while true {
                 // Cancelled if the result arrives first.
-                do { try await Task.sleep(for: limit) } catch { return nil }
+                do { try await Task.sleep(for: limit.sleepable) } catch { return nil }
                 let now = progress()
                 if now == before { return nil }
                 before = now

@@ -1,3 +1,4 @@
+import StageSystem
 import StageWebSocket
 
 extension WebSocketConnection {
@@ -29,7 +30,7 @@ extension WebSocketConnection {
         var isAsked = false
         let silence = WebSocketClientError.silent(limit: interval * 2)
         while true {
-            do { try await Task.sleep(for: interval) } catch { return }
+            do { try await Task.sleep(for: interval.sleepable) } catch { return }
             let activity = activity
             if activity.isOver { return }
             // An unread message keeps the following bytes from being read.

@@ -1,5 +1,6 @@
 import FoundationEssentials
 import StageModel
+import StageSystem
 import StageTransfer
 import StageWebSocket
 import Synchronization
@@ -71,7 +72,8 @@ extension WebSocketSupervisor {
                     retryDelay: delay
                 )
                 try await deliver(.disconnected(disconnected))
-                do { try await Task.sleep(until: now + delay, clock: .continuous) } catch {
+                let start = now + delay.sleepable
+                do { try await Task.sleep(until: start, clock: .continuous) } catch {
                     throw .cancelled
                 }
             }

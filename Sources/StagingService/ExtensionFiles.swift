@@ -204,7 +204,7 @@ private func withDeadline<Value: Sendable>(
         group.addTask { await body() }
         group.addTask {
             // Cancelled: the body ended in time.
-            try? await Task.sleep(until: deadline, clock: .continuous)
+            try? await Task.sleep(for: (deadline - .now).sleepable)
             return nil
         }
         while let ending = await group.next() {

@@ -26,7 +26,7 @@ final class UpdateQueue: Sendable {
             defer { state.isDraining = true }
             return !state.isDraining
         }
-        if isFirst { Task { await withBlockingThread { self.drain() } } }
+        if isFirst { startBlockingThread { [self] in drain() } }
     }
 
     /// Waits until all updates are delivered.

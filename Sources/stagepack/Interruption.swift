@@ -1,5 +1,6 @@
 import Dispatch
 import Glibc
+import StageSystem
 import Synchronization
 
 /// Cause of a command's early end.
@@ -53,7 +54,7 @@ func withInterruption<Result: Sendable>(
         if let end {
             group.addTask {
                 // Cancelled: the body ended in time.
-                try? await Task.sleep(until: end, clock: .continuous)
+                try? await Task.sleep(for: (end - .now).sleepable)
                 return Task.isCancelled ? .stopped : .interrupted(.deadline)
             }
         }

@@ -1,6 +1,7 @@
 import Glibc
 import Logging
 import StageModel
+import StageTesting
 import Synchronization
 import Testing
 

@@ -78,6 +78,37 @@ import Testing
         }
     }
 
+    @Test func limitsMayBeAsLongAsADuration() async throws {
+        let longest = Duration.seconds(Int64.max)
+        let gate = Gate()
+        serve(Answer.webSocket { peer in peer.echo() }.with { $0.gate = { gate.wait() } })
+        var options = WebSocketOptions()
+        options.handshakeLimit = longest
+        options.closeLimit = longest
+        options.pingInterval = longest
+        var configuration = TransferConfiguration()
+        configuration.connectTimeout = longest
+        let fixed = (options, configuration)
+        try await withEngine(fixed.1) { engine in
+            try await WebSocket.withReconnectingConnection(
+                to: socketURL,
+                over: engine,
+                options: fixed.0,
+                policy: quickPolicy { $0.giveUpAfter = longest }
+            ) { events, writer in
+                async let sent: Void = writer.send("a", waitingForConnection: longest)
+                gate.open()
+                var messages: [WebSocketMessage] = []
+                for try await case .message(let message) in events {
+                    messages.append(message)
+                    break
+                }
+                try await sent
+                #expect(messages == [.text("a")])
+            }
+        }
+    }
+
     @Test func aConnectionThatEndedUnseenTakesNothing() async throws {
         // The reader has requested no message since the connection opened, so it does not know of its end.
         let ends = Mutex(0)
