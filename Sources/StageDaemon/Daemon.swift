@@ -68,24 +68,28 @@ package struct Daemon: Sendable {
         let (listener, path) = try listeningSocket()
         var transfer = TransferConfiguration(configuration)
         transfer.userAgent = "stagepackd/\(version)"
-        try await withTransferEngine(transfer, logger: logger) {
-            (engine) async throws(DaemonError) in
-            let runner = TransferRunner(
-                engine: engine,
-                files: files,
-                storage: coordinator.storage,
-                journal: journal,
-                logger: logger
-            )
-            try await serve(
-                coordinator,
-                runner: runner,
-                listener: listener,
-                socket: path,
-                reloads: reloads,
-                sweeping: known
-            )
-        }
+        try await withTransferEngine(
+            transfer,
+            logger: logger,
+            run: { (engine) async throws(DaemonError) in
+                let runner = TransferRunner(
+                    engine: engine,
+                    files: files,
+                    storage: coordinator.storage,
+                    journal: journal,
+                    logger: logger
+                )
+                try await serve(
+                    coordinator,
+                    runner: runner,
+                    listener: listener,
+                    socket: path,
+                    reloads: reloads,
+                    sweeping: known
+                )
+            },
+            orElse: { (error) throws(DaemonError) in throw .file(error) }
+        )
     }
 
     /// Takes the lock of the state directory; retries for two seconds.

@@ -2,6 +2,7 @@ public import Logging
 import StageArchive
 public import StageContainer
 public import StageModel
+package import StageSystem
 public import StageTransfer
 public import SystemPackage
 
@@ -124,15 +125,33 @@ extension Stager {
         for (url, credential) in credentials {
             options.transfer.add(credential, forOriginOf: url)
         }
-        return await withStager(options, logger: logger, perform: body)
+        return await withStager(options, logger: logger, perform: body) { _ in
+            // Without another thread, the server has to refuse requests without credentials.
+            await body(self)
+        }
     }
 }
 
 /// Runs `body` with a stager, and ends the stager's threads and processes when `body` returns or throws.
-public func withStager<Result: Sendable, Failure: Error>(
+///
+/// - Throws: ``StageError/transfer(_:)`` if the system refuses a thread, and the errors of `body`.
+public func withStager<Result: Sendable>(
     _ options: StagerOptions,
     logger: Logger,
-    perform body: (Stager) async throws(Failure) -> Result
+    perform body: (Stager) async throws -> Result
+) async throws -> Result {
+    try await withStager(options, logger: logger, perform: body) { error in
+        throw StageError.transfer(.storage(error))
+    }
+}
+
+/// Runs `body` with a stager, and ends the stager's threads and processes when `body` returns or throws, or runs
+/// `other` if the system refuses a thread.
+package func withStager<Result: Sendable, Failure: Error>(
+    _ options: StagerOptions,
+    logger: Logger,
+    perform body: (Stager) async throws(Failure) -> Result,
+    orElse other: (FileError) async throws(Failure) -> Result
 ) async throws(Failure) -> Result {
     let unpacker: Unpacker =
         switch options.unpacking {
@@ -140,16 +159,20 @@ public func withStager<Result: Sendable, Failure: Error>(
         case .process(let program, let arguments):
             Unpacker(.process(executable: program, arguments: arguments), logger: logger)
         }
-    return try await withTransferEngine(options.transfer, logger: logger) {
-        (engine) async throws(Failure) in
-        try await body(
-            Stager(
-                engine: engine,
-                unpacker: unpacker,
-                unpacking: UnpackingQueue(width: options.concurrentUnpacking),
-                options: options,
-                logger: logger
+    return try await withTransferEngine(
+        options.transfer,
+        logger: logger,
+        run: { (engine) async throws(Failure) in
+            try await body(
+                Stager(
+                    engine: engine,
+                    unpacker: unpacker,
+                    unpacking: UnpackingQueue(width: options.concurrentUnpacking),
+                    options: options,
+                    logger: logger
+                )
             )
-        )
-    }
+        },
+        orElse: other
+    )
 }

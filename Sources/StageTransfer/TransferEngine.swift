@@ -135,7 +135,7 @@ extension TransferEngine {
             findStalled(now)
             startCheckpoints(now)
         }
-        let milliseconds = isThrottled ? 20 : CInt(tick.wholeMilliseconds)
+        let milliseconds = isThrottled ? 20 : tick.wholeMilliseconds
         return PollingExecutor.Pause(milliseconds: milliseconds, sockets: sockets)
     }
 
@@ -341,16 +341,16 @@ extension TransferEngine {
 
 /// Runs `body` with a transfer engine, and stops its thread when `body` returns or throws.
 ///
-/// The engine must not be used after that; transfers that still run then are cancelled. The process ends if it may
-/// create no more threads.
-public func withTransferEngine<Result, Failure: Error>(
+/// The engine must not be used after that; transfers that still run then are cancelled.
+///
+/// - Throws: ``TransferError/storage(_:)`` if the system refuses a thread, and the errors of `body`.
+public func withTransferEngine<Result>(
     _ configuration: TransferConfiguration,
     logger: Logger,
-    _ body: (TransferEngine) async throws(Failure) -> Result
-) async throws(Failure) -> Result {
-    try await withTransferEngine(configuration, logger: logger, run: body) {
-        (error) throws(Failure) in
-        fatalError("\(error)")
+    _ body: (TransferEngine) async throws -> Result
+) async throws -> Result {
+    try await withTransferEngine(configuration, logger: logger, run: body) { error in
+        throw TransferError.storage(error)
     }
 }
 

@@ -14,7 +14,7 @@ extension StagingService {
         guard !request.isOffline else { throw .offline("the manifest is asked for") }
         let reader = try target.reader()
         let sources = try target.sources(reader)
-        return try await withStager(request.options, logger: logger) {
+        return try await withStager(request.options) {
             (stager) async throws(StagingFailure) in
             var revisions: [Int?] = []
             for source in sources {

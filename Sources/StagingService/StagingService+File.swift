@@ -23,7 +23,7 @@ extension StagingService {
         guard !request.isOffline else { throw .offline("the manifest is asked for") }
         let reader = try target.reader()
         let sources = try target.sources(reader)
-        return try await withStager(request.options, logger: logger) {
+        return try await withStager(request.options) {
             (stager) async throws(StagingFailure) in
             var fetched = StagedManifests()
             for source in sources {
@@ -76,7 +76,7 @@ extension StagingService {
         }
         let reader = try target.reader()
         let sources = try target.sources(reader)
-        return try await withStager(request.options, logger: logger) {
+        return try await withStager(request.options) {
             (stager) async throws(StagingFailure) in
             var failure: StagingFailure?
             for source in sources {

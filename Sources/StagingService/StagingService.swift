@@ -83,7 +83,7 @@ public struct StagingService: Sendable {
         with options: StagerOptions,
         under restrictions: Registration.Restrictions?
     ) async throws(StagingFailure) -> StagedManifests {
-        try await withStager(options, logger: logger) {
+        try await withStager(options) {
             (stager) async throws(StagingFailure) in
             var staged = StagedManifests()
             for source in sources {
@@ -116,7 +116,12 @@ public struct StagingService: Sendable {
         case .named(let ids), .damaged(let ids):
             let known = Set(staged.results.flatMap { $0.packs.map(\.id) })
             guard let unknown = ids.subtracting(known).min() else {
-                for failure in staged.failures { logger.warning("\(failure)") }
+                for failure in staged.failures {
+                    logger.warning(
+                        "A manifest without the named packs failed",
+                        metadata: ["error": "\(failure)"]
+                    )
+                }
                 return StagedManifests(results: staged.results)
             }
             throw staged.failures.first ?? StagingFailure(StageError.unknownPack(unknown))

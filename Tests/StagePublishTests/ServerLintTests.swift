@@ -35,9 +35,9 @@ import Testing
         )
     }
 
-    private func lint(_ manifest: Manifest, at url: String? = nil) async -> [LintFinding] {
+    private func lint(_ manifest: Manifest, at url: String? = nil) async throws -> [LintFinding] {
         let logger = Logger(label: "tests") { _ in SwiftLogNoOpLogHandler() }
-        return await withTransferEngine(TransferConfiguration(), logger: logger) { engine in
+        return try await withTransferEngine(TransferConfiguration(), logger: logger) { engine in
             await ServerLint.findings(about: manifest, manifestURL: url, with: engine)
         }
     }
@@ -48,7 +48,7 @@ import Testing
     {
         let server = TestServer.current
         server.answer(path, with: answer)
-        let found = await lint(try manifest(server.url(path)))
+        let found = try await lint(manifest(server.url(path)))
         return found.map { finding in
             let message = finding.message.replacing("'\(server.url(path))' ", with: "")
             return "\(finding.severity.rawValue): \(finding.member): \(message)"
@@ -88,12 +88,16 @@ import Testing
         let server = TestServer.current
         let manifest = try indexed()
         let url = server.url("/manifest.json")
-        #expect(await lint(manifest, at: url).map(\.member) == ["packs[0].index: bundles[0].url"])
+        #expect(
+            try await lint(manifest, at: url).map(\.member) == ["packs[0].index: bundles[0].url"]
+        )
         let path = "/x/b/\(Digest(of: Self.content))"
         server.answer(path, with: .content(Self.content))
-        #expect(await lint(manifest, at: url) == [])
+        #expect(try await lint(manifest, at: url) == [])
         server.answer(path, with: .content(Array(Self.content.dropLast())))
-        #expect(await lint(manifest, at: url).map(\.member) == ["packs[0].index: bundles[0].size"])
+        #expect(
+            try await lint(manifest, at: url).map(\.member) == ["packs[0].index: bundles[0].size"]
+        )
     }
 
     @Test func anotherIndexIsAFinding() async throws {
@@ -101,7 +105,7 @@ import Testing
         let manifest = try indexed()
         let size = try #require(manifest.packs[0].index).size.rawValue
         server.answer("/x/i/1", with: .content([UInt8](repeating: 0, count: Int(size))))
-        let found = await lint(manifest, at: server.url("/manifest.json"))
+        let found = try await lint(manifest, at: server.url("/manifest.json"))
         #expect(found.map(\.member) == ["packs[0].index.sha256"])
     }
 
@@ -126,10 +130,10 @@ import Testing
         for path in ["/x/i/2", "/x/b/\(digest)"] {
             server.answer(path, with: .content(Self.content))
         }
-        let missing = await lint(manifest, at: server.url("/manifest.json"))
+        let missing = try await lint(manifest, at: server.url("/manifest.json"))
         #expect(missing.map(\.member) == ["packs[0].index.deltas[0].frames.url"])
         server.answer("/x/d/\(digest)", with: .content(Self.content))
-        #expect(await lint(manifest, at: server.url("/manifest.json")) == [])
+        #expect(try await lint(manifest, at: server.url("/manifest.json")) == [])
     }
 
     /// A name that contains a digest always has the same content.
@@ -145,9 +149,9 @@ import Testing
         for path in [name, "x/b/\(digest)", "x/i/2"] {
             server.answer("/" + path, with: .content(Self.content).tagged(nil))
         }
-        #expect(await lint(manifest, at: server.url("/manifest.json")) == [])
+        #expect(try await lint(manifest, at: server.url("/manifest.json")) == [])
         manifest.packs[0].index?.deltas[0].url = "x/i/2"
-        let found = await lint(manifest, at: server.url("/manifest.json"))
+        let found = try await lint(manifest, at: server.url("/manifest.json"))
         #expect(found.map(\.member) == ["packs[0].index.deltas[0].url"])
         #expect(found.first?.message.contains("has no strong validator") == true)
     }
@@ -221,7 +225,7 @@ import Testing
         let server = TestServer.current
         let answer = Answer.content(Self.content).tagged("W/\"x\"").field("Server", "nginx/1.22.1")
         server.answer("/a", with: answer)
-        let found = await lint(try manifest(server.url("/a")))
+        let found = try await lint(manifest(server.url("/a")))
         #expect(
             found.map(\.hint)
                 == ["nginx: 'etag on' and 'gzip off' for archives; or put the digest in the URL"]
@@ -233,16 +237,16 @@ import Testing
         server.answer("/one/a", with: .content(Self.content))
         server.answer("/two/a", with: .status(410))
         let manifest = try manifest("a", base: [server.url("/one/"), server.url("/two/")])
-        let found = await lint(manifest)
+        let found = try await lint(manifest)
         #expect(found.map(\.message) == ["'\(server.url("/two/a"))' is answered with status 410"])
     }
 
     @Test func relativeURLsDependOnTheManifests() async throws {
         let server = TestServer.current
         server.answer("/x/a", with: .content(Self.content))
-        let found = await lint(try manifest("a"))
+        let found = try await lint(manifest("a"))
         #expect(found.map(\.message) == ["'a' depends on the URL of the manifest"])
-        #expect(await lint(try manifest("a"), at: server.url("/x/manifest.json")) == [])
+        #expect(try await lint(manifest("a"), at: server.url("/x/manifest.json")) == [])
     }
 
     @Test func localFilesAreLookedAt() async throws {
@@ -250,7 +254,7 @@ import Testing
         try directory.write(Self.content, to: "good", durably: false)
         try directory.write([1], to: "short", durably: false)
         func severities(_ name: String) async throws -> [String] {
-            await lint(try manifest("file://\(directory.path)/\(name)")).map(\.member)
+            try await lint(manifest("file://\(directory.path)/\(name)")).map(\.member)
         }
         #expect(try await severities("good") == [])
         #expect(try await severities("short") == ["packs[0].archive.size"])

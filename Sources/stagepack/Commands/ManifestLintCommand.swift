@@ -1,6 +1,7 @@
 import ArgumentParser
 import FoundationEssentials
 import StageDigest
+import StageEngine
 import StageModel
 import StagePack
 import StagePublish
@@ -74,9 +75,7 @@ struct ManifestLintCommand: ReportingSubcommand {
         guard let manifest = try? Manifest(json: bytes) else { return [] }
         let url = manifestURL
         let (findings, interruption) = await withInterruption(after: nil) {
-            await withTransferEngine(configuration, logger: Log.logger) { engine in
-                await ServerLint.findings(about: manifest, manifestURL: url, with: engine)
-            }
+            await Self.findings(about: manifest, at: url, under: configuration)
         }
         guard interruption == nil else {
             throw CommandFailure(
@@ -86,7 +85,29 @@ struct ManifestLintCommand: ReportingSubcommand {
                 retry: .now
             )
         }
-        return findings
+        do throws(FileError) {
+            return try findings.get()
+        } catch {
+            throw CommandFailure(StagingFailure(StageError.transfer(.storage(error))))
+        }
+    }
+
+    /// Returns the findings of requests to the servers, or the error if the system refuses a thread.
+    private static func findings(
+        about manifest: Manifest,
+        at url: String?,
+        under configuration: TransferConfiguration
+    ) async -> Result<[LintFinding], FileError> {
+        await withTransferEngine(
+            configuration,
+            logger: Log.logger,
+            run: { engine in
+                .success(
+                    await ServerLint.findings(about: manifest, manifestURL: url, with: engine)
+                )
+            },
+            orElse: { .failure($0) }
+        )
     }
 
     /// Returns a finding for each object of a pack that a URL relative to the manifest names, and that is not
