@@ -38,9 +38,6 @@ package struct RepositoryKey {
         else { return nil }
         return key.pem
     }
-
-    /// The first eight digits of the id, which people recognise a key by.
-    package var shortID: String { String(id.prefix(8)) }
 }
 
 extension JSONTree {

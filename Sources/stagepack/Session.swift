@@ -95,12 +95,6 @@ struct Session {
     /// The container, if it is known without a manifest.
     var knownContainer: FilePath? { target.knownContainer }
 
-    /// Returns the manifests that the container has stored, only those of the options' application if they
-    /// name one.
-    func stored(_ reader: ContainerReader) throws(CommandFailure) -> [StoredManifest] {
-        try CommandFailure.wrapping { () throws(StagingFailure) in try target.stored(reader) }
-    }
-
     /// Returns the signed metadata of a container's applications that are registered with a root.
     func trustSummaries(_ reader: ContainerReader) throws(CommandFailure) -> [TrustSummary] {
         try CommandFailure.wrapping { () throws(StagingFailure) in
