@@ -111,8 +111,11 @@ package struct DaemonCommand: AsyncParsableCommand {
         )
         guard !isJournal else {
             let logger = Logger(label: "stagepackd") { LineLogHandler(label: $0) }
-            let advice = hint.map { "; hint: \($0)" } ?? ""
-            return logger.critical("error: \(message)\(advice)")
+            let metadata: Logger.Metadata = hint.map { ["hint": "\($0)"] } ?? [:]
+            return logger.critical(
+                "The daemon cannot run",
+                metadata: metadata.merging(["error": "\(message)"]) { $1 }
+            )
         }
         let lines = "stagepackd: error: \(message)\n" + (hint.map { "hint: \($0)\n" } ?? "")
         _ = try? FileDescriptor.standardError.writeAll(lines.utf8)

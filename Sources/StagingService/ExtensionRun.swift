@@ -226,7 +226,10 @@ struct ExtensionRun: Sendable {
             guard case .useCredential(let user, let password) = answer else { return nil }
             return BasicCredential(user: user, password: password)
         } catch {
-            logger.warning("\(error)")
+            logger.warning(
+                "The extension does not provide a credential",
+                metadata: ["server.host": "\(server.host)", "error": "\(error)"]
+            )
             return nil
         }
     }

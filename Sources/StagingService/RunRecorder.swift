@@ -44,7 +44,10 @@ struct RunRecorder {
                 application = try container.reader.application(ofManifestFrom: source.urls)
             }
         } catch {
-            service.logger.debug("history: \(error)")
+            service.logger.debug(
+                "The history of the run cannot be opened",
+                metadata: ["error": "\(error)"]
+            )
             return nil
         }
     }
@@ -177,9 +180,15 @@ struct RunRecorder {
         } catch {
             if isReported || error.isHeldByOthers {
                 // Not a warning: the run reports the unusable container itself, or other runs hold the lock and record their outcome.
-                logger.info("what happened is not remembered: \(error)")
+                logger.info(
+                    "The history of the run is not written",
+                    metadata: ["error": "\(error)"]
+                )
             } else {
-                logger.warning("what happened cannot be remembered: \(error)")
+                logger.warning(
+                    "The history of the run cannot be written",
+                    metadata: ["error": "\(error)"]
+                )
             }
         }
     }

@@ -67,7 +67,10 @@ extension StagingService {
             )
         } catch {
             // The packs are staged all the same, and the end of the run records what is missing.
-            logger.info("what is missing cannot be remembered: \(error)")
+            logger.info(
+                "Incomplete events cannot be recorded in the history",
+                metadata: ["error": "\(error)"]
+            )
         }
     }
 

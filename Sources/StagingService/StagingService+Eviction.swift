@@ -15,7 +15,7 @@ extension StagingService {
             return try target.copiesElsewhere(of: manifest, than: path)
         } catch {
             // The packs are then staged here as well, as a second copy.
-            logger.info("another container cannot be read: \(error)")
+            logger.info("Another container cannot be read", metadata: ["error": "\(error)"])
             return [:]
         }
     }
@@ -41,11 +41,20 @@ extension StagingService {
     func makeRoom(_ evictions: [Eviction], in container: Container) async -> [Eviction] {
         guard !evictions.isEmpty else { return [] }
         let (gone, failure) = await container.evictAndRemember(evictions, logger: logger)
+        // At the level debug, where handlers do not combine messages with the same text.
         for eviction in gone {
-            logger.info("evicted \(eviction.generation.id): \(eviction.reason)")
+            logger.debug(
+                "A generation was evicted",
+                metadata: [
+                    "generation.id": "\(eviction.generation.id)",
+                    "eviction.reason": "\(eviction.reason)",
+                ]
+            )
         }
         // A pack that does not fit then fails with its own error.
-        if let failure { logger.warning("cannot make room: \(failure)") }
+        if let failure {
+            logger.warning("Space cannot be freed", metadata: ["error": "\(failure)"])
+        }
         return gone
     }
 
@@ -71,11 +80,15 @@ extension StagingService {
         do throws(ContainerError) {
             return try container.removeObsoletePacks { id, error in
                 logger.warning(
-                    "pack '\(id)', which no manifest offers, cannot be removed: \(error)"
+                    "A pack that no manifest offers cannot be removed",
+                    metadata: ["pack.id": "\(id)", "error": "\(error)"]
                 )
             }
         } catch {
-            logger.warning("packs that no manifest offers cannot be removed: \(error)")
+            logger.warning(
+                "Packs that no manifest offers cannot be removed",
+                metadata: ["error": "\(error)"]
+            )
             return []
         }
     }
@@ -94,7 +107,10 @@ extension StagingService {
         do throws(ContainerError) {
             try container.removeRemains(keepingOffered: keepingOffered, after: manifest).check()
         } catch {
-            logger.warning("what killed runs left cannot be removed: \(error)")
+            logger.warning(
+                "Files of killed runs cannot be removed",
+                metadata: ["error": "\(error)"]
+            )
         }
     }
 
@@ -111,7 +127,7 @@ extension StagingService {
             let spared = planner.packsAskedFor(selection)
             return await makeRoom(policy.evict(excess, sparing: spared), in: container)
         } catch {
-            logger.warning("cannot keep the quota: \(error)")
+            logger.warning("The quota cannot be kept", metadata: ["error": "\(error)"])
             return []
         }
     }
@@ -198,7 +214,10 @@ extension Container {
                 }
             }
         } catch {
-            logger.warning("what was evicted cannot be remembered: \(error)")
+            logger.warning(
+                "Evictions cannot be recorded in the history",
+                metadata: ["error": "\(error)"]
+            )
         }
         return result
     }

@@ -28,7 +28,10 @@ extension StagingService {
                 return try ContainerReader.open(path)?.hasLaunched(registration.application)
                     ?? false
             } catch {
-                logger.info("another container cannot be read: \(error)")
+                logger.info(
+                    "Another container cannot be read",
+                    metadata: ["container.path": "\(path)", "error": "\(error)"]
+                )
                 return false
             }
         }

@@ -23,9 +23,7 @@ package struct TemporaryFolder {
         let usual = ProcessEnvironment.current["TMPDIR"] ?? "/tmp"
         do throws(FileError) {
             let directory = try Directory.make(parent ?? FilePath(usual))
-            guard let name = FilePath.Component("stagepack.\(mark)") else {
-                preconditionFailure("digits are a file name")
-            }
+            let name = FilePath.Component(known: "stagepack.\(mark)")
             let path = try directory.makeDirectory(
                 FilePath(name),
                 permissions: FilePermissions(rawValue: 0o700)
@@ -64,7 +62,10 @@ package struct TemporaryFolder {
         } catch  where error.errno == .interrupted {
             // The time limit has passed: later runs delete the rest.
         } catch {
-            logger.warning("\(error)")
+            logger.warning(
+                "A temporary directory cannot be removed",
+                metadata: ["file.path": "\(error.path)", "error": "\(error)"]
+            )
         }
     }
 
