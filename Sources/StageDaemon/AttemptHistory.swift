@@ -46,6 +46,8 @@ struct AttemptHistory: Sendable {
     private(set) var received = ByteCount.zero
     /// File bytes sent by the last attempt.
     private(set) var sent = ByteCount.zero
+    /// Most content bytes that an attempt had, including those that it resumed from.
+    private(set) var highestReceived = ByteCount.zero
     /// Highest upload offset that the server of a resumable upload has confirmed.
     private var highestUploadOffset = ByteCount.zero
     private(set) var total: ByteCount?
@@ -75,8 +77,11 @@ struct AttemptHistory: Sendable {
 
     /// Adds the report of an attempt that has ended.
     mutating func note(_ report: AttemptReport) {
-        // Progress resets the backoff: a download that received content is retried soon.
-        if report.received > received + .kibibytes(256) { failures = 0 }
+        // Progress resets the backoff: a download that received content is retried soon, unless an earlier attempt had
+        // that content and lost it.
+        if report.received >= highestReceived + .kibibytes(256) {
+            (failures, highestReceived) = (0, report.received)
+        }
         // So is an upload that advanced by 256 KiB beyond its highest offset, or reached its end.
         let isWhole =
             report.uploadOffset == report.total && report.uploadOffset > highestUploadOffset

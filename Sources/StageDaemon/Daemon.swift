@@ -248,7 +248,7 @@ extension Daemon {
             } else if let order = task.request.staging {
                 await workers.run(order, of: id, owner: owner, transfer: live)
             } else {
-                await runner.run(task, owner: owner, transfer: live, failures: attempt.failures)
+                await runner.run(task, owner: owner, transfer: live, history: attempt.history)
             }
         guard !Task.isCancelled else {
             // The next run of the daemon continues an attempt that was stopped by the shutdown.

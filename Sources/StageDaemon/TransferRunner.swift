@@ -32,7 +32,7 @@ struct TransferRunner: Sendable {
         _ task: FullTask,
         owner: SessionRecord,
         transfer live: LiveTransfer,
-        failures: Int
+        history: AttemptHistory
     ) async -> Result {
         let session = owner.configuration
         live.begin(task)
@@ -41,11 +41,11 @@ struct TransferRunner: Sendable {
                 switch task.request.kind {
                 case .download:
                     return .success(
-                        try await download(task, owner: owner, transfer: live, failures: failures)
+                        try await download(task, owner: owner, transfer: live, history: history)
                     )
                 case .upload:
                     return .success(
-                        try await upload(task, session: session, transfer: live, failures: failures)
+                        try await upload(task, session: session, transfer: live, history: history)
                     )
                 case .staging: throw .cancelled
                 }
@@ -131,7 +131,7 @@ struct TransferRunner: Sendable {
         _ task: FullTask,
         owner: SessionRecord,
         transfer live: LiveTransfer,
-        failures: Int
+        history: AttemptHistory
     ) async throws(TransferError) -> Result {
         let (request, session, user) = (task.request, owner.configuration, owner.user)
         let file = DiskQuota.Item.part(task.record.part)
@@ -162,7 +162,8 @@ struct TransferRunner: Sendable {
         }
         download.challengeStatuses = session.answersChallenges(of: request) ? [401, 407] : []
         download.requestTimeout = .seconds(min(session.requestTimeout, 86_400))
-        download.failuresBefore = failures
+        download.failuresBefore = history.failures
+        download.receivedBefore = history.highestReceived
         download.priority = task.record.priority
         download.permitSize = { [storage] size throws(TransferError) in
             try storage.permit(
@@ -203,7 +204,7 @@ struct TransferRunner: Sendable {
         _ task: FullTask,
         session: SessionConfiguration,
         transfer live: LiveTransfer,
-        failures: Int
+        history: AttemptHistory
     ) async throws(TransferError) -> Result {
         let request = task.request
         var upload = UploadRequest(request, in: session)
@@ -217,7 +218,7 @@ struct TransferRunner: Sendable {
             try await recordResource(resource, for: live)
         }
         upload.requestTimeout = .seconds(min(session.requestTimeout, 86_400))
-        upload.failuresBefore = failures
+        upload.failuresBefore = history.failures
         upload.priority = task.record.priority
         upload.report = { live.take($0) }
         let path = files.snapshots.path.appending(task.record.part)

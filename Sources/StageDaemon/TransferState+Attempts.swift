@@ -11,8 +11,8 @@ extension TransferState {
         ///
         /// Its header fields are removed if another user created the task.
         var owner: SessionRecord
-        /// Number of consecutive failed attempts without progress.
-        var failures: Int
+        /// Results of the earlier attempts.
+        var history: AttemptHistory
         /// Set if the client carries out a staging, rather than a worker, according to the scheduler.
         var isAssignedToClient: Bool
     }
@@ -89,7 +89,7 @@ extension TransferState {
             Attempt(
                 task: task,
                 owner: owner,
-                failures: histories[id]?.failures ?? 0,
+                history: histories[id] ?? AttemptHistory(),
                 isAssignedToClient: item.host == Scheduler.clientHost
             )
         )

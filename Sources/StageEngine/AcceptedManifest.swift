@@ -1,6 +1,7 @@
 public import StageContainer
 public import StageModel
 import StageTransfer
+import Synchronization
 
 /// Sources of a manifest, and the requirements that it must meet.
 public struct ManifestSource: Equatable, Sendable {
@@ -194,47 +195,102 @@ extension Stager {
         request.report = { event in
             if let event = StagingEvent(event) { report(event) }
         }
-        let accepted: AcceptedManifest
-        switch try await fetch(request) {
-        case .document(let document):
-            // Repairing invalid UTF-8 would change the publisher's text.
-            guard let text = String(validating: document.bytes, as: UTF8.self) else {
-                throw .manifestInvalid(
-                    url: document.url,
-                    .notJSON("expected UTF-8, found other bytes")
-                )
-            }
-            let record = StoredManifest(
-                url: source.urls.first ?? document.url,
-                resolvedURL: document.url,
-                entityTag: document.entityTag,
-                receivedAt: options.now(),
-                text: text,
-                ownFormatOf: source.ownFormatOf
-            )
-            guard ManifestTrust.isAcceptable(document.url) else {
-                throw .manifestRefused(url: document.url.withoutUser, .insecure)
-            }
-            // From another URL, the manifest is stored again: its own URLs are relative to that one.
-            let isUnchanged =
-                record.text == before?.record.text
-                && before.map { source.urls.contains($0.record.url) } ?? false
-            accepted = try AcceptedManifest(record, isUnchanged: isUnchanged)
-        case .notModified:
+        let judge = ManifestJudge(source, before: before, receivedAt: options.now())
+        request.refusal = { judge.refusal(of: $0) }
+        do throws(TransferError) {
+            _ = try await engine.fetch(request)
+        } catch .cancelled {
+            throw .cancelled
+        } catch {
+            // A login page is the reason that the user can do most about.
+            if case .captivePortal = error { throw .manifestUnavailable(error) }
+            throw judge.refusal ?? .manifestUnavailable(error)
+        }
+        guard let accepted = judge.accepted else {
+            preconditionFailure("a fetch ends with a document that was accepted, or with an error")
+        }
+        return accepted
+    }
+}
+
+/// Decides which mirror's manifest is accepted.
+private final class ManifestJudge: Sendable {
+    private struct State {
+        var accepted: AcceptedManifest?
+        var refusal: StageError?
+    }
+
+    private let source: ManifestSource
+    private let before: AcceptedManifest?
+    private let time: Int64
+    private let state = Mutex(State())
+
+    /// Creates a judge of manifests that replace the manifest `before`.
+    init(_ source: ManifestSource, before: AcceptedManifest?, receivedAt time: Int64) {
+        self.source = source
+        self.before = before
+        self.time = time
+    }
+
+    /// The manifest that was accepted last.
+    var accepted: AcceptedManifest? { state.withLock { $0.accepted } }
+
+    /// The reason why the first one was not accepted.
+    var refusal: StageError? { state.withLock { $0.refusal } }
+
+    /// Returns the reason why a mirror's manifest is not accepted; `nil` if it is.
+    func refusal(of content: FetchedContent) -> String? {
+        do throws(StageError) {
+            let manifest = try manifest(in: content)
+            try manifest.check(source, after: before)
+            state.withLock { $0.accepted = manifest }
+            return nil
+        } catch {
+            state.withLock { $0.refusal = $0.refusal ?? error }
+            return error.manifestFault
+        }
+    }
+
+    private func manifest(in content: FetchedContent) throws(StageError) -> AcceptedManifest {
+        guard case .document(let document) = content else {
             guard let before else {
                 throw .manifestUnavailable(.refused(url: source.urls.first ?? "", status: 304))
             }
-            accepted = before
+            return before
         }
-        try accepted.check(source, after: before)
-        return accepted
+        // Repairing invalid UTF-8 would change the publisher's text.
+        guard let text = String(validating: document.bytes, as: UTF8.self) else {
+            throw .manifestInvalid(
+                url: document.url,
+                .notJSON("expected UTF-8, found other bytes")
+            )
+        }
+        let record = StoredManifest(
+            url: source.urls.first ?? document.url,
+            resolvedURL: document.url,
+            entityTag: document.entityTag,
+            receivedAt: time,
+            text: text,
+            ownFormatOf: source.ownFormatOf
+        )
+        guard ManifestTrust.isAcceptable(document.url) else {
+            throw .manifestRefused(url: document.url.withoutUser, .insecure)
+        }
+        // From another URL, the manifest is stored again: its own URLs are relative to that one.
+        let isUnchanged =
+            record.text == before?.record.text
+            && before.map { source.urls.contains($0.record.url) } ?? false
+        return try AcceptedManifest(record, isUnchanged: isUnchanged)
     }
+}
 
-    private func fetch(_ request: FetchRequest) async throws(StageError) -> FetchedContent {
-        do throws(TransferError) {
-            return try await engine.fetch(request)
-        } catch {
-            throw error == .cancelled ? .cancelled : .manifestUnavailable(error)
+extension StageError {
+    /// The reason why a manifest is not accepted, without its URL.
+    fileprivate var manifestFault: String {
+        switch self {
+        case .manifestInvalid(_, let error): "\(error)"
+        case .manifestRefused(_, let refusal): "\(refusal)"
+        default: "\(self)"
         }
     }
 }

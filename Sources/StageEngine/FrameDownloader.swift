@@ -127,6 +127,12 @@ struct FrameDownloader: Sendable {
             }
             progress.leave(try await consumer.finish())
         case .bundle(let request):
+            let consumer = RangeConsumer(
+                fetch: self,
+                request: request,
+                deltas: nil,
+                progress: progress
+            )
             var mirrors = source.urls(of: tree.index.bundles[request.bundle])
             var attempts = mirrors.count
             while true {
@@ -134,6 +140,7 @@ struct FrameDownloader: Sendable {
                 do throws(StageError) {
                     return try await run(
                         request,
+                        into: consumer,
                         from: mirrors,
                         bundles: bundles,
                         progress: progress
@@ -146,22 +153,23 @@ struct FrameDownloader: Sendable {
         }
     }
 
-    /// Fetches a range of a bundle, and writes the frames in it.
+    /// Fetches what a consumer still needs of a range of a bundle, and writes the frames in it.
     private func run(
         _ request: RangePlan.Request,
+        into consumer: RangeConsumer,
         from mirrors: [String],
         bundles: BundleFiles,
         progress: FetchProgress
     ) async throws(StageError) {
-        let consumer = RangeConsumer(fetch: self, request: request, deltas: nil, progress: progress)
         var url = mirrors.first ?? ""
         do throws(StageError) {
-            let part = (request.range, tree.index.bundles[request.bundle].size)
+            let range = await consumer.remainingRange()
+            let part = (range, tree.index.bundles[request.bundle].size)
             url = try await fetch(part, from: mirrors, into: consumer, progress: progress)
         } catch .transfer(.unacceptable(_, .ranges)) where bundles.isAllowed {
             let bundle = try await bundles.file(of: request.bundle)
-            consumer.take(.began)
-            var rest = request.range
+            var rest = await consumer.remainingRange()
+            consumer.take(.began(offset: rest.lowerBound))
             while !rest.isEmpty {
                 let part = rest.prefix(1 << 20)
                 let bytes = try await StageError.blocking { () throws(FileError) in
@@ -200,6 +208,7 @@ struct FrameDownloader: Sendable {
         var fetch = source.request(for: mirrors, limit: ByteCount(Int64(part.0.count)))
         fetch.part = part
         fetch.take = { consumer.take($0) }
+        fetch.remainingRange = { await consumer.remainingRange() }
         fetch.receiveWindow = progress.receiveWindow
         return try await source.fetch(fetch).url
     }

@@ -19,6 +19,8 @@ final class RangeConsumer: Sendable {
         var start: Int64 = 0
         /// The position in the request of the frame to complete next.
         var next = 0
+        /// The position in the request of the first frame that was never completed.
+        var reached = 0
         var isWritten: [Bool]
         var error: StageError?
 
@@ -68,6 +70,29 @@ final class RangeConsumer: Sendable {
         return try result.get()
     }
 
+    /// Waits until all enqueued pieces are processed, and returns the range from the first frame that has not arrived
+    /// to the end of the request.
+    func remainingRange() async -> Range<Int64> {
+        await withCheckedContinuation { continuation in
+            queue.async { [self] in
+                continuation.resume(returning: state.withLock { remainingRange($0.reached) })
+            }
+        }
+    }
+
+    private func remainingRange(_ next: Int) -> Range<Int64> {
+        let end = request.range.upperBound
+        // The bytes before the first frame of a request belong to no other.
+        if next == 0 { return request.range }
+        return next < request.frames.count
+            ? range(of: request.frames[next]).lowerBound..<end : end..<end
+    }
+
+    /// Returns the range of a frame of the request in its object.
+    private func range(of number: Int) -> Range<Int64> {
+        deltas?.ranges[number] ?? fetch.tree.index.frames[number].range
+    }
+
     /// Waits until all enqueued pieces are processed.
     func settle() async {
         await withCheckedContinuation { continuation in
@@ -89,10 +114,12 @@ final class RangeConsumer: Sendable {
 
     private func consume(_ piece: BodyPiece, updating state: inout State) {
         switch piece {
-        case .began:
+        case .began(let offset):
             state.bytes = []
-            state.start = request.range.lowerBound
-            state.next = 0
+            state.start = offset
+            state.next =
+                request.frames.firstIndex { range(of: $0).lowerBound >= offset }
+                ?? request.frames.count
             // A retry, from the same server or another, may deliver the right bytes.
             if case .transfer(.wrongDigest) = state.error { state.error = nil }
         case .bytes(let bytes):
@@ -117,7 +144,7 @@ final class RangeConsumer: Sendable {
         var used = 0
         while state.next < request.frames.count {
             let number = request.frames[state.next]
-            let range = deltas?.ranges[number] ?? fetch.tree.index.frames[number].range
+            let range = range(of: number)
             let begin = Int(range.lowerBound - state.start)
             let end = Int(range.upperBound - state.start)
             used = min(begin, state.bytes.count)
@@ -130,6 +157,7 @@ final class RangeConsumer: Sendable {
                 }
             }
             state.next += 1
+            state.reached = max(state.reached, state.next)
             used = end
         }
         state.bytes.removeFirst(used)

@@ -10,6 +10,8 @@ struct Download {
     var machine: TransferStateMachine
     var bytesReceived: Int64 = 0
     var reused: Int64 = 0
+    /// Offset beyond which bytes count as progress: those before it were there once, and may have been lost since.
+    var highestOffset: Int64
     /// Status of the last response whose body was received.
     var status: Int?
 
@@ -29,6 +31,7 @@ struct Download {
             report: request.report
         )
         start = now
+        highestOffset = max(part.length, request.receivedBefore).rawValue
         machine = TransferStateMachine(
             mirrors: urls.map { ($0.authority, $0.display) },
             policy: policy,
@@ -67,7 +70,7 @@ struct Download {
     /// Returns whether the bytes of the partial file came from another resource than a URL's, and no digest identifies
     /// them.
     func isOtherResource(_ url: TransferURL) -> Bool {
-        guard !request.isContentAddressed, !request.comparesDigest,
+        guard !request.hasKnownDigest,
             let resource = usable?.record.resource
         else { return false }
         return resource != url.resource
@@ -85,6 +88,7 @@ struct Download {
                 || !request.isRepeatedSafely,
             isBodyless: request.method == "HEAD"
         )
+        rules.hasKnownDigest = request.hasKnownDigest
         rules.detectsPortals = request.detectsPortals
         rules.decodesContent = request.decodesContent
         // Without an expected size, a request from the end of the partial file asks the server whether the file is

@@ -91,6 +91,10 @@ public struct DownloadRequest: Sendable {
     ///
     /// These failures do not count as attempts of this download.
     public var failuresBefore = 0
+    /// Most bytes of the content that earlier downloads of it had at a time.
+    ///
+    /// Where they were lost again, receiving them once more is no progress, which resets the delays.
+    public var receivedBefore = ByteCount.zero
     /// Throws an error, which ends the download, if the file may not grow to this many bytes.
     ///
     /// Called on the engine's thread before the file grows, and again every 4 MiB: with the total size if the server
@@ -190,4 +194,7 @@ extension DownloadRequest {
     package var isRepeatedSafely: Bool {
         isIdempotent ?? RequestRules.isIdempotent(method)
     }
+
+    /// `true` if `verify` finds content that was combined from two versions.
+    var hasKnownDigest: Bool { isContentAddressed || comparesDigest }
 }

@@ -38,7 +38,7 @@ final class FetchReceiver: ExchangeReceiver {
         self.head = head
         if decision.isFinal { report(.responded(ResponseSummary(head, at: redirects))) }
         guard decision == .begin else { return .skip }
-        request.take?(.began)
+        request.take?(.began(offset: request.part?.range.lowerBound ?? 0))
         bytes.reserveCapacity(request.take == nil ? Int(head.bodyLength ?? 0) : Self.pieceSize)
         return .take
     }

@@ -19,6 +19,15 @@ public struct FetchRequest: Sendable {
     ///
     /// It is called on the engine's thread and must return at once.
     public var take: (@Sendable (BodyPiece) -> Void)?
+    /// Returns the end of the range of ``part`` that is still needed, after the bytes passed to ``take`` are processed.
+    ///
+    /// Called after each failed attempt; the next one requests this range, and if it is shorter than before, the failures so
+    /// far do not count. `nil` requests all of the range each time.
+    public var remainingRange: (@concurrent @Sendable () async -> Range<Int64>)?
+    /// Returns the reason why a received document, or the caller's own version, is not accepted; `nil` accepts it.
+    ///
+    /// The next mirror is requested instead.
+    public var refusal: (@concurrent @Sendable (FetchedContent) async -> String?)?
     /// Limit on the bytes passed to ``take`` and not yet processed, which the consumer removes from it; the transfer
     /// pauses while it is full.
     public var receiveWindow: ReceiveWindow?
@@ -54,7 +63,8 @@ extension FetchRequest {
     func judgePart(_ head: ResponseHead) -> ResponseRules.Decision? {
         guard let part, !isWhole else { return nil }
         switch head.status {
-        case 200, 416: return .distrustRanges("status \(head.status)")
+        // The refusals of the form of a request, besides: of 403 and 404 the content is the more probable reason.
+        case 200, 204, 400, 405, 416, 501: return .distrustRanges("status \(head.status)")
         case 206: break
         default: return nil
         }
@@ -69,8 +79,8 @@ extension FetchRequest {
 
 /// An event while a body is received.
 public enum BodyPiece: Equatable, Sendable {
-    /// A body begins at its first byte: discard everything received before.
-    case began
+    /// A body begins, with the byte at this offset of the content: discard the bytes that are not processed yet.
+    case began(offset: Int64)
     /// The next bytes.
     case bytes([UInt8])
 }

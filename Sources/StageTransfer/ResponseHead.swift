@@ -54,12 +54,14 @@ struct ResponseHead: Equatable, Sendable {
 
     /// Content coding of the body, if there is one.
     var encoding: String? {
-        guard let contentEncoding, contentEncoding.lowercased() != "identity" else { return nil }
+        guard let contentEncoding, !["", "identity"].contains(contentEncoding.lowercased()) else {
+            return nil
+        }
         return contentEncoding
     }
 
-    /// Delay that the server asks for, 0 to 24 hours, from either form of `Retry-After`; a date counts from the
-    /// response's own `Date`.
+    /// Delay that the server asks for, up to 24 hours, from either form of `Retry-After`; a date counts from the
+    /// response's own `Date`, and without one from this machine's clock.
     var pause: Duration? {
         retryAfter.flatMap { RetryAfter.delay(in: $0, answeredAt: date, readAt: .now) }
     }

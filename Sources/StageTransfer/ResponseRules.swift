@@ -15,6 +15,8 @@ struct ResponseRules: Equatable, Sendable {
     /// `true` if the bytes of the partial file came from another resource and no digest identifies them: a validator proves
     /// nothing about another resource.
     var isOtherResource = false
+    /// `true` if a known digest finds content that was combined from two versions.
+    var hasKnownDigest = false
     /// Maximum size of the content.
     var limit = Int64.max
     /// Expected kind of the content.
@@ -106,9 +108,10 @@ struct ResponseRules: Equatable, Sendable {
         case 416 where offset > 0:
             isProof(head) ? .complete : .restart
         case _ where ResponseSummary.transientStatuses.contains(head.status):
-            isContent(head) ? refusal(head) : .retry(status: head.status, after: head.pause)
+            isContent(head) ? finalRefusal(head) : .retry(status: head.status, after: head.pause)
         case 404, 410:
-            toleratesMissing ? .retry(status: head.status, after: head.pause) : refusal(head)
+            toleratesMissing && offset == 0
+                ? .retry(status: head.status, after: head.pause) : refusal(head)
         case 511 where detectsPortals: .portal
         default: refusal(head)
         }
@@ -117,7 +120,7 @@ struct ResponseRules: Equatable, Sendable {
     /// Returns whether a 416 proves that the partial file is complete.
     private func isProof(_ head: ResponseHead) -> Bool {
         head.contentRange == .unsatisfied(total: offset) && offset == size ?? partialTotal
-            && validator?.isContradicted(by: head) != true && !isOtherResource
+            && validator?.isConfirmed(by: head) != false && !isOtherResource
     }
 
     private func redirection(_ head: ResponseHead) -> Decision {
@@ -135,7 +138,15 @@ struct ResponseRules: Equatable, Sendable {
     /// Returns whether a server asks for a delay that is too long for another attempt.
     private func isLong(_ pause: Duration?) -> Bool { pause.map { $0 >= longestPause } ?? false }
 
+    /// Judges a refusal, which may concern only the range: some servers, and filters before them, refuse requests with `Range`.
     private func refusal(_ head: ResponseHead) -> Decision {
+        guard offset > 0, ![401, 407, 511].contains(head.status),
+            !hasInsecureHostChange || !head.isHTML
+        else { return finalRefusal(head) }
+        return .distrustRanges("status \(head.status)")
+    }
+
+    private func finalRefusal(_ head: ResponseHead) -> Decision {
         if hasInsecureHostChange, head.isHTML { return .portal }
         guard acceptsErrorResponses, !challengeStatuses.contains(head.status) else {
             return .refuse(status: head.status)
@@ -175,8 +186,12 @@ struct ResponseRules: Equatable, Sendable {
         if let length = head.contentLength, length != range.upperBound - range.lowerBound + 1 {
             return .distrustRanges("206 whose length contradicts its range")
         }
-        if let validator, validator.isContradicted(by: head) {
-            return .distrustRanges("206 of another version")
+        switch validator?.isConfirmed(by: head) {
+        case true?: break
+        case false?: return .distrustRanges("206 of another version")
+        // Without a validator or a digest, nothing shows that the part is of the same version (RFC 9110, section 15.3.7.3).
+        case nil where !hasKnownDigest: return .distrustRanges("206 without a validator")
+        case nil: break
         }
         return range.lowerBound == offset ? .append : .compare(from: range.lowerBound)
     }
@@ -190,7 +205,9 @@ struct ResponseRules: Equatable, Sendable {
         }
         if let encoding = head.encoding {
             // Its length is that of the encoded form.
-            return decodesContent ? .begin : .encoded(encoding)
+            if decodesContent { return .begin }
+            return offset > 0
+                ? .distrustRanges("content encoding \(encoding)") : .encoded(encoding)
         }
         if isBodyless { return .begin }
         if let size, let length = head.bodyLength, length != size {

@@ -92,7 +92,6 @@ extension TransferEngine {
         of download: inout Download
     ) async -> TransferStateMachine.Action {
         let part = download.part
-        let durable = part.durable
         var progress = TransferStateMachine.Progress()
         let smallest = configuration.checkpoint.smallest
         let isRecorded = download.request.size.map { $0 > smallest } ?? true
@@ -113,8 +112,11 @@ extension TransferEngine {
             if outcome != .complete, progress.wasAccepted { await flush(part) }
             await endCheckpoints(of: part, isComplete: outcome == .complete)
         }
-        let reached = progress.newBytes > 0 ? part.durable : durable
-        progress.isDurable = reached - durable >= smallest.rawValue
+        let reached = progress.newBytes > 0 ? part.durable : 0
+        if reached - download.highestOffset >= smallest.rawValue {
+            download.highestOffset = reached
+            progress.isDurable = true
+        }
         download.report(outcome)
         logger.debug(
             "An attempt ended",

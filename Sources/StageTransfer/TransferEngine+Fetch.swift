@@ -22,6 +22,7 @@ extension TransferEngine {
         )
         let start = clock.now
         var content = FetchedContent.notModified
+        var remaining = request.part?.range
         var event = TransferStateMachine.Event.began(isComplete: false)
         while true {
             let moment = TransferStateMachine.Moment(
@@ -30,18 +31,23 @@ extension TransferEngine {
             )
             switch machine.handle(event, history: &history, at: moment) {
             case .attempt(let mirror, let isRanged):
-                var outcome = TransferStateMachine.Outcome.permanent(
-                    .unacceptable(url: urls[mirror].display, .ranges)
+                var outcome = await attempt(
+                    urls[mirror],
+                    for: request,
+                    remaining: isRanged ? remaining : nil,
+                    isRanged: isRanged,
+                    content: &content
                 )
-                if isRanged || request.isWhole {
-                    outcome = await attempt(urls[mirror], for: request, content: &content)
+                let progress = await advance(&remaining, of: request, after: &outcome)
+                if progress.isDurable, outcome == .complete {
+                    content = .document(FetchedDocument(bytes: [], url: urls[mirror].display))
                 }
                 if case .transient(let error, _) = outcome {
                     request.report(.mirrorFailed(url: urls[mirror].display, error))
                 } else if case .permanent(let error) = outcome {
                     request.report(.mirrorFailed(url: urls[mirror].display, error))
                 }
-                event = .ended(outcome, TransferStateMachine.Progress())
+                event = .ended(outcome, progress)
             case .wait(let duration, let reason):
                 request.report(.waiting(reason, duration))
                 guard await sleep(duration) else { throw .cancelled }
@@ -56,17 +62,54 @@ extension TransferEngine {
     private func attempt(
         _ source: TransferURL,
         for request: FetchRequest,
+        remaining: Range<Int64>?,
+        isRanged: Bool,
         content: inout FetchedContent
     ) async -> TransferStateMachine.Outcome {
+        let withoutRanges = TransferError.unacceptable(url: source.display, .ranges)
+        guard isRanged || request.isWhole else { return .permanent(withoutRanges) }
+        let asked = request.narrowed(to: remaining)
+        let outcome: TransferStateMachine.Outcome
         do throws(TransferError) {
             if source.isFile {
-                content = try read(source, for: request)
-                return .complete
+                content = try read(source, for: asked)
+                outcome = .complete
+            } else {
+                outcome = try await follow(source, for: asked, content: &content)
             }
-            return try await follow(source, for: request, content: &content)
         } catch {
             return error == .cancelled ? .local(error) : .permanent(error)
         }
+        // No request without a range follows that could show whether the server has the content.
+        if case .distrustRanges = outcome, !request.isWhole {
+            history.recordUnsafeRanges(of: source.authority)
+            return .permanent(withoutRanges)
+        }
+        guard outcome == .complete, let reason = await request.refusal?(content) else {
+            return outcome
+        }
+        return .permanent(.unacceptable(url: source.display, .answer(reason)))
+    }
+
+    /// Determines the range to request after an attempt, and returns the progress of the attempt.
+    ///
+    /// If nothing is left to request, the attempt is complete after all.
+    private func advance(
+        _ remaining: inout Range<Int64>?,
+        of request: FetchRequest,
+        after outcome: inout TransferStateMachine.Outcome
+    ) async -> TransferStateMachine.Progress {
+        var progress = TransferStateMachine.Progress()
+        progress.wasAccepted = outcome == .complete
+        guard case .transient = outcome, let before = remaining,
+            let left = await request.remainingRange?(), left.lowerBound > before.lowerBound
+        else { return progress }
+        remaining = left
+        progress.wasAccepted = true
+        progress.isDurable = true
+        progress.newBytes = left.lowerBound - before.lowerBound
+        if left.isEmpty { outcome = .complete }
+        return progress
     }
 
     private func follow(
@@ -137,7 +180,7 @@ extension TransferEngine {
                 bytes = try file.readAll(limit: Int(limit.rawValue))
             }
             if let take = request.take {
-                take(.began)
+                take(.began(offset: request.part?.range.lowerBound ?? 0))
                 request.receiveWindow?.add(bytes.count)
                 take(.bytes(bytes))
                 bytes = []
@@ -148,5 +191,16 @@ extension TransferEngine {
         } catch {
             throw TransferError(error)
         }
+    }
+}
+
+extension FetchRequest {
+    /// Returns the request for the rest of its range; `nil` for all of it.
+    fileprivate func narrowed(to rest: Range<Int64>?) -> FetchRequest {
+        guard let part, let rest, rest != part.range else { return self }
+        var request = self
+        request.part = (rest, part.total)
+        request.limit = ByteCount(Int64(rest.count))
+        return request
     }
 }

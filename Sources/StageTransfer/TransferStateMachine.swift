@@ -70,6 +70,7 @@ struct TransferStateMachine {
         var notBefore = Duration.zero
         var wasTried = false
         var failuresInRow = 0
+        var wrongDigests = 0
     }
 
     private let policy: RetryPolicy
@@ -82,6 +83,8 @@ struct TransferStateMachine {
     private var lastError = TransferError.unacceptable(url: "", .noMirror)
     private var portal: TransferError?
     private var startsOver = false
+    /// `true` if the next attempt asks the same mirror for the whole content, after a wrong response to a range request.
+    private var distrustsRanges = false
 
     /// Number of requests sent to mirrors.
     private(set) var attempts = 0
@@ -129,7 +132,12 @@ struct TransferStateMachine {
             for index in mirrors.indices { mirrors[index].wasTried = false }
             return next(history, at: moment)
         case .ended(let outcome, let progress):
-            if progress.wasAccepted { startsOver = false }
+            if progress.wasAccepted {
+                startsOver = false
+                // Otherwise the server may have refused the content, not the range.
+                if distrustsRanges { history.recordUnsafeRanges(of: mirrors[current].host) }
+            }
+            distrustsRanges = false
             return finish(outcome, progress: progress, history: &history, at: moment)
         }
     }
@@ -147,8 +155,7 @@ struct TransferStateMachine {
             startsOver = true
             return ask(current, history: history)
         case .distrustRanges:
-            history.recordUnsafeRanges(of: mirrors[current].host)
-            startsOver = true
+            distrustsRanges = true
             return ask(current, history: history)
         case .local(let error):
             return .fail(error)
@@ -196,6 +203,9 @@ struct TransferStateMachine {
     }
 
     /// Decides after the complete content failed verification.
+    ///
+    /// A mirror with wrong content is asked once more, after the others, since a proxy may have damaged the content; but not if all
+    /// other mirrors have wrong content, too.
     private mutating func startOver(
         _ history: inout MirrorHistory,
         at moment: Moment
@@ -205,7 +215,12 @@ struct TransferStateMachine {
         wrongDigests += 1
         let error = TransferError.wrongDigest(url: mirrors[current].url)
         record(error, in: &history)
-        guard wrongDigests < Self.maximumWrongDigests else { return .fail(error) }
+        mirrors[current].wrongDigests += 1
+        if mirrors[current].wrongDigests == Self.maximumWrongDigests {
+            mirrors[current].verdict = error
+        }
+        let hasOther = mirrors.contains { $0.verdict == nil && $0.wrongDigests == 0 }
+        guard hasOther || wrongDigests < Self.maximumWrongDigests else { return .fail(error) }
         mirrors.append(mirrors.remove(at: current))
         for index in mirrors.indices { mirrors[index].wasTried = false }
         return next(history, at: moment)
@@ -225,7 +240,8 @@ struct TransferStateMachine {
         current = index
         mirrors[index].wasTried = true
         attempts += 1
-        let isRanged = !startsOver && history.allowsRanges(from: mirrors[index].host)
+        let isRanged =
+            !startsOver && !distrustsRanges && history.allowsRanges(from: mirrors[index].host)
         return .attempt(mirror: mirrors[index].position, isRanged: isRanged)
     }
 
@@ -247,6 +263,6 @@ struct TransferStateMachine {
         return .wait(until - moment.now, ready > moment.now + backoff ? .server : .backoff)
     }
 
-    /// Number of failed verifications after which the transfer fails.
+    /// Number of failed verifications after which a mirror is asked no more.
     private static let maximumWrongDigests = 2
 }

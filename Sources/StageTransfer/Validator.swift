@@ -30,11 +30,11 @@ enum Validator: Hashable, Sendable, Codable {
         }
     }
 
-    /// Returns whether a response that should continue this version contradicts it.
-    func isContradicted(by head: ResponseHead) -> Bool {
+    /// Returns whether a response is of this version; `nil` if it does not say so.
+    func isConfirmed(by head: ResponseHead) -> Bool? {
         switch self {
-        case .entityTag(let tag): head.entityTag.map { $0 != tag } ?? false
-        case .lastModified(let date): head.lastModified.map { $0 != date } ?? false
+        case .entityTag(let tag): head.entityTag.map { $0 == tag }
+        case .lastModified(let date): head.lastModified.map { $0 == date }
         }
     }
 

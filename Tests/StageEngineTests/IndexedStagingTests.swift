@@ -239,6 +239,40 @@ struct IndexedStagingTests {
         #expect(left.filter { !$0.hasSuffix(".lock") } == [])
     }
 
+    /// A range that breaks goes on after the frames that have arrived.
+    @Test func noByteOfAFrameThatArrivedIsRequestedTwice() async throws {
+        try await world.publish(["a": noise(9_000_000), "b": noise(3_000_000, seed: 2)])
+        let cut = 700_000
+        try world.serve { $0.cut(after: cut) }
+        let outcome = try await world.stage()
+        guard case .staged = outcome else {
+            Issue.record("not staged: \(outcome)")
+            return
+        }
+        var continued = 0
+        for (number, path) in world.bundles.enumerated() {
+            let name = world.previous.bundles.firstIndex { "/b/\($0.digest)" == path } ?? number
+            let frames = world.previous.frames.filter { $0.bundle == name }
+            let last = Int(world.previous.bundles[name].size) - 1
+            let ranges = world.server.requests(for: path).map {
+                Int64($0.rangeStart ?? 0)..<Int64($0.rangeEnd ?? last) + 1
+            }
+            for (earlier, range) in ranges.enumerated() {
+                let arrived = range.prefix(cut)
+                let complete = frames.filter {
+                    $0.range.lowerBound >= arrived.lowerBound
+                        && $0.range.upperBound <= arrived.upperBound
+                }
+                for later in ranges[(earlier + 1)...] {
+                    #expect(!complete.contains { $0.range.overlaps(later) })
+                }
+                let isContinued = ranges[..<earlier].contains { $0.upperBound == range.upperBound }
+                if isContinued { continued += 1 }
+            }
+        }
+        #expect(continued > 10)
+    }
+
     @Test func aServerThatGivesOtherRangesIsNotBelieved() async throws {
         try await world.publish(tree)
         try world.serve { answer in answer.with { $0.rangeShift = 10 } }

@@ -161,7 +161,8 @@ import Testing
         server.answer("/pack", with: tagged)
         try await download(request, to: part)
         #expect(fileContent(part.path) == Self.page)
-        #expect(server.requests.map { $0["range"] } == [nil, "bytes=290000-", nil])
+        // The refusal might have concerned the range alone.
+        #expect(server.requests.map { $0["range"] } == [nil, "bytes=290000-", nil, nil])
         server.answer("/pack", with: .content(Self.content))
         try await download(request, to: part)
         #expect(fileContent(part.path) == Self.content)

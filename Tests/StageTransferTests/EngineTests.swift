@@ -97,6 +97,21 @@ import Testing
         #expect(events.restarts == [.wrongDigest])
     }
 
+    @Test func twoMirrorsWithWrongContentHideNoOther() async throws {
+        let wrong = noise(Self.content.count, seed: 9)
+        for path in ["/a", "/b"] { server.answer(path, with: .content(wrong)) }
+        server.answer("/pack", with: .content(Self.content))
+        let request = DownloadRequest(
+            server.url("/a"),
+            server.url("/b"),
+            server.url("/pack"),
+            content: Self.content
+        )
+        let receipt = try await download(request, to: part)
+        #expect(receipt.url == server.url("/pack"))
+        #expect(server.requests.count == 3)
+    }
+
     @Test func contentThatIsWrongTwiceIsAnError() async throws {
         server.answer("/pack", with: .content(noise(Self.content.count, seed: 9)))
         let request = DownloadRequest(server.url("/pack"), content: Self.content)

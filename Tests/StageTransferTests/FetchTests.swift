@@ -71,6 +71,51 @@ import Testing
         #expect(await failure() == nil)
     }
 
+    @Test func aDocumentThatIsNotAcceptedComesFromAnotherMirror() async throws {
+        server.answer("/old", with: .content([1]))
+        server.answer("/manifest", with: .content(Self.document))
+        let mirrors = [server.url("/old"), server.url("/manifest")]
+        let refuse: @concurrent @Sendable (FetchedContent) async -> String? = { content in
+            guard case .document(let document) = content else { return "no document" }
+            return document.bytes == Self.document ? nil : "it is old"
+        }
+        let content = try await fetch {
+            $0.mirrors = mirrors
+            $0.refusal = refuse
+        }
+        guard case .document(let document) = content else {
+            Issue.record("expected a document")
+            return
+        }
+        #expect(document.url == server.url("/manifest"))
+        server.answer("/manifest", with: .content([2]))
+        await #expect(
+            throws: TransferError.unacceptable(url: mirrors[1], .answer("it is old"))
+        ) {
+            try await fetch {
+                $0.mirrors = mirrors
+                $0.refusal = refuse
+            }
+        }
+    }
+
+    /// A mirror without ranges does not hide one with them.
+    @Test(arguments: [Answer.content(noise(1000)).ignoringRanges(), .status(501)])
+    func aRangeComesFromAMirrorThatHasRanges(first: Answer) async throws {
+        server.answer("/whole", with: first)
+        server.answer("/manifest", with: .content(noise(1000)))
+        let mirrors = [server.url("/whole"), server.url("/manifest", host: "localhost")]
+        let content = try await fetch {
+            $0.mirrors = mirrors
+            $0.part = (10..<20, 1000)
+        }
+        guard case .document(let document) = content else {
+            Issue.record("expected a range")
+            return
+        }
+        #expect(document.bytes == Array(noise(1000)[10..<20]))
+    }
+
     @Test func aPortalIsRecognised() async throws {
         server.answer("/manifest", with: .portal)
         let url = server.url("/manifest")

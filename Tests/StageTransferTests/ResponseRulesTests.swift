@@ -25,11 +25,18 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
 
     @Test(arguments: [
         (head(206, "Content-Range: bytes 50-99/100", "ETag: \"a\""), Decision.append),
-        (head(206, "content-range:bytes 50-99/100"), .append),
-        (head(206, "Content-Range: bytes 50-79/100"), .append),
-        (head(206, "Content-Range: bytes 50-99/100", "Content-Encoding: identity"), .append),
-        (head(206, "Content-Range: bytes 32-99/100"), .compare(from: 32)),
-        (head(206, "Content-Range: bytes 0-99/100"), .compare(from: 0)),
+        (head(206, "content-range:bytes 50-99/100", "ETag: \"a\""), .append),
+        (head(206, "Content-Range: bytes 50-79/100", "ETag: \"a\""), .append),
+        (
+            head(
+                206,
+                "Content-Range: bytes 50-99/100",
+                "Content-Encoding: identity",
+                "ETag: \"a\""
+            ), .append
+        ),
+        (head(206, "Content-Range: bytes 32-99/100", "ETag: \"a\""), .compare(from: 32)),
+        (head(206, "Content-Range: bytes 0-99/100", "ETag: \"a\""), .compare(from: 0)),
         (
             head(206, "Content-Range: bytes 60-99/100"),
             .distrustRanges("206 from 60, not 50")
@@ -69,7 +76,17 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
             head(206, "Content-Range: bytes 50-99/100", "Content-Length: 51"),
             .distrustRanges("206 whose length contradicts its range")
         ),
+        (
+            head(206, "Content-Range: bytes 50-99/100"),
+            .distrustRanges("206 without a validator")
+        ),
+        (
+            head(206, "Content-Range: bytes 50-99/100", "Last-Modified: now"),
+            .distrustRanges("206 without a validator")
+        ),
         (head(200), .begin),
+        (head(200, "Content-Encoding: gzip"), .distrustRanges("content encoding gzip")),
+        (head(200, "Content-Encoding:"), .begin),
         (head(200, "Content-Length: 100", "ETag: \"b\""), .begin),
         (head(200, "Content-Length: 99"), .wrongSize(99)),
         (head(200, "Content-Length: 50", "Content-Type: text/html"), .portal),
@@ -87,6 +104,16 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
         #expect(Self.ranged.judge(head) == decision)
     }
 
+    @Test func contentWithAKnownDigestIsContinuedWithoutValidator() {
+        var rules = Self.ranged
+        rules.hasKnownDigest = true
+        #expect(rules.judge(head(206, "Content-Range: bytes 50-99/100")) == .append)
+        let other = head(206, "Content-Range: bytes 50-99/100", "ETag: \"b\"")
+        #expect(rules.judge(other) == .distrustRanges("206 of another version"))
+        rules.validator = nil
+        #expect(rules.judge(other) == .append)
+    }
+
     @Test func nothingIsMissingWhenTheRangeStartsAtTheEnd() {
         let rules = ResponseRules(offset: 100, validator: .entityTag("\"a\""), size: 100)
         #expect(rules.judge(head(416, "Content-Range: bytes */100")) == .complete)
@@ -96,7 +123,7 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
 
     /// A request for the bytes from 50 on, of 100 that the server said there are.
     @Test(arguments: [
-        (head(206, "Content-Range: bytes 50-99/100"), Decision.append),
+        (head(206, "Content-Range: bytes 50-99/100", "ETag: \"a\""), Decision.append),
         (head(206, "Content-Range: bytes 50-99/101"), .distrustRanges("206 of another total")),
         (head(206, "Content-Range: bytes 50-99/*"), .distrustRanges("206 of another total")),
         (head(200, "Content-Length: 101"), .begin),
@@ -237,12 +264,23 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
         #expect(rules.judge(pausing) == .retry(status: status, after: .seconds(7)))
     }
 
-    @Test(
-        arguments: [ranged, whole],
-        [300, 305, 400, 401, 403, 404, 405, 407, 410, 451, 501, 505]
-    )
-    func anyOtherStatusIsARefusal(rules: ResponseRules, status: Int) {
-        #expect(rules.judge(head(status)) == .refuse(status: status))
+    @Test(arguments: [300, 305, 400, 401, 403, 404, 405, 407, 410, 451, 501, 505])
+    func anyOtherStatusIsARefusal(status: Int) {
+        #expect(Self.whole.judge(head(status)) == .refuse(status: status))
+    }
+
+    /// The request without a range decides; but credentials and logins have nothing to do with ranges.
+    @Test(arguments: [201, 204, 300, 305, 400, 403, 404, 405, 410, 451, 501, 505], [true, false])
+    func aRefusalMayConcernTheRangeAlone(status: Int, isContent: Bool) {
+        var rules = Self.ranged
+        rules.acceptsErrorResponses = isContent
+        rules.toleratesMissing = true
+        #expect(rules.judge(head(status)) == .distrustRanges("status \(status)"))
+        for status in [401, 407] {
+            let refusal = Decision.refuse(status: status)
+            #expect(rules.judge(head(status)) == (isContent ? .beginRefusal : refusal))
+        }
+        #expect(rules.judge(head(511)) == .portal)
     }
 
     @Test(arguments: [404, 410])
@@ -270,14 +308,27 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
     }
 
     @Test(arguments: [
-        ("7", Duration.seconds(7)), ("0", .zero), ("-5", .zero), ("999999999", .seconds(86400)),
-        ("Sun, 06 Nov 1994 08:50:37 GMT", .seconds(60)), ("soon", nil),
-        ("Sun, 06 Nov 1994 08:00:00 GMT", .zero),
+        ("7", Duration.seconds(7)), ("0", nil), ("-5", nil), ("999999999", .seconds(86400)),
+        ("9223372036854775807", .seconds(86400)), ("9223372036854775808", .seconds(86400)),
+        ("99999999999999999999999", .seconds(86400)), ("-99999999999999999999999", nil),
+        ("Sun, 06 Nov 1994 08:50:37 GMT", .seconds(60)), ("soon", nil), ("", nil), ("7s", nil),
+        ("Sun, 06 Nov 1994 08:00:00 GMT", nil),
         ("Fri, 11 Nov 1994 08:00:00 GMT", .seconds(86400)),
     ])
     func thePauseIsReadInEitherForm(text: String, pause: Duration?) {
         let head = head(503, "Retry-After: \(text)", "Date: Sun, 06 Nov 1994 08:49:37 GMT")
         #expect(head.pause == pause)
+    }
+
+    @Test(arguments: [[], ["Date: yesterday"]])
+    func withoutADateThePauseCountsFromThisClock(lines: [String]) {
+        func pause(_ text: String) -> Duration? {
+            var head = head(503, "Retry-After: \(text)")
+            for line in lines { head.read("\(line)\r\n"[...]) }
+            return head.pause
+        }
+        #expect(pause("Wed, 21 Oct 2099 07:28:00 GMT") == .seconds(86400))
+        #expect(pause("Wed, 21 Oct 1999 07:28:00 GMT") == nil)
     }
 }
 

@@ -128,8 +128,70 @@ import Testing
             $0.rangeShift = 4096
             $0.entityTag = nil
         }
-        _ = try await resume(with: answer, expecting: Self.new, events: events)
+        _ = try await resume(
+            with: answer,
+            expecting: Self.new,
+            events: events,
+            isContentAddressed: true
+        )
         #expect(events.restarts == [.contentChanged])
+    }
+
+    /// No digest is known, so a part of the new content would complete the old.
+    @Test func aPartWithoutValidatorIsNotAppended() async throws {
+        try await interrupt()
+        let events = Events()
+        let answer = Answer.content(Self.new).ignoringIfRange().tagged(nil)
+        _ = try await resume(with: answer, expecting: Self.new, events: events)
+        #expect(events.restarts == [.unreliableRanges("206 without a validator")])
+        #expect(server.requests.map { $0["range"] } == [nil, "bytes=\(Self.half)-", nil])
+    }
+
+    @Test(arguments: [
+        Answer.status(400), .status(403), .status(404), .status(405), .status(410), .status(501),
+        .status(505), .status(204),
+        .content(old).ignoringRanges().field("Content-Encoding", "gzip"),
+    ])
+    func aServerThatRefusesRangesOnlyGivesTheWhole(refusal: Answer) async throws {
+        try await interrupt()
+        let receipt = try await resume(
+            with: refusal,
+            .content(Self.old),
+            expecting: Self.old
+        )
+        #expect(receipt.bytesReceived >= ByteCount(Self.size))
+        #expect(receipt.bytesReused == .zero)
+        #expect(server.requests.map { $0["range"] } == [nil, "bytes=\(Self.half)-", nil])
+    }
+
+    /// The bytes are still of use for another mirror.
+    @Test func aMirrorThatRefusesEverythingCostsNoBytes() async throws {
+        try await interrupt()
+        server.answer("/gone", with: .status(404))
+        server.answer("/pack", with: .content(Self.old))
+        var request = DownloadRequest(
+            server.url("/gone"),
+            server.url("/pack", host: "localhost"),
+            content: Self.old
+        )
+        request.isContentAddressed = true
+        let receipt = try await download(request, to: try open())
+        #expect(receipt.bytesReceived == ByteCount(Self.size - Self.half))
+        #expect(server.requests(for: "/gone").map { $0["range"] != nil } == [true, false])
+    }
+
+    /// Each download starts again at the first byte, and is cut further on than the one before it, or less far.
+    @Test func bytesThatWereLostAreNoProgress() async throws {
+        let content = Answer.content(Self.old).tagged(nil)
+        let cuts = [content.cut(after: Self.half), content.cut(after: Self.half + (1 << 19))]
+        server.answer("/pack", with: (0..<40).map { cuts[$0 % 2] })
+        let request = DownloadRequest(server.url("/pack"), content: Self.old)
+        guard case .unreachable = await failure(of: request, to: try open()) else {
+            Issue.record("expected an interrupted transfer")
+            return
+        }
+        // The second was progress; three more were none.
+        #expect(server.requests.count <= 5)
     }
 
     /// The error, after which the half that was received is still there.

@@ -238,6 +238,41 @@ import Testing
         #expect(end == .fail(.wrongDigest(url: "url1")))
     }
 
+    @Test func twoMirrorsWithWrongContentHideNoOther() {
+        var story = Story(3)
+        _ = story.begin()
+        let accepted = Machine.Progress(wasAccepted: true, newBytes: 1)
+        var actions: [Machine.Action] = []
+        for _ in 0..<2 {
+            _ = story.handle(.ended(.complete, accepted))
+            actions.append(story.handle(.verified(false)))
+        }
+        #expect(
+            actions == [
+                .attempt(mirror: 1, isRanged: false), .attempt(mirror: 2, isRanged: false),
+            ]
+        )
+        // The last one is out of reach: a second chance for another, after which it is not asked again.
+        let again = story.fail()
+        #expect(again == .attempt(mirror: 0, isRanged: false))
+        _ = story.handle(.ended(.complete, accepted))
+        let last = story.handle(.verified(false))
+        #expect(last == .attempt(mirror: 2, isRanged: false))
+        _ = story.handle(.ended(.complete, accepted))
+        let end = story.handle(.verified(false))
+        #expect(end == .fail(.wrongDigest(url: "url2")))
+    }
+
+    @Test func aMirrorThatRefusesTheContentDoesNotCountAsOneWithoutRanges() {
+        var story = Story(2)
+        _ = story.begin()
+        let whole = story.handle(.ended(.distrustRanges("status 403"), Machine.Progress()))
+        #expect(whole == .attempt(mirror: 0, isRanged: false))
+        let other = story.handle(.ended(.permanent(Self.permanent), Machine.Progress()))
+        #expect(other == .attempt(mirror: 1, isRanged: true))
+        #expect(story.history.allowsRanges(from: "host0"))
+    }
+
     @Test(arguments: [Machine.Outcome.restart, .distrustRanges("206 of another total")])
     func whatIsHeldIsOfNoUse(outcome: Machine.Outcome) {
         var story = Story(2)
