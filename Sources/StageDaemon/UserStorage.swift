@@ -67,6 +67,11 @@ final class UserStorage: Sendable {
             throw .storage(FileError("grow", path: root.path, errno: DiskQuota.quotaExceeded))
         case .never(let limit): throw .unacceptable(url: url, .size(limit: ByteCount(limit)))
         case .full:
+            if let total = try? root.totalSpace().bytes, size.rawValue > total {
+                // Waiting for space would never end.
+                let store = "store \(size.rawValue.quantity(of: "byte")) of '\(url)' in"
+                throw .storage(FileError(store, path: root.path, errno: .fileTooLarge))
+            }
             let free = (try? root.freeSpace().bytes) ?? 0
             guard free >= quota.withLock({ $0.limits.reserve }) else {
                 throw .outOfSpace(root.path)

@@ -3,7 +3,7 @@ public struct FetchFailure: Error, Equatable, Sendable {
     /// Kinds of failures, for applications that show their own messages.
     @nonexhaustive
     public enum Kind: Equatable, Sendable, CaseIterable {
-        /// There was no connection, or the response was missing or incomplete.
+        /// There was no connection, the server was overloaded, or the response was missing or incomplete.
         case unreachable
         /// The network requires a login first (captive portal).
         case loginRequired

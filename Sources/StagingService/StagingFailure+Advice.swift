@@ -64,6 +64,9 @@ extension StagingFailure {
         case .manifestUnavailable(let error): manifestOutcome(of: error)
         case .manifestInvalid(_, .unknownVersion): (.manifestInvalid, .updateStagePack, .never)
         case .manifestInvalid: (.manifestInvalid, .checkManifest, .never)
+        // An outdated copy at the server is replaced by and by.
+        case .manifestRefused(_, .wentBack(_, _)):
+            (.manifestRefused, .tellPublisherOfRevision, .later)
         case .manifestRefused(_, let refusal): (.manifestRefused, advice(for: refusal), .never)
         case .untrusted(_, .expired(_, _, _, _)): (.manifestUntrusted, .renewMetadata, .later)
         case .untrusted(_, .unsigned(_, _, _)): (.manifestUntrusted, .compareRoot, .later)
@@ -119,6 +122,8 @@ extension StagingFailure {
     private static func outcome(of error: TransferError) -> Outcome {
         switch error {
         case .unreachable: (.transferFailed, .checkNetwork, .later)
+        case .refused(_, let status, _) where ResponseSummary.transientStatuses.contains(status):
+            (.transferFailed, .runAgainLater, retry(error))
         case .refused(_, let status, _):
             (.transferRefused, advice(forStatus: status), retry(error))
         case .captivePortal: (.captivePortal, .logIn, .later)
@@ -146,7 +151,7 @@ extension StagingFailure {
         case 401, 403: .passCredentials
         case 404, 410: .tellPublisherOfMissingFile
         case 407: .passProxyCredentials
-        case 408, 425, 429, 500...: .runAgainLater
+        case 500...: .runAgainLater
         default: .tellPublisherOfRefusal
         }
     }

@@ -82,7 +82,7 @@ public indirect enum StagingFailure: Error, Equatable, Sendable {
         case extensionFailed
         /// The pack has no such file.
         case unknownFile
-        /// The connection failed, the server did not answer, or the answer was cut off.
+        /// The connection failed, the server did not answer or was overloaded, or the answer was cut off.
         case transferFailed
         /// A server refused the request.
         case transferRefused

@@ -2,6 +2,7 @@ import StageControl
 import StageModel
 import StagePack
 import StageSystem
+import StageTransfer
 import SystemPackage
 
 /// A download of the daemon that a command waits for, whose file it moves to a path.
@@ -73,7 +74,10 @@ struct CollectedDownload: Sendable {
                 hint: nil,
                 retry: .later
             )
-            if event.failure?.kind == .refused { failure.status = .transferRefused }
+            let isTransient = event.failure?.status.map(ResponseSummary.transientStatuses.contains)
+            if event.failure?.kind == .refused, isTransient != true {
+                failure.status = .transferRefused
+            }
             if event.failure?.kind == .wrongContent { failure.status = .digestMismatch }
             return .failure(failure)
         case .cancelled:

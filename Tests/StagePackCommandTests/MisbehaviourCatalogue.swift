@@ -117,6 +117,9 @@ extension Misbehaviour {
             }
         }
 
+    /// Statuses of a server that may have the file later.
+    private static let transient: Set<Int> = [408, 425, 429, 500, 502, 503, 504]
+
     private static let statuses: [Misbehaviour] =
         [
             201, 202, 203, 204, 205, 226, 299, 300, 304, 305, 306, 400, 401, 402, 403, 404, 405,
@@ -125,7 +128,10 @@ extension Misbehaviour {
             426,
             428, 429, 431, 451, 500, 501, 502, 503, 504, 505, 507, 508, 510, 599, 600, 999,
         ].map { status in
-            .answers("answers with \(status)", .fails(.refused, "status \(status)")) { _ in
+            .answers(
+                "answers with \(status)",
+                .fails(transient.contains(status) ? .request : .refused, "status \(status)")
+            ) { _ in
                 [.status(status)]
             }
             .on([404, 407, 503].contains(status) ? ServedResource.allCases : [.archive])
@@ -147,16 +153,17 @@ extension Misbehaviour {
     /// Servers that ask to be left alone.
     private static let pauses: [Misbehaviour] =
         [
-            ("120", "in 120 seconds"), ("3600", "in 60 minutes"), ("0", "in 0 seconds"),
-            ("99999999999999", "in 24 hours"), ("-5", "in 0 seconds"), ("soon", "later"),
-            ("99999999999999999999999", "later"), ("Wed, 21 Oct 2099 07:28:00 GMT", "in 24 hours"),
-            ("Wed, 21 Oct 1999 07:28:00 GMT", "in 0 seconds"),
+            ("120", "in 120 seconds"), ("3600", "in 60 minutes"), ("0", "later"),
+            ("99999999999999", "in 24 hours"), ("-5", "later"), ("soon", "later"),
+            ("99999999999999999999999", "in 24 hours"),
+            ("Wed, 21 Oct 2099 07:28:00 GMT", "in 24 hours"),
+            ("Wed, 21 Oct 1999 07:28:00 GMT", "later"),
         ].map { value, words in
-            .answers("503, Retry-After: \(value)", .fails(.refused, "run it again \(words)")) { _ in
+            .answers("503, Retry-After: \(value)", .fails(.request, "run it again \(words)")) { _ in
                 [.status(503).field("Retry-After", value)]
             }
         } + [
-            .answers("503 for an hour, to a patient run", .fails(.refused, "wait 60 minutes")) {
+            .answers("503 for an hour, to a patient run", .fails(.request, "wait 60 minutes")) {
                 _ in
                 [.status(503).field("Retry-After", "3600")]
             }
@@ -284,7 +291,8 @@ extension Misbehaviour {
             Array("\r\n\r\n".utf8)
         },
         .chunked("lacks the last chunk", .fails(.request, "closed")) { $0.chunks(of: 100) }
-            .on([.manifest, .index, .bundle]),
+            // All of its frames have arrived.
+            .except(.bundle, .right).on([.manifest, .index, .bundle]),
         .chunked("lacks line ends", .fails(.request, "malformed chunked response")) { served in
             Array("5\r\n".utf8) + served.content.prefix(5) + Array("5\r\nabcde0\r\n\r\n".utf8)
         },
@@ -314,6 +322,10 @@ extension Misbehaviour {
                 [.content(served.content).field("Content-Encoding", "identity")]
             }
             .on(ServedResource.documents),
+            .answers("has an empty encoding", .right) { served in
+                [.content(served.content).field("Content-Encoding", "")]
+            }
+            .on([.manifest, .archive, .index, .bundle, .range]),
             .answers("sends a bomb", .fails(.refused, "the encoding 'gzip'")) { _ in
                 // As large as 10 GiB of zeros compressed.
                 [.content(noise(10 << 20)).field("Content-Encoding", "gzip")]

@@ -129,7 +129,7 @@ struct StagingServiceTests {
             entry.rule == .policy(name: "essential", event: .install, isEssentialOnly: false)
         )
         let problem = try #require(entry.problem)
-        #expect(problem.kind == StagingFailure.Kind.transferRefused.rawValue)
+        #expect(problem.kind == StagingFailure.Kind.transferFailed.rawValue)
         #expect(problem.advice == StagingAdvice.runAgainLater.rawValue)
         #expect(problem.message.hasPrefix("pack 'aurora': 'http://"))
         try world.publish(pack)

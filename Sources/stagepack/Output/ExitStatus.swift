@@ -27,7 +27,7 @@ enum ExitStatus: Int32, CaseIterable {
     /// The keys of the application's root did not sign the manifest, or the signed metadata has expired.
     case manifestUntrusted = 17
 
-    /// Downloading an archive failed: no connection, no answer, or an incomplete one.
+    /// Downloading an archive failed: no connection, no answer, an incomplete one, or an overloaded server.
     case transferFailed = 20
     /// A server refused to send the archive.
     case transferRefused = 21
