@@ -28,8 +28,10 @@ public struct StagingHistory: Hashable, Sendable {
     public var spent = Spending()
     /// The run that ended last.
     public var lastRun: Run?
-    /// The end of the last run that received the server's manifest and staged all required packs, in seconds
-    /// since 1970.
+    /// The end of the last run for an event that received the server's manifest and staged all required packs, in
+    /// seconds since 1970.
+    ///
+    /// Runs for packs that were requested by name do not change it.
     public var lastSuccessAt: Int64?
     /// The last decision about each pack, from any run, in the order of the last plan.
     public var packs: [PackEntry] = []

@@ -70,7 +70,7 @@ struct RunRecorder {
         guard let application else { return }
         let planner = storedPlanner(application)
         updateHistory(of: application, isReported: failure.kind == .containerUnusable) { history in
-            history.lastRun = run(problem: StagingHistory.Problem(failure))
+            history.lastRun = run(problem: StagingHistory.Problem(failure), at: now)
             guard case .event(let request, _) = wanted else { return }
             let event = request ?? history.pending.next ?? planner?.request ?? .install
             history.lastRun?.request = event
@@ -111,10 +111,11 @@ struct RunRecorder {
                 afterRunBy: planner,
                 hasChangedPacks: result.hasChangedPacks
             )) ?? false
+        let now = now
         updateHistory(of: result.application, after: before) { history in
             let problem = (result.manifestProblem ?? result.extensionProblem)
                 .map(StagingHistory.Problem.init)
-            history.lastRun = run(problem: problem, selection: selection)
+            history.lastRun = run(problem: problem, selection: selection, at: now)
             if case .event = selection {
                 // Other events may have begun meanwhile.
                 history.pending.subtract(events)
@@ -125,7 +126,8 @@ struct RunRecorder {
                 if hasLaunched { history.firstLoadedAt = now }
             }
             history.add(result, of: selection, at: now)
-            if problem == nil, !result.hasFailures {
+            // A run for named packs says nothing about the others, whose failure it would hide.
+            if selection.isEvent, problem == nil, !result.hasFailures {
                 history.lastSuccessAt = history.lastRun?.endedAt
             }
         }
@@ -135,7 +137,8 @@ struct RunRecorder {
 
     private func run(
         problem: StagingHistory.Problem?,
-        selection: PackSelection? = nil
+        selection: PackSelection? = nil,
+        at now: Int64
     ) -> StagingHistory.Run {
         var run = StagingHistory.Run(
             endedAt: now,

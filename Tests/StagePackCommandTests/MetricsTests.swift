@@ -55,6 +55,7 @@ struct MetricsTests {
                 "stagepack_manifest_received_timestamp_seconds{\(application)} TIME",
                 "stagepack_last_run_timestamp_seconds{\(application)} TIME",
                 "stagepack_last_run_failed{\(application)} 1",
+                "stagepack_last_success_timestamp_seconds{\(application)} 0",
                 "stagepack_pending_event{\(application)} 1",
                 "stagepack_pack_failures{\(application),pack=\"prefetch\"} 1",
             ]
@@ -66,6 +67,39 @@ struct MetricsTests {
         #expect(after.contains("stagepack_last_run_failed{\(application)} 0"))
         #expect(after.contains("stagepack_last_success_timestamp_seconds{\(application)} TIME"))
         #expect(!after.contains { $0.hasPrefix("stagepack_pack_failures") })
+    }
+
+    /// The documented alert `time() - stagepack_last_success_timestamp_seconds > 172800` fires with a 0.
+    @Test func theMetricsOfAMachineWhereNothingWorksRaiseTheDocumentedAlerts() async throws {
+        var installed = try await Installed()
+        let application = #"application="net.example.wallpaper""#
+        _ = try await installed.run("prefetch", "--all", "--attempts", "1", "--quiet")
+        let failed = Self.samples(try await installed.run("metrics").output)
+        #expect(failed.contains("stagepack_application_readable{\(application)} 1"))
+        #expect(failed.contains("stagepack_last_success_timestamp_seconds{\(application)} 0"))
+        #expect(failed.contains("stagepack_last_run_failed{\(application)} 1"))
+        #expect(!failed.contains { $0.hasPrefix("stagepack_missing_essential_packs") })
+        // The success of a named pack does not hide that the run for all packs has failed.
+        let packs = try Self.packs()
+        try installed.world.publish(packs)
+        installed.world.server.answer(packs[0].path, with: .status(403))
+        _ = try await installed.run("prefetch", "--all", "--attempts", "1", "--quiet")
+        #expect(
+            try await installed.run(
+                "load",
+                "on-demand",
+                "--app",
+                "net.example.wallpaper",
+                "--quiet"
+            ).status == 0
+        )
+        let loaded = Self.samples(try await installed.run("metrics").output)
+        #expect(loaded.contains("stagepack_last_success_timestamp_seconds{\(application)} 0"))
+        #expect(loaded.contains("stagepack_last_run_failed{\(application)} 0"))
+        #expect(loaded.contains("stagepack_missing_essential_packs{\(application)} 1"))
+        #expect(
+            loaded.contains("stagepack_pack_failures{\(application),pack=\"essential\"} 1")
+        )
     }
 
     @Test func aFileOfMetricsIsReplacedInOneStepAndReadByAll() async throws {

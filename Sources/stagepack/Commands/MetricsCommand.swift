@@ -120,8 +120,9 @@ private struct ApplicationMetrics {
         let labels = ["application": application.text]
         metrics.add("stagepack_application_readable", labels: labels, value: report == nil ? 0 : 1)
         guard let report else { return }
-        addPacks(report.packs, to: &metrics)
-        for manifest in report.manifests where manifest.application == application {
+        let manifests = report.manifests.filter { $0.application == application }
+        addPacks(report.packs, hasManifest: !manifests.isEmpty, to: &metrics)
+        for manifest in manifests {
             metrics.add(
                 "stagepack_manifest_received_timestamp_seconds",
                 labels: labels,
@@ -133,6 +134,7 @@ private struct ApplicationMetrics {
 
     private func addPacks(
         _ packs: [StatusReport.PackStatus],
+        hasManifest: Bool,
         to metrics: inout MetricsText
     ) {
         let labels = ["application": application.text]
@@ -143,8 +145,12 @@ private struct ApplicationMetrics {
             metrics.add("stagepack_packs", labels: names, value: Double(packs.count))
         }
         let staged = packs.filter { $0.state != .missing }
-        let missing = packs.count { $0.state == .missing && $0.policy == "essential" }
-        metrics.add("stagepack_missing_essential_packs", labels: labels, value: Double(missing))
+        // Without a manifest, it is not known which packs are missing.
+        if hasManifest {
+            let missing = packs.count { $0.state == .missing && $0.policy == "essential" }
+            let name = "stagepack_missing_essential_packs"
+            metrics.add(name, labels: labels, value: Double(missing))
+        }
         let size = staged.reduce(ByteCount.zero) { $0 + ($1.installedSize ?? .zero) }
         metrics.add("stagepack_staged_bytes", labels: labels, value: Double(size.rawValue))
         let downloaded = packs.reduce(ByteCount.zero) { $0 + ($1.downloaded ?? .zero) }
@@ -163,22 +169,21 @@ private struct ApplicationMetrics {
 
     private func addRuns(to metrics: inout MetricsText) {
         let labels = ["application": application.text]
+        // 0 without a success, so that an alert for its age fires.
+        metrics.add(
+            "stagepack_last_success_timestamp_seconds",
+            labels: labels,
+            value: Double(history?.lastSuccessAt ?? 0)
+        )
         guard let history else { return }
         if let run = history.lastRun {
-            let hasFailed = history.lastSuccessAt != run.endedAt
+            let hasFailed = history.hasFailed(run)
             metrics.add(
                 "stagepack_last_run_timestamp_seconds",
                 labels: labels,
                 value: Double(run.endedAt)
             )
             metrics.add("stagepack_last_run_failed", labels: labels, value: hasFailed ? 1 : 0)
-        }
-        if let time = history.lastSuccessAt {
-            metrics.add(
-                "stagepack_last_success_timestamp_seconds",
-                labels: labels,
-                value: Double(time)
-            )
         }
         metrics.add(
             "stagepack_pending_event",
@@ -204,5 +209,16 @@ private struct ApplicationMetrics {
         static func < (left: Self, right: Self) -> Bool {
             (left.policy, left.state) < (right.policy, right.state)
         }
+    }
+}
+
+extension StagingHistory {
+    /// Returns whether the last run has failed, or a pack of it.
+    ///
+    /// The success of a run for packs that were requested by name is not recorded.
+    fileprivate func hasFailed(_ run: Run) -> Bool {
+        guard run.request == nil else { return lastSuccessAt != run.endedAt }
+        return run.problem != nil
+            || packs.contains { $0.decidedAt == run.endedAt && $0.problem != nil }
     }
 }

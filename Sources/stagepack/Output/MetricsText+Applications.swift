@@ -12,7 +12,7 @@ extension MetricsText {
             Metric("stagepack_packs", help: "Packs by policy and state."),
             Metric(
                 "stagepack_missing_essential_packs",
-                help: "Essential packs that are not staged."
+                help: "Essential packs that are not staged, once there is a manifest."
             ),
             Metric("stagepack_staged_bytes", help: "Bytes of the files of staged packs."),
             Metric("stagepack_downloaded_bytes", help: "Bytes of downloads that are not complete."),
@@ -31,7 +31,8 @@ extension MetricsText {
             ),
             Metric(
                 "stagepack_last_success_timestamp_seconds",
-                help: "The end of the last run without a failure."
+                help:
+                    "The end of the last run for an event without a failure; 0 if there was none."
             ),
             Metric(
                 "stagepack_pending_event",
