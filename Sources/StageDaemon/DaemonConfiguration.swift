@@ -1,5 +1,6 @@
 import FoundationEssentials
 package import StageModel
+import StageSystem
 package import SystemPackage
 
 /// Configuration of a daemon, read from a JSON file whose members are all optional.
@@ -54,7 +55,7 @@ package struct DaemonConfiguration: Equatable, Sendable {
     /// Reads a configuration file.
     ///
     /// - Throws: ``DaemonError/configuration(_:_:)`` if the file cannot be read, is not a JSON object, or has a
-    ///   member that is unknown or out of range.
+    ///   member that is unknown or out of range, or if the certificate authorities cannot be read.
     package init(contentsOf path: FilePath) throws(DaemonError) {
         let data: Data
         do {
@@ -63,10 +64,18 @@ package struct DaemonConfiguration: Equatable, Sendable {
             throw .configuration(path, "it cannot be read")
         }
         try self.init(json: Array(data), path: path)
+        guard let certificateAuthorities else { return }
+        do throws(FileError) {
+            _ = try File.open(readingRegular: FilePath(certificateAuthorities))
+        } catch {
+            throw .configuration(path, "'certificateAuthorities': \(error)")
+        }
     }
 
     /// Parses the content of the configuration file at `path`.
-    init(json: [UInt8], path: FilePath) throws(DaemonError) {
+    ///
+    /// Does not look at the files that it names.
+    package init(json: [UInt8], path: FilePath) throws(DaemonError) {
         let data = Data(json)
         do {
             let names = try JSONDecoder().decode([String: Anything].self, from: data).keys
@@ -92,8 +101,34 @@ package struct DaemonConfiguration: Equatable, Sendable {
         if let fault { throw .configuration(path, fault) }
     }
 
-    /// Description of the first number that is out of range, and the remedy; `nil` if all are valid.
-    private var fault: String? { numbers.lazy.compactMap(\.fault).first }
+    /// Description of the first member that is out of range, and the remedy; `nil` if all are valid.
+    private var fault: String? {
+        if let path = certificateAuthorities, !FilePath(path).isAbsolute {
+            return
+                "'certificateAuthorities': expected an absolute path, found '\(path.forDisplay())'"
+        }
+        return numbers.lazy.compactMap(\.fault).first
+    }
+
+    /// Returns the names of the members that differ from the configuration at the start, and take effect only at the
+    /// next start.
+    ///
+    /// Fewer connections take effect at once.
+    package func membersForRestart(after start: DaemonConfiguration) -> [String] {
+        let members: [(name: String, isForRestart: Bool)] = [
+            ("connections", connections > start.connections),
+            ("connectionsPerHost", connectionsPerHost > start.connectionsPerHost),
+            ("bandwidth", bandwidth != start.bandwidth),
+            ("retryBase", retryBase != start.retryBase),
+            ("settlingTime", settlingTime != start.settlingTime),
+            ("certificateAuthorities", certificateAuthorities != start.certificateAuthorities),
+            ("httpProxy", httpProxy != start.httpProxy),
+            ("httpsProxy", httpsProxy != start.httpsProxy),
+            ("proxyExceptions", proxyExceptions != start.proxyExceptions),
+            ("busAddress", busAddress != start.busAddress),
+        ]
+        return members.filter(\.isForRestart).map(\.name)
+    }
 
     private var numbers: [BoundedNumber] {
         [
@@ -175,14 +210,28 @@ extension DaemonConfiguration: Decodable {
         func read<Value: Decodable>(_ key: CodingKeys, into value: inout Value) throws {
             value = try members.decodeIfPresent(Value.self, forKey: key) ?? value
         }
+        func count(_ key: CodingKeys) throws -> Int? {
+            try members.decodeIfPresent(WholeNumber.self, forKey: key)?.value
+        }
+        func byteCount(_ key: CodingKeys) throws -> ByteCount? {
+            guard let value = try count(key) else { return nil }
+            guard value >= 0 else {
+                throw DecodingError.dataCorruptedError(
+                    forKey: key,
+                    in: members,
+                    debugDescription: "expected no negative number, found \(value)"
+                )
+            }
+            return ByteCount(Int64(value))
+        }
         self.init()
-        try read(.connections, into: &connections)
-        try read(.connectionsPerHost, into: &connectionsPerHost)
-        bandwidth = try members.decodeIfPresent(ByteCount.self, forKey: .bandwidth)
-        try read(.tasksPerUser, into: &tasksPerUser)
-        bytesPerUser = try members.decodeIfPresent(ByteCount.self, forKey: .bytesPerUser)
-        try read(.journalPerUser, into: &journalPerUser)
-        try read(.reserve, into: &reserve)
+        connections = try count(.connections) ?? connections
+        connectionsPerHost = try count(.connectionsPerHost) ?? connectionsPerHost
+        bandwidth = try byteCount(.bandwidth)
+        tasksPerUser = try count(.tasksPerUser) ?? tasksPerUser
+        bytesPerUser = try byteCount(.bytesPerUser)
+        journalPerUser = try byteCount(.journalPerUser) ?? journalPerUser
+        reserve = try byteCount(.reserve) ?? reserve
         try read(.discretionaryWindow, into: &discretionaryWindow)
         try read(.relaunchDelay, into: &relaunchDelay)
         try read(.launchLease, into: &launchLease)
@@ -201,6 +250,25 @@ extension DaemonConfiguration: Decodable {
             UpdateConditions.self,
             forKey: .updateConditions
         )
+    }
+}
+
+/// Whole number of any size that `Int` holds.
+///
+/// The decoder calls a document with another number in the place of an `Int` no valid JSON.
+private struct WholeNumber: Decodable {
+    var value: Int
+
+    init(from decoder: any Decoder) throws {
+        let container = try decoder.singleValueContainer()
+        let number = try container.decode(Double.self)
+        guard let value = Int(exactly: number) else {
+            throw DecodingError.dataCorruptedError(
+                in: container,
+                debugDescription: "expected a whole number, found \(number)"
+            )
+        }
+        self.value = value
     }
 }
 

@@ -46,6 +46,11 @@ enum TransferVerdict: Equatable, Sendable {
         case .untrusted(_, .notYetValid, _) where clockIsWrong,
             .untrusted(_, .expired, _) where clockIsWrong:
             self = .retry(PendingReason(.clock, until: now + Self.clockWait, problem: "\(error)"))
+        case .untrusted(_, .unloadableAuthorities, _):
+            // The file of the configuration may come back.
+            self = .retry(
+                PendingReason(.backoff, until: now + Self.authoritiesWait, problem: "\(error)")
+            )
         case .storage(let error) where error.errno == DiskQuota.quotaExceeded:
             self = .retry(PendingReason(.quota, until: now + TransferState.quotaWait))
         case .storage(let error) where error.errno == .noSpace:
@@ -66,6 +71,8 @@ enum TransferVerdict: Equatable, Sendable {
     private static let shortageWait = 30.0
     /// Delay in seconds after a captive portal was detected, unless the network conditions change.
     private static let portalWait = 120.0
+    /// Delay in seconds until the file of certificate authorities may be readable.
+    private static let authoritiesWait = 60.0
     /// Delay in seconds until the clock may have been set.
     private static let clockWait = 600.0
 }

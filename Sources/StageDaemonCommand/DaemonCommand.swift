@@ -7,7 +7,7 @@ import StageControl
 import StageDaemon
 import StageSystem
 import StageTransfer
-import SystemPackage
+package import SystemPackage
 import UnixSignals
 
 /// The daemon as a program: parses its options, runs the ``Daemon``, and reports how it ended.
@@ -81,18 +81,19 @@ package struct DaemonCommand: AsyncParsableCommand {
         raiseFileLimit()
         HeapMemory.shareHeaps()
         await EventLoops.start()
-        let file = FilePath(config ?? paths.configuration)
+        // Clients get paths of the state directory, and handlers that of the socket.
+        let file = FilePath(config ?? paths.configuration).absolute
         let isRequired = config != nil
         do throws(DaemonError) {
             let daemon = Daemon(
-                state: FilePath(state ?? paths.state),
-                socket: FilePath(socket ?? paths.socket),
+                state: FilePath(state ?? paths.state).absolute,
+                socket: FilePath(socket ?? paths.socket).absolute,
                 configuration: try Self.settings(file, isRequired: isRequired),
                 version: Self.configuration.version,
                 worker: Self.worker,
                 logger: logger
             )
-            try await Self.run(daemon, logger: logger) { () throws(DaemonError) in
+            try await Self.run(daemon) { () throws(DaemonError) in
                 try Self.settings(file, isRequired: isRequired)
             }
         } catch {
@@ -140,7 +141,6 @@ package struct DaemonCommand: AsyncParsableCommand {
     /// Runs the daemon until it receives SIGTERM or SIGINT; SIGHUP reloads the configuration.
     private static func run(
         _ daemon: Daemon,
-        logger: Logger,
         settings: @escaping @Sendable () throws(DaemonError) -> DaemonConfiguration
     ) async throws(DaemonError) {
         let signals = await UnixSignalsSequence(trapping: .sigterm, .sigint, .sighup)
@@ -154,10 +154,8 @@ package struct DaemonCommand: AsyncParsableCommand {
             group.addTask {
                 for await signal in signals {
                     guard signal == .sighup else { return nil }
-                    do throws(DaemonError) {
-                        reload.yield(try settings())
-                    } catch {
-                        logger.error("The configuration stays", metadata: ["error": "\(error)"])
+                    if let changed = read(settings, after: daemon.configuration) {
+                        reload.yield(changed)
                     }
                 }
                 return nil
@@ -170,6 +168,50 @@ package struct DaemonCommand: AsyncParsableCommand {
             return result
         }
         try result.get()
+    }
+
+    /// Reads the configuration again, and logs the result; `nil` if the present one stays.
+    private static func read(
+        _ settings: () throws(DaemonError) -> DaemonConfiguration,
+        after start: DaemonConfiguration
+    ) -> DaemonConfiguration? {
+        // A handler of its own leaves out no repeated message: each signal gets its answer.
+        let logger = Logger(label: "stagepackd") { LineLogHandler(label: $0) }
+        do throws(DaemonError) {
+            let changed = try settings()
+            let names = changed.membersForRestart(after: start).joined(separator: ", ")
+            logger.notice(
+                "Configuration read",
+                metadata: names.isEmpty ? [:] : ["configuration.afterRestart": "\(names)"]
+            )
+            return changed
+        } catch {
+            logger.error("The configuration stays", metadata: ["error": "\(error)"])
+            return nil
+        }
+    }
+
+    /// Checks the configuration of the system's daemon.
+    ///
+    /// - Returns: The path of the file, and the error with which the daemon would end, if any; `nil` if there is no
+    ///   file, or this user may not read it.
+    package static func checkSystemConfiguration() -> (path: FilePath, fault: String?)? {
+        let paths = DaemonPaths(environment: [:], isSystem: true)
+        let path = FilePath(paths.configuration)
+        guard FileStatus.exists(path) else { return nil }
+        do {
+            if geteuid() == 0 {
+                _ = try DaemonConfiguration(contentsOf: path)
+            } else {
+                // Other users may lack access to the file and to the files that it names.
+                guard let json = try? File.open(readingRegular: path).readAll(limit: 1 << 20)
+                else { return nil }
+                _ = try DaemonConfiguration(json: json, path: path)
+            }
+            return (path, nil)
+        } catch {
+            return (path, "\(error)")
+        }
     }
 
     private static func settings(

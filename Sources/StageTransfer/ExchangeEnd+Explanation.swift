@@ -33,13 +33,12 @@ extension ExchangeEnd {
 
     /// Fault of the certificate of the server or of the proxy, and its explanation.
     var certificateFault: (fault: TransferError.CertificateFault, explanation: String) {
-        let fault = TransferError.CertificateFault(self)
-        switch (code, fault) {
-        case (CURLE_SSL_CACERT_BADFILE, _):
-            return (fault, "the trusted authorities cannot be loaded: \(detail)")
-        case (_, .unverified): return (fault, "the certificate of \(peer) \(fault): \(detail)")
-        default: return (fault, "the certificate of \(peer) \(fault)")
+        guard code != CURLE_SSL_CACERT_BADFILE else {
+            return (.unloadableAuthorities, "the trusted authorities cannot be loaded: \(detail)")
         }
+        let fault = TransferError.CertificateFault(self)
+        let explanation = "the certificate of \(peer) \(fault)"
+        return (fault, fault == .unverified ? "\(explanation): \(detail)" : explanation)
     }
 }
 

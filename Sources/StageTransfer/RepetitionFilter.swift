@@ -25,8 +25,10 @@ package struct RepetitionFilter: Sendable {
     package init() {}
 
     /// Decides about a message that is logged at a time, in seconds since 1970, and counts it.
+    ///
+    /// After the clock was set back, a message is written again.
     package mutating func decide(_ message: String, at time: Double) -> Decision {
-        if let entry = entries[message], time - entry.writtenAt < Self.period {
+        if let entry = entries[message], (0..<Self.period).contains(time - entry.writtenAt) {
             entries[message]?.leftOut += 1
             return .leaveOut
         }

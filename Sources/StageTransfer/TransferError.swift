@@ -100,6 +100,8 @@ public indirect enum TransferError: Error, Equatable, Sendable {
         case unknownAuthority
         /// It is for another host.
         case otherHost
+        /// It could not be verified, since the file of trusted authorities cannot be loaded.
+        case unloadableAuthorities
         /// It could not be verified for another reason.
         case unverified
     }
@@ -226,6 +228,8 @@ extension TransferError.CertificateFault: CustomStringConvertible {
         case .expired: "has expired by this machine's clock"
         case .unknownAuthority: "is not signed by an authority that this machine trusts"
         case .otherHost: "is for another host"
+        case .unloadableAuthorities:
+            "cannot be verified, since the trusted authorities cannot be loaded"
         case .unverified: "cannot be verified"
         }
     }

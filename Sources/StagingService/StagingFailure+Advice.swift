@@ -170,7 +170,7 @@ extension StagingFailure {
     private static func advice(for fault: TransferError.CertificateFault) -> StagingAdvice {
         switch fault {
         case .notYetValid, .expired: .checkClock
-        case .unknownAuthority, .unverified: .passAuthority
+        case .unknownAuthority, .unloadableAuthorities, .unverified: .passAuthority
         case .otherHost: .tellPublisherOfServer
         }
     }

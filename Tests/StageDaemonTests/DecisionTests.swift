@@ -366,12 +366,36 @@ struct DaemonConfigurationTests {
         (#"{"launchLease": 0}"#, "'launchLease': expected a positive number, found 0"),
         (#"{"retryBase": -1}"#, "'retryBase': expected no negative number, found -1"),
         (#"{"bandwidth": -1}"#, "'bandwidth': "),
-        (#"{"reserve": 1.5}"#, "expected JSON"),
+        (#"{"reserve": 1.5}"#, "'reserve': expected a whole number, found 1.5"),
+        (#"{"connections": 1.5}"#, "'connections': expected a whole number, found 1.5"),
+        (#"{"connections": 1e300}"#, "'connections': expected a whole number, found 1e+300"),
+        (
+            #"{"certificateAuthorities": "a.pem"}"#,
+            "'certificateAuthorities': expected an absolute path, found 'a.pem'"
+        ),
+        (
+            #"{"certificateAuthorities": "/nonexistent/a.pem"}"#,
+            "'certificateAuthorities': cannot open '/nonexistent/a.pem': No such file or directory"
+        ),
     ]
 
     @Test(arguments: faults) func aFaultIsToldInItsPlace(json: String, words: String) throws {
         let error = #expect(throws: DaemonError.self) { try read(json) }
         #expect("\(try #require(error))".contains(words))
+    }
+
+    @Test func membersThatTakeEffectAtTheNextStartAreNamed() {
+        let start = DaemonConfiguration()
+        var changed = start
+        (changed.connections, changed.connectionsPerHost) = (1, 1)
+        (changed.tasksPerUser, changed.relaunchDelay) = (5, 5)
+        #expect(changed.membersForRestart(after: start) == [])
+        (changed.connections, changed.connectionsPerHost) = (17, 7)
+        changed.httpsProxy = "http://proxy.example"
+        #expect(
+            changed.membersForRestart(after: start)
+                == ["connections", "connectionsPerHost", "httpsProxy"]
+        )
     }
 
     @Test func aFileThatIsNotThereIsTold() throws {

@@ -18,6 +18,7 @@ struct ProgramTests {
     static let faults = [
         (#"{"conections": 3}"#, "there is no setting 'conections'"),
         (#"{"connections": "3"}"#, "'connections': "), ("{", "expected JSON"),
+        (#"{"certificateAuthorities": "/nonexistent/a.pem"}"#, "'certificateAuthorities': "),
     ]
 
     @Test(arguments: faults) func aFaultInTheConfigurationEndsIt(
@@ -30,6 +31,66 @@ struct ProgramTests {
         #expect(try daemon.said().hasPrefix("stagepackd: error: "))
         #expect(try daemon.said().contains(words))
         #expect(try daemon.said().split(separator: "\n").count == 1)
+    }
+
+    @Test func authoritiesThatGoAndComeBackAreWaitedFor() async throws {
+        let front = try await TLSFront(port: server.port, below: daemon.directory)
+        try daemon.configure(#"{"certificateAuthorities": "\#(front.certificate)"}"#)
+        try await daemon.start()
+        try await daemon.makeSession()
+        let directory = try Directory.open(daemon.directory)
+        try directory.rename("front.pem", to: "aside.pem", in: directory)
+        server.answer("/a", with: .content([1, 2, 3]))
+        let id = try await daemon.download("\(front.baseURL)/a")
+        try await daemon.wait(for: [.backoff], of: id)
+        let problem = try await daemon.client.task(id).holds.first?.problem
+        #expect(problem?.contains("the trusted authorities cannot be loaded") == true)
+        try directory.rename("aside.pem", to: "front.pem", in: directory)
+        var change = TransferChange()
+        change.state = .unpaused
+        try await daemon.client.change(id, by: change)
+        #expect(try await daemon.outcomes().map(\.gist) == ["1 completed of \(id)"])
+    }
+
+    @Test func eachReloadOfTheConfigurationIsAnswered() async throws {
+        func count(_ words: String) throws -> Int {
+            try daemon.said().split(separator: "\n").count { $0.contains(words) }
+        }
+        try daemon.configure("{}")
+        try await daemon.start()
+        try daemon.configure("{")
+        for number in 1...2 {
+            daemon.send(SIGHUP)
+            try await poll("no answer \(number)") {
+                try count("The configuration stays") == number
+            }
+        }
+        try daemon.configure(#"{"connections": 17, "tasksPerUser": 5}"#)
+        for number in 1...2 {
+            daemon.send(SIGHUP)
+            try await poll("no answer \(number)") { try count("Configuration read") == number }
+        }
+        #expect(try count("configuration.afterRestart=connections") == 2)
+        #expect(try await daemon.kill(SIGTERM) == 0)
+    }
+
+    @Test func aRelativeStateDirectoryIsInTheWorkingDirectory() async throws {
+        let process = try StartedProcess(
+            [
+                "/bin/sh", "-c", #"cd "$1" && exec "$2" --state st --socket control.sock"#, "sh",
+                daemon.directory.string, try DaemonProcess.program.string,
+            ],
+            log: daemon.log
+        )
+        try await poll("no daemon: \(try daemon.said())") {
+            // Not there yet is what is waited for.
+            process.status != nil
+                || (try? daemon.client.answer(to: .status, timeout: .seconds(5))) != nil
+        }
+        let status = try await daemon.client.status()
+        #expect(status.staged == daemon.directory.appending("st/staged/\(geteuid())").string)
+        process.send(SIGTERM)
+        try await poll { process.status == 0 }
     }
 
     @Test func thereIsOneDaemonForOneDirectory() async throws {

@@ -250,6 +250,11 @@ struct DoctorTests {
                 + unit("stagepack-periodic.service", "failed", result: "exit-code"),
             ["periodic run"]
         ),
+        (
+            unit("stagepack-periodic.timer", "active") + unit("stagepackd.socket", "active")
+                + unit("stagepackd.service", "failed", result: "exit-code"),
+            ["daemon"]
+        ),
     ]
 
     private static func unit(
@@ -267,6 +272,24 @@ struct DoctorTests {
         try answer(states, for: &installed)
         let report = try await report(installed, status: subjects.isEmpty ? 0 : 3)
         #expect(report.problems().map(\.subject) == subjects)
+    }
+
+    @Test(.enabled("the daemon's configuration is root's") { geteuid() == 0 })
+    func aConfigurationWithWhichTheDaemonWouldNotStartIsAProblem() async throws {
+        let installed = try await installed()
+        let folder = try installed.world.directory.makeDirectory("etc").makeDirectory("stagepack")
+        for (json, finding) in [
+            (#"{"conections": 3}"#, "there is no setting 'conections'"),
+            (#"{"certificateAuthorities": "/nowhere.pem"}"#, "'certificateAuthorities': "),
+        ] {
+            try folder.write(Array(json.utf8), to: "stagepackd.json", durably: false)
+            let problems = try await report(installed, status: 3).problems()
+            #expect(problems.map(\.subject) == ["daemon's configuration"])
+            #expect(problems.first?.finding.contains(finding) == true)
+        }
+        try folder.write(Array("{}".utf8), to: "stagepackd.json", durably: false)
+        let report = try await report(installed, status: 0)
+        #expect(report.checks.contains { $0.finding == "'/etc/stagepack/stagepackd.json'" })
     }
 
     @Test func theUserIsToldOfFailuresInTheSystemsContainerInNotes() async throws {

@@ -13,6 +13,14 @@ struct RepetitionFilterTests {
         #expect(filter.decide("disk full", at: 2 * RepetitionFilter.period) == .write(leftOut: 0))
     }
 
+    @Test func aMessageIsWrittenAgainAfterTheClockWasSetBack() {
+        var filter = RepetitionFilter()
+        #expect(filter.decide("disk full", at: 1_800_000_000) == .write(leftOut: 0))
+        #expect(filter.decide("disk full", at: 1_800_000_001) == .leaveOut)
+        #expect(filter.decide("disk full", at: 100) == .write(leftOut: 1))
+        #expect(filter.decide("disk full", at: 101) == .leaveOut)
+    }
+
     @Test func theMemoryOfMessagesIsBounded() {
         var filter = RepetitionFilter()
         for number in 0...RepetitionFilter.limit {

@@ -1,9 +1,11 @@
+import StageDaemonCommand
 import StageSystem
 
 extension DoctorReport {
     mutating func checkMachine(isOffline: Bool) {
         checkConfinement()
         checkSettings()
+        checkDaemonSettings()
         if isOffline {
             add(
                 .note,
@@ -36,6 +38,19 @@ extension DoctorReport {
         } catch {
             add(error, subject: subject)
         }
+    }
+
+    /// Checks the configuration file of the system's daemon, if this user may read it.
+    private mutating func checkDaemonSettings() {
+        guard let (path, fault) = DaemonCommand.checkSystemConfiguration() else { return }
+        let subject = "daemon's configuration"
+        guard let fault else { return add(.good, subject: subject, finding: "'\(path)'") }
+        add(
+            .problem,
+            subject: subject,
+            finding: fault,
+            hint: "correct it; as root, run 'systemctl restart stagepackd.service'"
+        )
     }
 
     /// Checks that the kernel can confine decoders; without confinement, root decodes no archives.

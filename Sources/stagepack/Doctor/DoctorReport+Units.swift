@@ -8,6 +8,7 @@ extension DoctorReport {
     private static let timer = "stagepack-periodic.timer"
     private static let service = "stagepack-periodic.service"
     private static let socket = "stagepackd.socket"
+    private static let daemon = "stagepackd.service"
 
     /// Checks that systemd starts periodic runs and the daemon.
     mutating func checkUnits(
@@ -24,7 +25,7 @@ extension DoctorReport {
             )
             return
         }
-        let names = [Self.timer, Self.service, Self.socket]
+        let names = [Self.timer, Self.service, Self.socket, Self.daemon]
         guard let states = await UnitStates.ask(for: names) else {
             add(
                 .note,
@@ -59,16 +60,11 @@ extension DoctorReport {
             )
         default: add(.good, subject: "timer", finding: "'\(Self.timer)' runs")
         }
-        if let service = states[Self.service], service.result != "success" {
-            add(
-                .problem,
-                subject: "periodic run",
-                finding: "'\(Self.service)' failed: \(service.result)",
-                hint: "run 'journalctl --unit \(Self.service)'"
-            )
-        }
+        _ = addFailure(of: Self.service, subject: "periodic run", in: states)
+        let hasDaemonFailed = addFailure(of: Self.daemon, subject: "daemon", in: states)
         guard let socket = states[Self.socket] else { return }
         if socket.isActive {
+            if hasDaemonFailed { return }
             add(.good, subject: "daemon", finding: "'\(Self.socket)' waits for clients")
         } else {
             add(
@@ -79,6 +75,22 @@ extension DoctorReport {
                 hint: "as root, run 'systemctl enable --now \(Self.socket)'"
             )
         }
+    }
+
+    /// Adds the failure of a service's last execution, if there is one; returns whether there is.
+    private mutating func addFailure(
+        of name: String,
+        subject: String,
+        in states: UnitStates
+    ) -> Bool {
+        guard let service = states[name], service.result != "success" else { return false }
+        add(
+            .problem,
+            subject: subject,
+            finding: "'\(name)' failed: \(service.result)",
+            hint: "run 'journalctl --unit \(name)'"
+        )
+        return true
     }
 
     /// Checks that a timer updates the applications which this user has registered.
