@@ -51,8 +51,10 @@ package struct Daemon: Sendable {
     ) async throws(DaemonError) {
         let lock = DirectoryLock(try await lockState())
         defer { lock.end() }
+        let path = state.appending("journal.sqlite")
+        let lastChange = Journal.lastChange(of: path)
         let journal = try Journal.open(
-            state.appending("journal.sqlite"),
+            path,
             logger: logger
         ) { () throws(DaemonError) in try TransferFiles.setAside(state) }
         let files = try TransferFiles(state)
@@ -63,9 +65,9 @@ package struct Daemon: Sendable {
             hasWorkers: worker != nil,
             logger: logger
         )
-        let known = try await coordinator.recover()
+        let known = try await coordinator.recover(lastChange: lastChange)
         try await coordinator.recountStorage()
-        let (listener, path) = try listeningSocket()
+        let (listener, socket) = try listeningSocket()
         var transfer = TransferConfiguration(configuration)
         transfer.userAgent = "stagepackd/\(version)"
         try await withTransferEngine(
@@ -83,7 +85,7 @@ package struct Daemon: Sendable {
                     coordinator,
                     runner: runner,
                     listener: listener,
-                    socket: path,
+                    socket: socket,
                     reloads: reloads,
                     sweeping: known
                 )

@@ -279,6 +279,22 @@ extension Journal {
         }
     }
 
+    /// Moves the dates of unfinished tasks and of resume data by a change of the clock in seconds.
+    func moveDates(by seconds: Double) async throws(DaemonError) {
+        try await write { database in
+            // A missing earliest date stays missing.
+            try database.execute(
+                sql:
+                    "UPDATE task SET deadline = deadline + ?1, earliest = earliest + ?1 WHERE state <> ?2",
+                arguments: [seconds, StoredState.ended]
+            )
+            try database.execute(
+                sql: "UPDATE remnant SET expires = expires + ?",
+                arguments: [seconds]
+            )
+        }
+    }
+
     /// Returns the names of all part files and upload copies in use.
     func filesInUse() async throws(DaemonError) -> Set<String> {
         Set(try await partOwners().keys)

@@ -84,6 +84,16 @@ final class Journal: Sendable {
         }
     }
 
+    /// Returns the date of the last change of the journal at `path`, by the clock of that time; `nil` if there is no
+    /// journal.
+    static func lastChange(of path: FilePath) -> Date? {
+        // The log file is missing after an orderly end. A file that cannot be inspected fails when it is opened.
+        let times = [path.string, path.string + "-wal"].compactMap {
+            try? File.open(reading: FilePath($0)).status().modified
+        }
+        return times.max().map { Date(timeIntervalSince1970: Double($0)) }
+    }
+
     private static func moveAside(_ path: FilePath) throws {
         let suffix = Int(Date.now.timeIntervalSince1970)
         for part in ["", "-wal", "-shm"] {

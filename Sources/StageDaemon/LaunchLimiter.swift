@@ -106,6 +106,11 @@ struct LaunchLimiter: Equatable, Sendable {
         failures += 1
     }
 
+    /// Moves the date of the next launch by a change of the clock in seconds.
+    mutating func clockChanged(by seconds: Double) {
+        notBefore = notBefore.map { $0 + seconds }
+    }
+
     /// Returns the earliest date for tasks that a launched handler creates; `nil` for now.
     func earliestBegin(at now: Date) -> Date? {
         notBefore.flatMap { $0 > now ? min($0, now + penalty) : nil }

@@ -9,28 +9,6 @@ import StageControl
 /// stop. Users take turns, regardless of how much they have queued. Transfers of a user run by priority, then by
 /// order of arrival. Hosts and sessions have connection limits.
 struct Scheduler {
-    /// Limits of concurrent transfers.
-    struct Limits: Equatable, Sendable {
-        var total = 16
-        var perHost = 6
-        /// Maximum number of concurrent workers.
-        var workers = 16
-        /// Maximum number of concurrent workers of one user.
-        var workersPerUser = 2
-        /// Seconds after which a transfer yields to a user without any, if all other users have equally many.
-        var slice = 300.0
-    }
-
-    /// Reasons that block a transfer until an explicit action removes them.
-    struct Blocks: OptionSet, Sendable {
-        let rawValue: UInt8
-        static let client = Blocks(rawValue: 1 << 0)
-        static let user = Blocks(rawValue: 1 << 1)
-        static let authentication = Blocks(rawValue: 1 << 2)
-        /// Another task downloads the same content.
-        static let leader = Blocks(rawValue: 1 << 3)
-    }
-
     /// Transfer known to the scheduler.
     struct Item: Sendable {
         let user: UInt32
@@ -81,12 +59,6 @@ struct Scheduler {
         case stopping
     }
 
-    /// Transfers to start and to stop.
-    struct Turn: Equatable, Sendable {
-        var start: [Int64] = []
-        var stop: [Int64] = []
-    }
-
     private struct Deadline: Comparable {
         var date: Date
         var id: Int64
@@ -107,7 +79,10 @@ struct Scheduler {
     /// Date until which no transfer runs, since the disk is full.
     var fullUntil: Date? { didSet { mustReview = true } }
     private var queues: [UInt32: UserQueue] = [:]
+    /// Earliest dates, soonest first; may contain dates that no longer apply.
     private var deadlines = Heap<Deadline>()
+    /// Number of earliest dates, including those that no longer apply.
+    var deadlineCount: Int { deadlines.count }
     private var hosts: [String: Int] = [:]
     private var sessionHosts: [SessionHost: Int] = [:]
     private var users: [UInt32: Int] = [:]
@@ -197,6 +172,20 @@ struct Scheduler {
         enqueueIfReady(id, at: now)
     }
 
+    /// Moves all dates by a change of the clock in seconds, so that no delay becomes shorter or longer.
+    mutating func clockChanged(by seconds: Double) {
+        for (id, item) in items {
+            items[id]?.started += seconds
+            guard let wait = item.notBefore, let until = wait.until else { continue }
+            items[id]?.notBefore?.until = until + seconds
+        }
+        deadlines = Heap(
+            deadlines.unordered.map { Deadline(date: $0.date + seconds, id: $0.id) }
+        )
+        fullUntil = fullUntil.map { $0 + seconds }
+        sliceEnd = sliceEnd.map { $0 + seconds }
+    }
+
     /// Returns the transfers to start and to stop now.
     mutating func turn(at now: Date) -> Turn {
         var turn = Turn()
@@ -251,7 +240,7 @@ extension Scheduler {
         }
         if let until = item.notBefore?.until {
             guard until <= now else {
-                deadlines.insert(Deadline(date: until, id: id))
+                insertDeadline(Deadline(date: until, id: id))
                 return
             }
             items[id]?.notBefore = nil
@@ -266,6 +255,17 @@ extension Scheduler {
         return fullUntil != nil && item.isConnected || !item.blocks.isEmpty
             || (item.notBefore?.until).map { $0 > now } ?? false
             || !item.constraints.unmet(in: conditions).isEmpty
+    }
+
+    /// Registers an earliest date, and removes those that no longer apply once they are the majority.
+    private mutating func insertDeadline(_ deadline: Deadline) {
+        guard deadlines.count > 2 * items.count + 1024 else { return deadlines.insert(deadline) }
+        deadlines = Heap(
+            items.compactMap { id, item in
+                guard item.phase == .pending, let until = item.notBefore?.until else { return nil }
+                return Deadline(date: until, id: id)
+            }
+        )
     }
 
     private mutating func next() -> Int64? {

@@ -16,10 +16,14 @@ extension TransferCoordinator {
             task = try await journal.task(id)
             let user = (task?.record.session).flatMap { state.sessions[$0]?.record.user }
             let used = if let user { try await journal.usage(of: user) } else { Int64(0) }
-            beginning = state.begin(id, task: task, used: used, at: .now)
+            beginning = state.begin(id, task: task, used: used, at: readClock())
         } catch {
             logger.error("A task could not be read", metadata: ["error": "\(error)"])
-            state.postpone(id, pending: PendingReason(.backoff, until: .now + 60), at: .now)
+            state.postpone(
+                id,
+                pending: PendingReason(.backoff, until: readClock() + 60),
+                at: readClock()
+            )
             endHandle(of: id)
             turn()
             return nil
@@ -52,7 +56,7 @@ extension TransferCoordinator {
         let id = task.record.id
         // The end of an aborted attempt lets another worker start.
         guard endAttempt(of: id) else { return turn() }
-        let now = Date.now
+        let now = readClock()
         let report = live.current.report(ended: now)
         state.note(report, of: id)
         var event = SessionEvent(.completed, time: now)
@@ -109,7 +113,7 @@ extension TransferCoordinator {
             await announce([recorded])
         } catch {
             logger.error("A challenge was not recorded", metadata: ["error": "\(error)"])
-            state.challengeNotRecorded(of: id, at: .now)
+            state.challengeNotRecorded(of: id, at: readClock())
         }
     }
 
@@ -186,7 +190,7 @@ extension TransferCoordinator {
         for item: DownloadCommitter.CompletedDownload
     ) async -> [DownloadCommitter.CompletedDownload] {
         var copies: [DownloadCommitter.CompletedDownload] = []
-        for id in state.followersToServe(by: item.task, at: .now) where state.serve(id) {
+        for id in state.followersToServe(by: item.task, at: readClock()) where state.serve(id) {
             let (name, files) = ("task-\(id)", files)
             guard let file = FilePath.Component("\(name).part.1"),
                 let size = item.event.bytesReceived?.rawValue,
@@ -227,18 +231,18 @@ extension TransferCoordinator {
     func reschedule(_ id: Int64) async {
         do throws(DaemonError) {
             guard let task = try await journal.task(id), task.record.state != .ended else {
-                return state.forget(id, at: .now)
+                return state.forget(id, at: readClock())
             }
             guard !task.record.hasProvisionalEnd else {
                 return await fail(task, with: .lostResponse)
             }
             if task.record.state == .verified { try await journal.reopen(id) }
-            state.schedule(task.record, request: task.request, at: .now)
+            state.schedule(task.record, request: task.request, at: readClock())
         } catch {
             logger.error("A task could not be read", metadata: ["error": "\(error)"])
             unscheduled.insert(id)
         }
-        state.waitForDisk(id, at: .now)
+        state.waitForDisk(id, at: readClock())
         turn()
     }
 }
@@ -249,7 +253,7 @@ extension TransferCoordinator {
     func fail(_ task: FullTask, with failure: TransferFailure) async {
         _ = state.unschedule(task.record.id)
         let resumeData = resumeData(of: task)
-        let event = state.failure(failure, of: task, token: resumeData?.token, at: .now)
+        let event = state.failure(failure, of: task, token: resumeData?.token, at: readClock())
         await conclude(
             [(task.record.id, event)],
             leaving: resumeData,
@@ -263,7 +267,7 @@ extension TransferCoordinator {
     func endUnanswered(_ task: FullTask) async {
         let id = task.record.id
         if task.request.kind == .upload, let challenge = await challenge(of: id) {
-            let event = state.answer(of: task, challenge: challenge, at: .now)
+            let event = state.answer(of: task, challenge: challenge, at: readClock())
             return await conclude([(id, event)], removing: task.record.part)
         }
         var refusal = TransferFailure(.refused, reason: "the challenge was not answered")
@@ -296,7 +300,7 @@ extension TransferCoordinator {
             user: user,
             part: task.record.part,
             url: task.request.url,
-            expires: Date.now + 7 * 86_400
+            expires: readClock() + 7 * 86_400
         )
     }
 
@@ -330,7 +334,7 @@ extension TransferCoordinator {
                 leaving: ending.resumeData.map { [$0] } ?? []
             )
             state.count(events)
-            state.ended(ending.outcomes.map(\.id), events: events, at: .now)
+            state.ended(ending.outcomes.map(\.id), events: events, at: readClock())
             if let name = ending.unneededFile { removeFiles([name]) }
             await announce(events)
             return true
@@ -357,9 +361,9 @@ extension TransferCoordinator {
 
     /// Removes expired resume data, once a day.
     func sweepResumeData() async {
-        guard state.isSweepDue(at: .now) else { return }
+        guard state.isSweepDue(at: readClock()) else { return }
         do throws(DaemonError) {
-            removeFiles(try await journal.removeExpiredResumeData(before: .now))
+            removeFiles(try await journal.removeExpiredResumeData(before: readClock()))
         } catch {
             logger.warning("Expired resume data was not removed", metadata: ["error": "\(error)"])
         }
@@ -367,7 +371,7 @@ extension TransferCoordinator {
 
     /// Ends the tasks that have reached their deadline.
     func expire() async {
-        for id in state.expired(at: .now) {
+        for id in state.expired(at: readClock()) {
             do throws(DaemonError) {
                 guard let task = try await journal.task(id) else { continue }
                 // The task may have ended in the meantime.
@@ -376,7 +380,7 @@ extension TransferCoordinator {
                 Task { await giveUp(task) }
             } catch {
                 logger.error("A task could not be read", metadata: ["error": "\(error)"])
-                state.postponeExpiry(of: id, at: .now)
+                state.postponeExpiry(of: id, at: readClock())
             }
         }
     }

@@ -10,8 +10,15 @@ extension TransferCoordinator {
     /// Commits verified downloads, schedules unfinished tasks, and removes files that belong to no task. Only read
     /// errors prevent the start: on a full disk, steps that cannot be written are left to the next start.
     ///
+    /// - Parameter lastChange: The date of the journal's last change by the earlier run; `nil` if there was none.
     /// - Returns: The argument for ``sweepFinished(_:)``.
-    func recover() async throws(DaemonError) -> (tasks: Set<Int64>, last: Int64) {
+    /// - Throws: ``DaemonError`` if the journal cannot be read.
+    func recover(
+        lastChange: Date?
+    ) async throws(DaemonError) -> (tasks: Set<Int64>, last: Int64) {
+        await attempt { () throws(DaemonError) in
+            try await self.adjustDates(lastChange: lastChange)
+        }
         for record in await resolvingGroups(of: try await journal.sessions()) {
             var session = TransferState.Session(record: record)
             if record.launchLimiter.activeToken != nil {
@@ -24,7 +31,7 @@ extension TransferCoordinator {
             }
             state.sessions[record.id] = session
         }
-        let now = Date.now
+        let now = readClock()
         var verified: [TaskRecord] = []
         var unanswered: [TaskRecord] = []
         for record in try await journal.unfinishedTasks() {
@@ -99,13 +106,15 @@ extension TransferCoordinator {
     /// daemon from starting. Until then no attempt may write to the part file, since the journal calls its content
     /// verified.
     func commitVerified(_ record: TaskRecord) async {
+        // Who removes the session waits for the end of the commit.
+        state.committing.insert(record.id)
         defer { endCommit(of: record.id) }
         do throws(DaemonError) {
             try await commit(record)
         } catch {
             logger.error("A download could not be committed", metadata: ["error": "\(error)"])
-            state.schedule(record, at: .now)
-            state.waitForDisk(record.id, at: .now)
+            state.schedule(record, at: readClock())
+            state.waitForDisk(record.id, at: readClock())
         }
     }
 
@@ -115,21 +124,24 @@ extension TransferCoordinator {
     private func commit(_ record: TaskRecord) async throws(DaemonError) {
         guard let session = state.sessions[record.session],
             let task = try await journal.task(record.id)
-        else { return state.forget(record.id, at: .now) }
+        else { return state.forget(record.id, at: readClock()) }
         guard let event = task.outcome else { return await fail(task, with: FullTask.damaged) }
         let isMoved: Bool
+        let (files, user) = (files, session.record.user)
         do throws(FileError) {
-            isMoved = try files.finishMove(
-                record,
-                size: event.bytesReceived ?? .zero,
-                of: session.record.user
-            )
+            // On a blocking thread: the move waits for the disk.
+            isMoved = try await withBlockingThread { () throws(FileError) in
+                try files.finishMove(record, size: event.bytesReceived ?? .zero, of: user)
+            }
         } catch {
             throw .file(error)
         }
+        guard state.sessions[record.session] != nil else {
+            return state.forget(record.id, at: readClock())
+        }
         guard isMoved else {
             try await journal.reopen(record.id)
-            state.schedule(record, at: .now)
+            state.schedule(record, at: readClock())
             return
         }
         endCommit(of: record.id)

@@ -95,7 +95,7 @@ extension TransferCoordinator {
         for (index, task) in tasks.enumerated() {
             // Downloads that are being committed finish first; their files are then removed with the task.
             if state.committing.contains(task) { await abort(task) }
-            state.forget(task, at: .now)
+            state.forget(task, at: readClock())
             await abort(task)
             if index % Journal.batchSize == 0 { await Task.yield() }
         }
@@ -117,7 +117,7 @@ extension TransferCoordinator {
         }
         for deletion in deletions { begin(deletion) }
         distribute(SessionEvent(.invalidated, time: .now), to: id)
-        perform(state.removed(id, at: .now))
+        perform(state.removed(id, at: readClock()))
         feed.end(id)
         launches.removeValue(forKey: id)?.stop()
         turn()
@@ -170,7 +170,7 @@ extension TransferCoordinator {
             identifier,
             launch: launch,
             for: client,
-            at: .now
+            at: readClock()
         )
         let subscription = Subscription(
             session: session.record.id,
@@ -185,7 +185,7 @@ extension TransferCoordinator {
     /// Detaches a client that ``attach(_:after:launch:for:)`` attached.
     func detach(_ subscription: Subscription) async {
         guard feed.detach(subscription) else { return }
-        perform(state.detach(subscription.session, at: .now))
+        perform(state.detach(subscription.session, at: readClock()))
         turn()
         await launchIfNeeded(subscription.session)
         await removeIfOver(subscription.session)
@@ -262,7 +262,7 @@ extension TransferCoordinator {
         // A daemon that is shutting down starts no handler; its successor will.
         guard !Task.isCancelled else { return }
         let token = UUID().uuidString.lowercased()
-        let order = state.decideLaunch(of: id, token: token, boot: "\(boot)", at: .now)
+        let order = state.decideLaunch(of: id, token: token, boot: "\(boot)", at: readClock())
         guard let order else {
             // If only the delay prevents the launch, the timer retries it.
             if state.sessions[id].map(state.mayLaunch) ?? false { setTimer() }

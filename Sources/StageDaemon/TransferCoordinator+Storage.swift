@@ -38,7 +38,7 @@ extension TransferCoordinator {
     /// Removes files from the count, and resumes tasks of their users that waited for quota, except `exempt`.
     func release(_ items: [DiskQuota.Item], apart exempt: Int64? = nil) {
         for user in storage.release(items)
-        where state.endQuotaWaits(of: user, apart: exempt, at: .now) {
+        where state.endQuotaWaits(of: user, apart: exempt, at: readClock()) {
             turn()
         }
     }

@@ -33,7 +33,7 @@ extension TransferCoordinator {
             message,
             in: record,
             fractions: message.tasks.map { _ in .random(in: 0...1) },
-            at: .now
+            at: readClock()
         )
         do throws(ControlRefusal) {
             // A repeated request has a used-up resume token, and its file may be gone.
@@ -55,7 +55,7 @@ extension TransferCoordinator {
         by creator: UInt32,
         reason: PendingReason.Kind?
     ) async throws(ControlRefusal) -> CreatedTasks {
-        let now = Date.now
+        let now = readClock()
         let created: [(record: TaskRecord, isNew: Bool)]
         do throws(DaemonError) {
             created = try await journal.create(
@@ -115,7 +115,7 @@ extension TransferCoordinator {
     }
 
     func describe(_ task: FullTask, for client: ClientCredentials) -> TransferTask {
-        let now = Date.now
+        let now = readClock()
         let attempt = live[task.record.id]?.current.report(ended: now)
         var answer = state.describe(task, attempt: attempt, at: now)
         if client.readsHeaders, task.record.creator == client.user {
@@ -136,7 +136,7 @@ extension TransferCoordinator {
         defer { endChange(of: id) }
         let task = try await find(id, for: client)
         if change.stagingBytes != nil { return try note(change, of: task, for: client) }
-        switch try state.begin(change, of: task, at: .now) {
+        switch try state.begin(change, of: task, at: readClock()) {
         case .none: return describe(task, for: client)
         case .cancel:
             return try await cancel(
@@ -146,7 +146,7 @@ extension TransferCoordinator {
             )
         case .endStaging(let end):
             await abort(id)
-            await follow(state.judge(end, of: task, at: .now), for: task)
+            await follow(state.judge(end, of: task, at: readClock()), for: task)
         case .write(let task):
             do throws(DaemonError) {
                 let limit = state.configuration.journalPerUser.rawValue
@@ -154,7 +154,7 @@ extension TransferCoordinator {
             } catch {
                 throw ControlRefusal(error)
             }
-            if state.changed(task, by: change, at: .now) {
+            if state.changed(task, by: change, at: readClock()) {
                 await abort(id)
                 await endUnanswered(task)
             }
@@ -243,7 +243,7 @@ extension TransferCoordinator {
         let id = task.record.id
         await stopAttempt(of: id)
         let resumeData = keepsContent ? resumeData(of: task) : nil
-        let event = state.cancellation(of: task, token: resumeData?.token, at: .now)
+        let event = state.cancellation(of: task, token: resumeData?.token, at: readClock())
         let deletion = await deletion(of: task)
         await conclude(
             [(id, event)],

@@ -72,6 +72,10 @@ actor TransferCoordinator {
     var unrecorded: [Ending] = []
     /// Unfinished tasks that could not be read from the journal yet.
     var unscheduled: Set<Int64> = []
+    /// Detects that the clock was set.
+    var clock = ClockWatch(.now)
+    /// Change of the clock in seconds by which dates in the journal are still to be moved.
+    var unrecordedClockChange = 0.0
     /// Set once the daemon is shutting down and no attempt runs any more.
     private var hasAbandonedAborts = false
     private var hasStarted = false
@@ -108,12 +112,16 @@ actor TransferCoordinator {
     /// Processes everything that becomes due by time alone, until the task is cancelled.
     func watchClock() async {
         for await _ in alarms {
+            _ = readClock()
+            await recordClockChange()
             await recordEndings()
             await rescheduleAll()
             await sweepResumeData()
-            if state.isSpaceDue(at: .now) { state.checkSpace(free: freeSpace, at: .now) }
+            if state.isSpaceDue(at: readClock()) {
+                state.checkSpace(free: freeSpace, at: readClock())
+            }
             await expire()
-            state.handOverAll(at: .now)
+            state.handOverAll(at: readClock())
             for id in state.sessions.keys.sorted() { await launchIfNeeded(id) }
             turn()
         }
@@ -128,7 +136,7 @@ actor TransferCoordinator {
 
     /// Applies a change of network or power conditions.
     func setConditions(_ conditions: Conditions) {
-        guard state.setConditions(conditions, at: .now) else { return }
+        guard state.setConditions(conditions, at: readClock()) else { return }
         logger.info("Conditions changed", metadata: ["conditions": "\(conditions)"])
         sendAllPendingReasons()
         turn()
@@ -164,7 +172,7 @@ actor TransferCoordinator {
             let spent = ContinuousClock.now - start
             if spent > .milliseconds(5) { nextTurn = .now + spent * 9 }
         }
-        perform(state.turn(at: .now))
+        perform(state.turn(at: readClock()))
         setTimer()
     }
 
@@ -192,15 +200,16 @@ actor TransferCoordinator {
 
     /// Sets the timer to the next date that changes a task or session by time alone.
     func setTimer() {
-        var dates = [state.nextDate(at: .now)]
-        if !unrecorded.isEmpty || !unscheduled.isEmpty {
-            dates.append(.now + TransferState.diskWait)
+        let now = readClock()
+        var dates = [state.nextDate(at: now)]
+        if !unrecorded.isEmpty || !unscheduled.isEmpty || unrecordedClockChange != 0 {
+            dates.append(now + TransferState.diskWait)
         }
         timer.set(dates.compactMap(\.self).min())
     }
 
     /// Stops scheduling until the disk has space again.
-    func waitForSpace() { state.waitForSpace(free: freeSpace, at: .now) }
+    func waitForSpace() { state.waitForSpace(free: freeSpace, at: readClock()) }
 
     private var freeSpace: ByteCount {
         // If the free space is unknown, assume that there is enough: writing will show it.
@@ -227,7 +236,7 @@ extension TransferCoordinator {
     func stopAttempt(of id: Int64) async {
         let transfer = live[id]
         await abort(id)
-        if let transfer { state.note(transfer.current.report(ended: .now), of: id) }
+        if let transfer { state.note(transfer.current.report(ended: readClock()), of: id) }
     }
 
     /// Resumes the callers that wait for attempts that will never begin, since the daemon is shutting down.
@@ -300,7 +309,7 @@ extension TransferCoordinator {
     func sendPendingReasons(of id: Int64) {
         guard let session = state.scheduler.items[id]?.session, feed.hasListeners(of: session)
         else { return }
-        let event = state.change(of: id, at: .now)
+        let event = state.change(of: id, at: readClock())
         if event.state == .waiting { distribute(event, to: session) }
     }
 
@@ -311,7 +320,7 @@ extension TransferCoordinator {
             guard let session = state.scheduler.items[id]?.session,
                 feed.hasListeners(of: session)
             else { continue }
-            distribute(state.change(of: id, at: .now), to: session)
+            distribute(state.change(of: id, at: readClock()), to: session)
         }
     }
 

@@ -49,8 +49,13 @@ extension TransferState {
         }
         scheduler.add(record.id, as: item, at: now)
         if expiries.count > 2 * scheduler.items.count + 1024 {
-            // Remove the expiries of tasks that have ended.
-            expiries = Heap(expiries.unordered.filter { scheduler.items[$0.task] != nil })
+            // Remove the expiries of tasks that have ended, and all but one of each other task.
+            var known: Set<Int64> = [record.id]
+            expiries = Heap(
+                expiries.unordered.filter {
+                    scheduler.items[$0.task] != nil && known.insert($0.task).inserted
+                }
+            )
         }
         expiries.insert(Expiry(date: record.deadline, task: record.id))
         if let request { handOver(request, of: session.record.user, at: now) }

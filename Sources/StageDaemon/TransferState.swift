@@ -48,8 +48,15 @@ struct TransferState {
     }
 
     var configuration: DaemonConfiguration {
-        didSet { scheduler.limits = Self.limits(configuration) }
+        didSet {
+            let limits = Self.limits(configuration)
+            // The transfer engine keeps its limits: beyond them, transfers would wait there and count as running.
+            scheduler.limits.total = min(limits.total, engineLimits.total)
+            scheduler.limits.perHost = min(limits.perHost, engineLimits.perHost)
+        }
     }
+    /// Limits of the transfer engine: those of the configuration at the start.
+    private let engineLimits: Scheduler.Limits
     var scheduler: Scheduler
     var sessions: [Int64: Session] = [:]
     /// Tasks removed from the scheduler whose end is not recorded yet, with their sessions.
@@ -83,7 +90,8 @@ struct TransferState {
     init(configuration: DaemonConfiguration, at now: Date) {
         self.configuration = configuration
         lastSweep = now
-        scheduler = Scheduler(limits: Self.limits(configuration))
+        engineLimits = Self.limits(configuration)
+        scheduler = Scheduler(limits: engineLimits)
     }
 
     private static func limits(_ configuration: DaemonConfiguration) -> Scheduler.Limits {
@@ -147,6 +155,17 @@ struct TransferState {
 }
 
 extension TransferState {
+    /// Moves all dates by a change of the clock in seconds: tasks keep the time that is left for them, and delays their
+    /// length.
+    mutating func clockChanged(by seconds: Double) {
+        scheduler.clockChanged(by: seconds)
+        expiries = Heap(
+            expiries.unordered.map { Expiry(date: $0.date + seconds, task: $0.task) }
+        )
+        for id in sessions.keys { sessions[id]?.record.launchLimiter.clockChanged(by: seconds) }
+        lastSweep += seconds
+    }
+
     /// Stops scheduling until the disk has space.
     mutating func waitForSpace(free: ByteCount, at now: Date) {
         spaceWhenFull = free

@@ -23,6 +23,8 @@ struct UserQueue {
     ///
     /// Withdrawn transfers stay in the lane's list until they reach its front.
     private var places: [Int64: Lane] = [:]
+    /// Number of entries in all lists, including those of withdrawn transfers.
+    private(set) var entryCount = 0
 
     /// Set if no transfer is queued.
     var isEmpty: Bool { places.isEmpty }
@@ -38,6 +40,8 @@ struct UserQueue {
         places[id] = lane
         lanes[lane, default: Contents(limit: item.sessionLimit)].limit = item.sessionLimit
         lanes[lane]?.ids.append(id)
+        entryCount += 1
+        if entryCount > 2 * places.count + 1024 { prune() }
     }
 
     /// Withdraws a transfer.
@@ -54,6 +58,7 @@ struct UserQueue {
         }
         guard let best else { return nil }
         lanes[best.lane]?.ids.removeFirst()
+        entryCount -= 1
         places[best.id] = nil
         return best.id
     }
@@ -75,8 +80,19 @@ struct UserQueue {
         while let id = lanes[lane]?.ids.first {
             if places[id] == lane { return id }
             lanes[lane]?.ids.removeFirst()
+            entryCount -= 1
         }
         lanes[lane] = nil
         return nil
+    }
+
+    /// Removes the entries of withdrawn transfers, and all but the first of each other one.
+    private mutating func prune() {
+        for (lane, contents) in lanes {
+            var known: Set<Int64> = []
+            let ids = contents.ids.filter { places[$0] == lane && known.insert($0).inserted }
+            lanes[lane] = ids.isEmpty ? nil : Contents(ids: Deque(ids), limit: contents.limit)
+        }
+        entryCount = lanes.values.reduce(0) { $0 + $1.ids.count }
     }
 }

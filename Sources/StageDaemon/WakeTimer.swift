@@ -4,23 +4,34 @@ import Synchronization
 
 /// Timer for a single date, which causes no wake-ups before it.
 ///
-/// Uses the wall clock, since dates of people and servers refer to it; the kernel reports when the clock is set.
+/// Rings at the date by the wall clock, or after the time until then by the monotonic clock, whichever is first: the wall
+/// clock counts time in suspend, and the monotonic one continues when the wall clock is set back.
 final class WakeTimer: Sendable {
     private let state: Mutex<State>
 
     private struct State {
-        let source: any DispatchSourceTimer
+        let wallSource: any DispatchSourceTimer
+        let monotonicSource: any DispatchSourceTimer
         var deadline: Date?
     }
 
     init(_ ring: @escaping @Sendable () -> Void) {
-        let source = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "stage.timer"))
-        source.setEventHandler { ring() }
-        source.activate()
-        state = Mutex(State(source: source))
+        let queue = DispatchQueue(label: "stage.timer")
+        func source() -> any DispatchSourceTimer {
+            let source = DispatchSource.makeTimerSource(queue: queue)
+            source.setEventHandler { ring() }
+            source.activate()
+            return source
+        }
+        state = Mutex(State(wallSource: source(), monotonicSource: source()))
     }
 
-    deinit { state.withLock { $0.source.cancel() } }
+    deinit {
+        state.withLock { state in
+            state.wallSource.cancel()
+            state.monotonicSource.cancel()
+        }
+    }
 
     /// Sets the date to call the handler next; `nil` for never.
     func set(_ date: Date?) {
@@ -37,12 +48,14 @@ final class WakeTimer: Sendable {
             if next == nil, state.deadline == nil { return }
             state.deadline = next
             guard let next else {
-                state.source.schedule(wallDeadline: .distantFuture)
+                state.wallSource.schedule(wallDeadline: .distantFuture)
+                state.monotonicSource.schedule(deadline: .distantFuture)
                 return
             }
             let wait = max(next.timeIntervalSince(now), 0)
             let leeway = DispatchTimeInterval.milliseconds(wait > 10 ? 500 : 1)
-            state.source.schedule(wallDeadline: .now() + wait, leeway: leeway)
+            state.wallSource.schedule(wallDeadline: .now() + wait, leeway: leeway)
+            state.monotonicSource.schedule(deadline: .now() + wait, leeway: leeway)
         }
     }
 }

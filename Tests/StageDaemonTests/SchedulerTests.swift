@@ -130,6 +130,38 @@ struct SchedulerTests {
         #expect(scheduler.turn(at: start).start == [1])
     }
 
+    @Test func changesOfATransferThatWaitsTakeNoMemory() {
+        var scheduler = Scheduler(limits: .init(total: 1, perHost: 1))
+        scheduler.add(1, as: item(), at: start)
+        #expect(scheduler.turn(at: start).start == [1])
+        var postponed = item()
+        postponed.notBefore = PendingReason(.earliestBegin, until: start + 60)
+        scheduler.add(2, as: postponed, at: start)
+        for number in 0..<100_000 { scheduler.change(2, at: start) { $0.priority = number % 100 } }
+        #expect(scheduler.deadlineCount <= 2 * 2 + 1024 + 1)
+        #expect(scheduler.nextDeadline == start + 60)
+        scheduler.remove(1)
+        #expect(scheduler.turn(at: start + 59).start == [])
+        #expect(scheduler.turn(at: start + 60).start == [2])
+    }
+
+    @Test func changesOfAQueuedTransferTakeNoMemory() {
+        var queue = UserQueue()
+        for id in 1...3 as ClosedRange<Int64> { queue.append(id, as: item()) }
+        for number in 0..<100_000 {
+            // In the same lane, and in a lane for each priority.
+            queue.withdraw(2)
+            queue.append(2, as: item())
+            queue.withdraw(3)
+            queue.append(3, as: item(priority: number))
+        }
+        #expect(queue.entryCount <= 2 * 3 + 1024 + 1)
+        var order: [Int64] = []
+        while let id = queue.next(where: { _, _ in true }) { order.append(id) }
+        #expect(order == [3, 1, 2])
+        #expect(queue.isEmpty)
+    }
+
     @Test func aTransferThatIsPutOffBeforeItRanWaits() {
         var scheduler = Scheduler(limits: .init(total: 1, perHost: 1))
         scheduler.add(1, as: item(), at: start)

@@ -309,6 +309,23 @@ struct TransferStateTests {
         #expect(state.unschedule(1) == false)
     }
 
+    /// The transfer engine keeps the limits of the start, and transfers beyond them would not run.
+    @Test func limitsFollowTheConfigurationUpToThoseOfTheStart() throws {
+        var configuration = DaemonConfiguration()
+        (configuration.connections, configuration.connectionsPerHost) = (3, 2)
+        var state = TransferState(configuration: configuration, at: now)
+        state.sessions[1] = TransferState.Session(record: SessionRecord(1))
+        (configuration.connections, configuration.connectionsPerHost) = (9, 9)
+        state.configuration = configuration
+        try create((1...9).map { FullTask($0, host: $0 > 4 ? "b" : "a") }, in: &state)
+        #expect(state.turn(at: now).count == 3)
+        #expect(state.scheduler.limits.perHost == 2)
+        (configuration.connections, configuration.connectionsPerHost) = (2, 1)
+        state.configuration = configuration
+        #expect(state.scheduler.limits.total == 2)
+        #expect(state.scheduler.limits.perHost == 1)
+    }
+
     @Test func aHaltedAttemptCountsNoMore() throws {
         var state = state()
         let task = FullTask(1)

@@ -1,0 +1,51 @@
+import FoundationEssentials
+import Logging
+import StageSystem
+
+/// Changes of the wall clock.
+extension TransferCoordinator {
+    /// Returns the current time.
+    ///
+    /// If the clock was set, first moves all dates by the change, so that the result can be compared with them: a clock
+    /// that jumps forward ends no task before its time, and one that is set back delays none.
+    func readClock() -> Date {
+        let reading = ClockReading.now
+        if let change = clock.change(at: reading) {
+            state.clockChanged(by: change)
+            unrecordedClockChange += change
+            logger.notice("The clock was set", metadata: ["clock.change": "\(change) s"])
+        }
+        return reading.date
+    }
+
+    /// Moves the dates in the journal by a change of the clock; tries again later if the journal cannot be written.
+    func recordClockChange() async {
+        let change = unrecordedClockChange
+        guard change != 0 else { return }
+        unrecordedClockChange = 0
+        do throws(DaemonError) {
+            try await journal.moveDates(by: change)
+        } catch {
+            unrecordedClockChange += change
+            logger.error(
+                "A change of the clock was not recorded",
+                metadata: ["error": "\(error)"]
+            )
+        }
+    }
+
+    /// Moves the dates in the journal if the clock is behind the journal's last change.
+    ///
+    /// A machine without a battery-backed clock starts in the past, and its clock is set later: the two changes undo
+    /// each other.
+    func adjustDates(lastChange: Date?) async throws(DaemonError) {
+        guard let lastChange else { return }
+        let change = readClock().timeIntervalSince(lastChange)
+        guard change <= -ClockWatch.threshold else { return }
+        logger.notice(
+            "The clock is behind the journal",
+            metadata: ["clock.change": "\(change) s"]
+        )
+        try await journal.moveDates(by: change)
+    }
+}
