@@ -218,7 +218,15 @@ extension StagingHistory {
     /// The success of a run for packs that were requested by name is not recorded.
     fileprivate func hasFailed(_ run: Run) -> Bool {
         guard run.request == nil else { return lastSuccessAt != run.endedAt }
-        return run.problem != nil
-            || packs.contains { $0.decidedAt == run.endedAt && $0.problem != nil }
+        return run.problem != nil || packs.contains { $0.hasFailed(in: run) }
+    }
+}
+
+extension StagingHistory.PackEntry {
+    /// Returns whether a run for packs that were requested by name could not stage the pack.
+    fileprivate func hasFailed(in run: StagingHistory.Run) -> Bool {
+        // A run for an event may have ended within the same second.
+        if case .policy = rule { return false }
+        return decidedAt == run.endedAt && problem != nil
     }
 }
