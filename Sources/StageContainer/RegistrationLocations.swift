@@ -5,6 +5,12 @@ package import SystemPackage
 
 /// The directories of applications' registrations.
 package enum RegistrationLocations {
+    /// The directory into which packages of applications install their registrations.
+    package static let ofPackages: FilePath = "/usr/share/stagepack/apps.d"
+
+    /// The directories of the system's registrations.
+    package static let ofSystem: [FilePath] = [ofPackages, "/etc/stagepack/apps.d"]
+
     /// Returns the directories that applications install their registrations into; later ones take precedence.
     ///
     /// First the system's, then those of the user whose environment is given, by default that of this process.
@@ -12,7 +18,7 @@ package enum RegistrationLocations {
     /// started them.
     package static func folders(environment: [String: String]? = nil) -> [FilePath] {
         let environment = environment ?? ProcessEnvironment.current
-        var folders: [FilePath] = ["/usr/share/stagepack/apps.d", "/etc/stagepack/apps.d"]
+        var folders = ofSystem
         if let path = environment["XDG_CONFIG_HOME"], path.hasPrefix("/") {
             folders.append(FilePath(path).appending("stagepack/apps.d"))
         } else if let home = environment["HOME"], home.hasPrefix("/") {
@@ -43,6 +49,30 @@ package enum RegistrationLocations {
             }
         }
         return found.sorted()
+    }
+
+    /// Returns the files that seem to be registrations and are not used, because their name is not the identifier of
+    /// an application and `.json`.
+    ///
+    /// These are files whose name ends in `.json`, in any case, and other files with the content of a registration, except
+    /// copies that package managers keep, as `ID.json.dpkg-old`. Leaves out folders that cannot be read.
+    package static func misnamedFiles(in folders: [FilePath]) -> [FilePath] {
+        folders.flatMap { folder -> [FilePath] in
+            // `doctor` reports folders that cannot be read.
+            let entries = (try? Directory.open(folder).entries()) ?? []
+            return entries.filter { isMisnamed($0.path.string, in: folder) }
+                .map { folder.appending($0.name) }.sorted { $0.string < $1.string }
+        }
+    }
+
+    private static func isMisnamed(_ name: String, in folder: FilePath) -> Bool {
+        let isNamed =
+            name.hasSuffix(".json") && (try? ApplicationID(String(name.dropLast(5)))) != nil
+        if isNamed || name.hasPrefix(".") { return false }
+        let lowercase = name.lowercased()
+        if lowercase.hasSuffix(".json") { return true }
+        guard !lowercase.contains(".json") else { return false }
+        return (try? Registration(file: folder.appending(name), isInstalled: false)) != nil
     }
 
     /// Returns the existing registration files of an application; the last one is effective.

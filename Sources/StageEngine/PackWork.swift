@@ -138,6 +138,7 @@ struct PackWork: Sendable {
             listing: filling.digests
         )
         report(.publishing)
+        guard stager.options.mayPublish() else { throw .cancelled }
         try await publisher.publish(publishable)
         return filling.figures
     }

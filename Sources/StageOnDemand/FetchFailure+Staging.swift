@@ -24,7 +24,7 @@ extension FetchFailure.Kind {
             case .noSpace: .outOfSpace
             case .containerUnusable: .containerUnusable
             case .pinned: .pinned
-            case .offline, .deadlineExceeded, .interrupted: .interrupted
+            case .offline, .deadlineExceeded, .registrationChanged, .interrupted: .interrupted
             case .restricted, .extensionFailed, .unknownFile, .inUse, .notStaged, .noPrevious,
                 .invalidRequest, .systemShortage:
                 .other

@@ -49,6 +49,32 @@ package struct RegistrationFolders {
         }
     }
 
+    /// A file that seems to be a registration and is not used because of its name.
+    package struct MisnamedFile: CustomStringConvertible {
+        /// The path of the file.
+        package let path: FilePath
+
+        /// The fault, as a fragment that names the file.
+        package var description: String {
+            "registration '\(path.string.escapedForDisplay)' is ignored: its name is not the application's identifier "
+                + "and '.json'"
+        }
+    }
+
+    /// Returns the files that seem to be registrations and are not used because of their names.
+    package func misnamedFiles() -> [MisnamedFile] {
+        RegistrationLocations.misnamedFiles(in: folders).map(MisnamedFile.init)
+    }
+
+    /// Returns the command with which root lets all users read a registration of the system; `nil` if they can, or if
+    /// it is not one of the system.
+    package static func commandToShow(_ path: FilePath) -> String? {
+        guard RegistrationLocations.ofSystem.contains(path.removingLastComponent()),
+            let status = FileStatus(following: path), status.mode & 0o004 == 0
+        else { return nil }
+        return "chmod a+r \(path.string.escapedForDisplay)"
+    }
+
     /// Reads the registration of the application with this name.
     package func registration(named text: String) throws(StagingFailure) -> Found {
         try registration(of: try identifier(named: text))

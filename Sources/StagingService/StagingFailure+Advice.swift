@@ -40,6 +40,7 @@ extension StagingFailure {
         case .downloaderExtension(let error): (.extensionFailed, error.advice, .later)
         case .registration: (.manifestInvalid, .correctRegistration, .never)
         case .notRegistered: (.manifestInvalid, .installApplication, .never)
+        case .registrationChanged: (.registrationChanged, .runAgain, .now)
         case .offline: (.offline, .goOnline, .later)
         case .noManifest: (.invalidRequest, .nameManifest, .never)
         case .invalidRequest: (.invalidRequest, nil, .never)

@@ -15,6 +15,8 @@ public indirect enum StagingFailure: Error, Equatable, Sendable {
     case registration(String)
     /// An application without a registration; the message is a fragment that names the application.
     case notRegistered(String)
+    /// The registration of the application was changed or removed while the run was in progress.
+    case registrationChanged(ApplicationID)
     /// A manifest, pack or file is not in the container, and network access is disabled; the message is a
     /// fragment that names it.
     case offline(String)
@@ -112,6 +114,8 @@ public indirect enum StagingFailure: Error, Equatable, Sendable {
         case offline
         /// The deadline of the request has passed.
         case deadlineExceeded
+        /// The registration of the application was changed or removed while the run was in progress.
+        case registrationChanged
         /// The Swift task was cancelled, or a person cancelled the daemon's task.
         case interrupted
     }
@@ -144,6 +148,8 @@ extension StagingFailure: CustomStringConvertible {
         case .downloaderExtension(let error): error.description
         case .registration(let message), .notRegistered(let message), .invalidRequest(let message):
             message
+        case .registrationChanged(let application):
+            "application '\(application)': its registration was changed or removed during the run"
         case .offline(let message): "\(message), and the network is not to be used"
         case .noManifest: "neither the options nor the container name a manifest"
         case .deadline(.manifest, _, _, let reason?):

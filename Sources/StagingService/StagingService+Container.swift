@@ -18,6 +18,12 @@ extension StagingService {
         var incomplete: Set<ContentRequest>
     }
 
+    /// Ends a run whose registration has been changed or removed since it was read.
+    func checkRegistration() throws(StagingFailure) {
+        guard target.isObsolete, let registration = target.registration else { return }
+        throw .registrationChanged(registration.application)
+    }
+
     /// Opens or creates the container, records which events are incomplete, and stores the manifest.
     ///
     /// In this order, so that a later run completes the events of one that is killed, or that finds no space for

@@ -59,12 +59,15 @@ extension StagingService {
     }
 
     /// Removes packs that are not needed once the packs are staged, and enforces the quota.
+    ///
+    /// - Throws: ``StagingFailure/registrationChanged(_:)`` if another registration is in effect by now.
     func removeObsolete(
         _ container: Container,
         by planner: Planner,
         after selection: PackSelection,
         addingTo result: inout StagingResult
-    ) async {
+    ) async throws(StagingFailure) {
+        try checkRegistration()
         if case .event(.periodic, essentialOnly: false) = selection {
             result.removed = removeObsoletePacks(container)
         }

@@ -63,6 +63,8 @@ public struct StagingService: Sendable {
         if let list = restrictions?.downloadDomainAllowList {
             options.allowedDomains = Self.domains(list, allowedBy: options.allowedDomains)
         }
+        // Of a registration that was replaced meanwhile, a hook may have staged other packs.
+        if !request.isDryRun { options.mayPublish = { [target] in !target.isObsolete } }
         let sources = try target.sources(reader)
         return try checkNames(
             try await stage(from: sources, in: reader, with: options, under: restrictions)
@@ -138,6 +140,9 @@ public struct StagingService: Sendable {
         do throws(StagingFailure) {
             return try await stage(from: source, in: reader, by: stager, under: restrictions)
         } catch {
+            guard error.kind != .registrationChanged else { throw error }
+            // A new record could hide that of a run for the new registration.
+            if !request.isDryRun { try checkRegistration() }
             let isInterrupted = isLate && error.kind == .interrupted
             let failure = isInterrupted ? .deadline(about: error.place) : error
             if !request.isDryRun { RunRecorder(self, withoutManifestOf: source)?.record(failure) }
@@ -159,6 +164,7 @@ public struct StagingService: Sendable {
             result.manifestVerifiedAt = source.trust?.stored.record?.verifiedAt
             return result
         }
+        try checkRegistration()
         let beginning = try await begin(with: offered, from: source, at: path, under: restrictions)
         let (container, manifest) = (beginning.container, beginning.manifest)
         var planner = beginning.planner
@@ -193,7 +199,7 @@ public struct StagingService: Sendable {
             )
             (planner, result) = (run.planner, run.result)
         }
-        await removeObsolete(container, by: planner, after: selection, addingTo: &result)
+        try await removeObsolete(container, by: planner, after: selection, addingTo: &result)
         if isLate { result.nameDeadline() }
         RunRecorder(self, in: container).record(
             result,

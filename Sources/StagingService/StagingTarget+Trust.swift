@@ -217,7 +217,7 @@ extension FilePath {
     /// Returns whether two paths lead to the same directory, also if it does not exist yet.
     ///
     /// Compares device and inode numbers, since links and bind mounts give a directory other paths.
-    fileprivate func isSamePlace(as other: FilePath) -> Bool {
+    func isSamePlace(as other: FilePath) -> Bool {
         guard let (left, leftRest) = existing, let (right, rightRest) = other.existing else {
             return self == other
         }

@@ -13,6 +13,8 @@ public struct StagingTarget: Sendable {
     public var registration: Registration?
     /// The file of ``registration``; `nil` if it was not read from a file.
     package private(set) var registrationPath: FilePath?
+    /// The registration as the file had it; `nil` if it was not read from a file.
+    private var registrationAsRead: Registration?
     /// The application that the manifest must be for, if no registration determines it; `nil` for any.
     public var application: ApplicationID?
     /// The URLs of a manifest and its mirrors, if the target is not an application; empty for the manifests
@@ -68,7 +70,19 @@ public struct StagingTarget: Sendable {
     /// Makes a registration the target's.
     package mutating func use(_ found: RegistrationFolders.Found) {
         registration = found.value
+        registrationAsRead = found.value
         registrationPath = found.path.absolute
+    }
+
+    /// `true` if the registration was read from a file, and has been changed or removed since.
+    ///
+    /// Reads the registration that is in effect now.
+    package var isObsolete: Bool {
+        guard let registrationAsRead else { return false }
+        let folders = RegistrationFolders(environment: environment)
+        // Counts as changed if it cannot be read any more: the next run reports the error.
+        let now = try? folders.registration(of: registrationAsRead.application).value
+        return now != registrationAsRead
     }
 }
 

@@ -2,6 +2,7 @@ import FoundationEssentials
 import StageContainer
 import StageModel
 import StageSystem
+import StagingService
 import SystemPackage
 
 /// The result of removing the packs and records of applications that are no longer registered.
@@ -10,6 +11,10 @@ struct UnregisteredRemoval {
     var applications: [ApplicationID] = []
     /// The applications whose records stay, because not all of their packs could be removed.
     var remaining: [ApplicationID] = []
+    /// Those of the applications that are registered for another group now.
+    var moved: [ApplicationID] = []
+    /// The registered applications whose manifest has to be stored first, since the packs may be theirs, too.
+    var awaited: [ApplicationID] = []
     /// The packs that were removed.
     var packs: [PackID] = []
     /// The packs that stay until they are no longer staged or read by another process.
@@ -21,8 +26,13 @@ struct UnregisteredRemoval {
 extension Container {
     /// Removes the packs of applications whose registration was removed, and then their records.
     ///
-    /// The file of the registration that the last run used must be missing from its folder. If the folder itself
-    /// is missing, as on a disk that is not mounted, or with another `XDG_CONFIG_HOME`, the application stays.
+    /// The file of the registration that the last run used must be missing from its folder, or be for another group
+    /// whose container has the essential packs. If the folder itself is missing, as on a disk that is not mounted, or
+    /// with another `XDG_CONFIG_HOME`, the application stays; except for the folder of packages, which these remove with
+    /// their last file.
+    ///
+    /// Removes nothing while the container lacks the manifest of an application that is registered for its group: after
+    /// an application was renamed, its packs are those of the old name.
     ///
     /// The records are removed after all packs, the history last: while a pack is in use, or after a crash, a
     /// later call finds the application again.
@@ -32,16 +42,19 @@ extension Container {
     ///   - isDryRun: Pass `true` to remove nothing.
     /// - Returns: The applications and packs that are removed, or that would be.
     func removeUnregistered(
-        _ registered: Set<ApplicationID>,
+        _ registered: RegisteredTargets,
         isDryRun: Bool = false
     ) -> UnregisteredRemoval {
         var removal = UnregisteredRemoval()
         do throws(ContainerError) {
             let applications = try reader.unregisteredApplications(besides: registered)
             guard !applications.isEmpty else { return removal }
-            let obsolete = try reader.packs(onlyOf: Set(applications))
             removal.remaining = applications
-            guard let obsolete else { return removal }
+            removal.moved = applications.filter(registered.applications.contains)
+            removal.awaited = try registered.awaited(in: reader)
+            guard removal.awaited.isEmpty,
+                let obsolete = try reader.packs(onlyOf: Set(applications))
+            else { return removal }
             if isDryRun {
                 removal.packs = obsolete
             } else {
@@ -98,16 +111,19 @@ extension Container {
 }
 
 extension ContainerReader {
-    /// Returns the applications whose last registration was removed from its folder.
+    /// Returns the applications whose last registration was removed from its folder, and those that have their
+    /// essential packs in the container of another group.
     fileprivate func unregisteredApplications(
-        besides registered: Set<ApplicationID>
+        besides registered: RegisteredTargets
     ) throws(ContainerError) -> [ApplicationID] {
         var found: [ApplicationID] = []
-        for id in try applicationsWithHistory() where !registered.contains(id) {
-            guard let path = try history(of: id)?.registration,
-                FilePath(path).isMissingFromItsFolder
-            else { continue }
-            found.append(id)
+        for id in try applicationsWithHistory() {
+            guard let path = try history(of: id)?.registration else { continue }
+            let isGone =
+                registered.applications.contains(id)
+                ? registered.isElsewhere(id, than: root.path) && registered.hasEssentialPacks(id)
+                : FilePath(path).isMissingFromItsFolder
+            if isGone { found.append(id) }
         }
         return found
     }
@@ -131,10 +147,27 @@ extension ContainerReader {
 
 extension FilePath {
     /// `true` if the folder of the path can be read and has no entry of its name.
+    ///
+    /// The folder of packages may be missing itself: dpkg removes it with its last file where StagePack has no package.
     fileprivate var isMissingFromItsFolder: Bool {
         guard isAbsolute, let name = lastComponent else { return false }
+        let folder = removingLastComponent()
         do throws(FileError) {
-            return try Directory.open(removingLastComponent()).status(FilePath(name)) == nil
+            return try Directory.open(folder).status(FilePath(name)) == nil
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return folder == RegistrationLocations.ofPackages && Self.isFolderOfPackagesRemoved
+        } catch {
+            return false
+        }
+    }
+
+    /// `true` if the folder of packages does not exist, and no link in its path leads to a disk that is not mounted.
+    private static var isFolderOfPackagesRemoved: Bool {
+        do throws(FileError) {
+            let share = try Directory.open("/usr/share")
+            guard let parent = try share.status("stagepack") else { return true }
+            guard parent.kind == .directory else { return false }
+            return try share.status("stagepack/apps.d") == nil
         } catch {
             return false
         }

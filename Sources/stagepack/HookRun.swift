@@ -12,7 +12,7 @@ import StagingService
 /// beyond the deadline, so it works the same in a chroot, during an image build, with a `policy-rc.d`, and on
 /// a machine without systemd.
 struct HookRun: Sendable {
-    let sessions: [Result<Session, CommandFailure>]
+    let sessions: ApplicationSessions
     let event: ContentRequest?
     /// Time limit for all applications together.
     let deadline: Duration
@@ -42,15 +42,26 @@ struct HookRun: Sendable {
         return deadline
     }
 
-    /// Stages, prints a line at the start and one for each application, and returns the status of the first of the
-    /// most severe failures.
-    func run() async -> ExitStatus {
+    /// Stages, and prints a line at the start and one for each application.
+    ///
+    /// - Parameter isStrict: Pass `true` if a run without applications is a failure.
+    /// - Returns: The status of the first of the most severe failures.
+    /// - Throws: ``CommandFailure`` if the applications cannot be listed.
+    func run(isStrict: Bool) async throws(CommandFailure) -> ExitStatus {
         let start = ContinuousClock.now
-        announce()
-        var status = ExitStatus.success
-        for session in sessions {
+        let order = HookOrder(try sessions.turns(), of: sessions)
+        announce(order.entries.count)
+        var status = isStrict && order.entries.isEmpty ? reportNoApplication() : .success
+        for ending in misnamedFiles() {
+            Console.say(ending.line)
+            if ending.status.severity > status.severity { status = ending.status }
+        }
+        for index in order.entries.indices {
             let rest = max(.zero, deadline - (ContinuousClock.now - start))
-            let ending = await run(session, within: rest)
+            let turn = order.entries[index].turn
+            guard let ending = await run(turn, within: order.share(of: rest, at: index)) else {
+                continue
+            }
             if !output.quiet || ending.status != .success { Console.say(ending.line) }
             if ending.status.severity > status.severity { status = ending.status }
             if ending.status == .interrupted { break }
@@ -59,32 +70,54 @@ struct HookRun: Sendable {
     }
 
     /// Prints the line at the start, before the first request to a server.
-    private func announce() {
-        guard !output.quiet, !sessions.isEmpty else { return }
+    private func announce(_ count: Int) {
+        guard !output.quiet, count > 0 else { return }
         let packs =
-            sessions.count == 1
-            ? "essential packs" : "essential packs of \(sessions.count.quantity(of: "application"))"
+            count == 1
+            ? "essential packs" : "essential packs of \(count.quantity(of: "application"))"
         Console.say("stagepack: installing \(packs), within \(deadline.inWords)")
+    }
+
+    private func reportNoApplication() -> ExitStatus {
+        Console.say("stagepack: no application is registered")
+        return .manifestInvalid
     }
 
     private typealias Ending = (line: String, status: ExitStatus)
 
-    private func run(
-        _ session: Result<Session, CommandFailure>,
-        within rest: Duration
-    ) async -> Ending {
-        switch session {
-        case .success(let session): await run(session, within: rest)
-        case .failure(let error):
-            // No later run succeeds before the file of the registration is corrected.
-            (
-                Self.line(
-                    for: "registrations",
-                    error.message + (error.hint.map { "; \($0)" } ?? ""),
-                    isFinished: true
-                ), error.status
-            )
+    /// Returns a line for each file that is not used as a registration because of its name.
+    private func misnamedFiles() -> [Ending] {
+        guard sessions.isForAll else { return [] }
+        return sessions.folders.misnamedFiles().map { file in
+            (Self.line(for: "registrations", "\(file)", isFinished: true), .manifestInvalid)
         }
+    }
+
+    /// Stages for one application; returns `nil` if it is no longer registered.
+    private func run(_ turn: ApplicationID?, within rest: Duration) async -> Ending? {
+        let session: Session
+        do throws(CommandFailure) {
+            guard let found = try sessions.session(of: turn) else { return nil }
+            session = found
+        } catch {
+            // No later run succeeds before the file of the registration is corrected.
+            let text = error.message + (error.hint.map { "; \($0)" } ?? "")
+            return (Self.line(for: "registrations", text, isFinished: true), error.status)
+        }
+        warnOfHiddenRegistration(of: session.target)
+        return await run(session, within: rest)
+    }
+
+    /// Prints a line if users cannot read a registration of the system: to their programs, the application is not
+    /// registered.
+    private func warnOfHiddenRegistration(of target: StagingTarget) {
+        guard let path = target.registrationPath,
+            let application = target.registration?.application,
+            let command = RegistrationFolders.commandToShow(path)
+        else { return }
+        Console.say(
+            "stagepack: \(application): users cannot read its registration: run '\(command)'"
+        )
     }
 
     private func run(_ session: Session, within rest: Duration) async -> Ending {

@@ -58,6 +58,52 @@ struct RegistrationFaultTests {
         #expect(try await installed.run("app", "validate", name).status == 0)
     }
 
+    /// Only the mode of a file that is in effect decides whether it can be used.
+    @Test(
+        arguments: [
+            (0o644, nil), (0o664, "mode 0664: root refuses"),
+            (0o600, "mode 0600: other users cannot read it"),
+        ] as [(mode_t, String?)]
+    )
+    func aModeWithWhichARegistrationCannotBeInstalledIsAWarning(
+        mode: mode_t,
+        warning: String?
+    ) async throws {
+        let path = installed.world.directory.path.appending("net.example.wallpaper.json").string
+        try installed.world.directory.write(
+            installed.registration.json(),
+            to: "net.example.wallpaper.json",
+            durably: false
+        )
+        unsafe #expect(chmod(path, mode) == 0)
+        let ending = try await installed.run("app", "validate", path)
+        #expect(ending.status == 0 && ending.output == "", "\(ending)")
+        guard let warning else {
+            #expect(ending.error == "")
+            return
+        }
+        #expect(ending.error.hasPrefix("stagepack: warning: \(path): \(warning)"), "\(ending)")
+        #expect(ending.error.hasSuffix(": install it with mode 0644\n"), "\(ending)")
+        let json = try await installed.run("app", "validate", path, "--json")
+        #expect(json.status == 0 && json.output.contains(warning), "\(json)")
+    }
+
+    @Test(.enabled("only root has registrations of the system") { geteuid() == 0 })
+    func aRegistrationThatUsersCannotReadIsNamed() async throws {
+        var installed = installed
+        try installed.world.publish(try .small(.aurora))
+        unsafe #expect(chmod(file, 0o600) == 0)
+        let command = "run 'chmod a+r \(name)'"
+        let hook = try await installed.run("prefetch", "--all", "--hook")
+        #expect(hook.output.contains("users cannot read its registration: \(command)"), "\(hook)")
+        #expect(hook.output.contains("1 staged"), "\(hook)")
+        let doctor = try await installed.run("doctor")
+        #expect(doctor.status == 3 && doctor.output.contains("as root, \(command)"), "\(doctor)")
+        unsafe #expect(chmod(file, 0o644) == 0)
+        let again = try await installed.run("prefetch", "--all", "--hook")
+        #expect(!again.output.contains("users cannot read"), "\(again)")
+    }
+
     @Test func aFindingNamesItsFileOnce() async throws {
         let path = try write("registrationVersion", as: "x", to: "net.example.wallpaper.json")
         let ending = try await installed.run("app", "validate", path)

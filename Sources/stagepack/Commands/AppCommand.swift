@@ -24,7 +24,10 @@ struct AppListCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "list",
         abstract: "List the applications that are registered.",
-        discussion: "Ends with status 3 if a registration is not valid."
+        discussion: """
+            Ends with status 3 if a registration is not valid, or if a file is ignored because its \
+            name is not the identifier of an application and '.json'.
+            """
     )
 
     @Flag(help: "Print the result as JSON.") var json = false
@@ -42,8 +45,13 @@ struct AppListCommand: ReportingSubcommand {
                 return RegistrationReport(id, failure: CommandFailure(error))
             }
         }
-        Console.print(RegistrationListing(applications: rows), asJSON: json)
-        return rows.contains { $0.problem != nil } ? .findings : .success
+        let misnamed = folders.misnamedFiles()
+        var listing = RegistrationListing(applications: rows)
+        listing.ignored = misnamed.isEmpty ? nil : misnamed.map(\.path.string)
+        Console.print(listing, asJSON: json)
+        if !json { for file in misnamed { Console.note("stagepack: warning: \(file)") } }
+        let isValid = misnamed.isEmpty && rows.allSatisfy { $0.problem == nil }
+        return isValid ? .success : .findings
     }
 }
 
@@ -89,7 +97,7 @@ struct AppValidateCommand: ReportingSubcommand {
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let warnings = files.flatMap(Self.warnings)
+        let warnings = files.flatMap { Self.warnings(about: $0) + Self.modeWarnings(about: $0) }
         if !json { Self.tell(warnings) }
         let errors = files.flatMap { Self.findings(FilePath($0)) }
         let findings = (json ? warnings : []) + errors
@@ -104,6 +112,33 @@ struct AppValidateCommand: ReportingSubcommand {
             .readAll(limit: ManifestLimits.registrationByteCount)
         return Registration.misspeltMembers(in: bytes ?? []).map { member in
             RegistrationFinding(severity: .warning, file: file, finding: "\(member)")
+        }
+    }
+
+    /// Returns a warning for each permission with which the file could not be used as a registration of the system.
+    static func modeWarnings(about file: String) -> [RegistrationFinding] {
+        let path = FilePath(file).absolute.lexicallyNormalized()
+        let folders = RegistrationFolders(environment: ProcessEnvironment.current).folders
+        let place = folders.firstIndex(of: path.removingLastComponent())
+        // In the folder of the user, the file is for no one else; where it cannot be used, that is a finding.
+        guard place.map({ $0 < RegistrationLocations.ofSystem.count && geteuid() != 0 }) ?? true,
+            let status = FileStatus(following: path), status.kind == .file
+        else { return [] }
+        let mode = "mode 0" + String(status.mode, radix: 8)
+        let texts = [
+            status.mode & 0o022 == 0
+                ? nil
+                : "\(mode): root refuses a registration that its group or other users can write",
+            status.mode & 0o004 != 0
+                ? nil
+                : "\(mode): other users cannot read it, and their programs find no registration",
+        ]
+        return texts.compactMap(\.self).map { text in
+            RegistrationFinding(
+                severity: .warning,
+                file: file,
+                finding: "\(text): install it with mode 0644"
+            )
         }
     }
 
@@ -279,6 +314,8 @@ struct RegistrationReport: Codable, CustomStringConvertible {
 /// Output of `app list`.
 struct RegistrationListing: Encodable, CustomStringConvertible {
     var applications: [RegistrationReport]
+    /// The files that are not used because of their names; `nil` if there are none.
+    var ignored: [String]?
 
     var description: String {
         guard !applications.isEmpty else { return "" }

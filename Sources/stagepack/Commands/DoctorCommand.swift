@@ -45,7 +45,9 @@ struct DoctorCommand: SourcedSubcommand, ReportingSubcommand {
             report.checkFolders(folders)
             let applications = try applications(folders)
             if applications.isEmpty { report.addNoApplication() }
+            if source.app == nil { report.checkNames(in: folders) }
             for id in applications { report.checkRegistration(of: id, in: folders) }
+            try report.checkOtherGroups(of: applications, environment: environment)
         }
         if let scopes = try scopes(folders) {
             for scope in scopes.scopes {

@@ -57,6 +57,11 @@ struct PrefetchCommand: SourcedSubcommand {
         if hook, output.json {
             throw ValidationError("--hook and --json exclude each other: a hook prints lines.")
         }
+        if isHook, output.json {
+            throw ValidationError(
+                "--json excludes a maintainer script of dpkg, in which this command is a hook and prints lines."
+            )
+        }
         if all, source.app != nil || !source.manifest.isEmpty || source.container != nil {
             throw ValidationError("--all excludes --app, --manifest and --container.")
         }
@@ -65,20 +70,30 @@ struct PrefetchCommand: SourcedSubcommand {
         }
     }
 
+    /// `true` in the hook of a package manager, or in a maintainer script of dpkg.
+    private var isHook: Bool {
+        hook || ProcessEnvironment.current["DPKG_MAINTSCRIPT_NAME"] != nil
+    }
+
     func perform() async throws(CommandFailure) -> ExitStatus {
         let environment = ProcessEnvironment.current
-        if hook || environment["DPKG_MAINTSCRIPT_NAME"] != nil {
+        let sessions = ApplicationSessions(source: source, network: network, isForAll: all)
+        if isHook {
             let run = HookRun(
-                sessions: try sessions(),
+                sessions: sessions,
                 event: event?.request,
                 deadline: HookRun.deadline(option: deadline?.value, environment: environment),
                 output: output
             )
-            let status = await run.run()
+            let status = try await run.run(isStrict: strict)
             return strict ? status : .success
         }
         let wanted = StagingRequest.Packs.event(event?.request, essentialOnly: essential)
-        let sessions = try sessions()
+        if all {
+            for file in sessions.folders.misnamedFiles() {
+                Console.note("stagepack: warning: \(file)")
+            }
+        }
         let output = output
         let body = { @Sendable () async throws(CommandFailure) in
             try await ApplicationRuns.run(sessions, packs: wanted, output: output)
@@ -88,80 +103,6 @@ struct PrefetchCommand: SourcedSubcommand {
             if output.json || !output.quiet {
                 runs.print(Listing(elements: runs.reports, name: "runs"), asJSON: output.json)
             }
-        }
-    }
-
-    /// Returns the session of the application that the options name, or the sessions of all.
-    private func sessions() throws(CommandFailure) -> [Result<Session, CommandFailure>] {
-        guard all else {
-            return [
-                Result.catching { () throws(CommandFailure) in try Session(source, network: network)
-                }
-            ]
-        }
-        let folders = RegistrationFolders(environment: ProcessEnvironment.current)
-        let applications = try CommandFailure.wrapping { () throws(StagingFailure) in
-            try folders.applications()
-        }
-        return applications.map { id in
-            Result.catching { () throws(CommandFailure) in
-                try Session(application: id, source: source, network: network)
-            }
-        }
-    }
-}
-
-/// Runs of several applications, where a failure of one does not stop the others.
-enum ApplicationRuns {
-    /// Stages for each application in turn.
-    ///
-    /// - Returns: The reports, and the failures of applications whose runs failed as a whole; with a failure of
-    ///   ``ExitStatus/interrupted`` if applications are left after the deadline or a signal, and no run failed.
-    /// - Throws: The failure, if there is only one application and its run failed as a whole.
-    static func run(
-        _ sessions: [Result<Session, CommandFailure>],
-        packs: StagingRequest.Packs,
-        output: OutputOptions
-    ) async throws(CommandFailure) -> StagingRuns {
-        var all = StagingRuns()
-        for (index, session) in sessions.enumerated() {
-            do throws(CommandFailure) {
-                let session = try session.get()
-                let runs = try await session.hints.apply { () throws(CommandFailure) in
-                    try await StagingRun(packs, session: session, output: output).run()
-                }
-                all.reports += runs.reports
-                all.failures += runs.failures
-                guard Task.isCancelled else { continue }
-                // Reports with failures have a status of their own.
-                let isComplete = all.failures.isEmpty && all.reports.allSatisfy(\.isComplete)
-                if index + 1 < sessions.count, isComplete {
-                    all.failures.append(CommandFailure(StageError.cancelled))
-                }
-                break
-            } catch {
-                if sessions.count == 1 { throw error }
-                all.failures.append(error)
-                // The deadline and signals end the runs of all applications.
-                if error.status == .interrupted || Task.isCancelled { break }
-            }
-        }
-        return all
-    }
-}
-
-extension StagingReport {
-    /// `true` if nothing of the run failed.
-    fileprivate var isComplete: Bool { failures.isEmpty && manifestProblem == nil }
-}
-
-extension Result {
-    /// Returns the result or the error of `body`.
-    static func catching(_ body: () throws(Failure) -> Success) -> Self {
-        do throws(Failure) {
-            return .success(try body())
-        } catch {
-            return .failure(error)
         }
     }
 }

@@ -54,8 +54,54 @@ extension DoctorReport {
         for finding in findings {
             add(.problem, subject: subject, finding: finding, hint: validate)
         }
+        if let command = RegistrationFolders.commandToShow(path) {
+            add(
+                .problem,
+                subject: subject,
+                finding:
+                    "'\(path)': other users cannot read it, and their programs find no registration",
+                hint: "as root, run '\(command)'"
+            )
+        }
         if findings.isEmpty {
             add(.good, subject: subject, finding: "version \(registration.version), '\(path)'")
+        }
+    }
+
+    /// Reports files that seem to be registrations and are not used because of their names.
+    mutating func checkNames(in folders: RegistrationFolders) {
+        for file in folders.misnamedFiles() {
+            add(
+                .problem,
+                subject: "registrations",
+                finding: "\(file)",
+                hint: "rename it, or remove it"
+            )
+        }
+    }
+
+    /// Reports packs of registered applications in the containers of groups that they were registered for before.
+    mutating func checkOtherGroups(
+        of applications: [ApplicationID],
+        environment: [String: String]
+    ) throws(CommandFailure) {
+        let registered = try CommandFailure.wrapping { () throws(StagingFailure) in
+            try RegisteredTargets(environment: environment)
+        }
+        for path in try UnregisteredReport.containers(environment: environment) {
+            // A container that cannot be read is reported with the applications of its group.
+            guard let reader = try? ContainerReader.open(path) else { continue }
+            for id in applications where registered.isElsewhere(id, than: path) {
+                guard (try? reader.history(of: id))?.registration != nil else { continue }
+                add(
+                    .note,
+                    subject: "registration of \(id)",
+                    finding: "its earlier group has packs in '\(path)'",
+                    hint: registered.hasEssentialPacks(id)
+                        ? "the next 'gc --unregistered' removes them"
+                        : "they stay until the new one has its essential packs"
+                )
+            }
         }
     }
 

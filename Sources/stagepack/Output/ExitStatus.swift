@@ -65,7 +65,8 @@ enum ExitStatus: Int32, CaseIterable {
     case systemShortage = 71
     /// The result could not be printed (`EX_IOERR`).
     case outputFailed = 74
-    /// The deadline passed, or the command may not use the network; the next run resumes.
+    /// The deadline passed, the command may not use the network, or a registration changed during the run; the next
+    /// run resumes.
     case unfinished = 75
     /// The configuration file of the command is not valid (`EX_CONFIG`).
     case configurationInvalid = 78
@@ -102,7 +103,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .usage: "the command line is not valid"
         case .systemShortage: "the system refuses processes, open files or memory, or has no /proc"
         case .outputFailed: "standard output could not be written"
-        case .unfinished: "the deadline has passed, or the command is offline; the next run resumes"
+        case .unfinished: "past the deadline, offline, or a registration changed; a run resumes"
         case .configurationInvalid: "the configuration file is not valid (stagepack.json)"
         case .interrupted: "interrupted; the next run resumes"
         }

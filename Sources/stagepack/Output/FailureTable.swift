@@ -86,6 +86,7 @@ extension ExitStatus {
             case .systemShortage: .systemShortage
             case .offline: .unfinished
             case .deadlineExceeded: .unfinished
+            case .registrationChanged: .unfinished
             case .interrupted: .interrupted
             }
     }

@@ -14,6 +14,10 @@ struct UnregisteredReport: Encodable, CustomStringConvertible {
     var applications: [ApplicationID] = []
     /// The applications whose records stay, because not all of their packs could be removed.
     var remaining: [ApplicationID] = []
+    /// Those of the applications that are registered for another group now.
+    var moved: [ApplicationID] = []
+    /// The registered applications whose manifest has to be stored first, since the packs may be theirs, too.
+    var awaited: [ApplicationID] = []
     /// The removed packs.
     var packs: [PackID] = []
     /// The packs that stay until no other process stages or reads them.
@@ -24,7 +28,7 @@ struct UnregisteredReport: Encodable, CustomStringConvertible {
     var failures: [CommandFailure] = []
 
     private enum CodingKeys: CodingKey {
-        case isDryRun, applications, remaining, packs, inUse, containers
+        case isDryRun, applications, remaining, moved, awaited, packs, inUse, containers
     }
 
     /// Removes the packs and records of applications that are no longer registered.
@@ -34,9 +38,8 @@ struct UnregisteredReport: Encodable, CustomStringConvertible {
         _ session: Session,
         isDryRun: Bool
     ) throws(CommandFailure) -> UnregisteredReport {
-        let folders = RegistrationFolders(environment: session.target.environment)
         let registered = try CommandFailure.wrapping { () throws(StagingFailure) in
-            Set(try folders.applications())
+            try RegisteredTargets(environment: session.target.environment)
         }
         var report = UnregisteredReport(isDryRun: isDryRun)
         for path in try containers(session) {
@@ -51,12 +54,14 @@ struct UnregisteredReport: Encodable, CustomStringConvertible {
 
     private mutating func collect(
         in path: FilePath,
-        except registered: Set<ApplicationID>
+        except registered: RegisteredTargets
     ) throws(CommandFailure) {
         guard let container = try Self.open(path) else { return }
         let removal = container.removeUnregistered(registered, isDryRun: isDryRun)
         applications += removal.applications
         remaining += removal.remaining
+        moved += removal.moved
+        awaited += removal.awaited
         packs += removal.packs
         inUse += removal.inUse
         if let failure = removal.failure { throw CommandFailure(failure) }
@@ -86,23 +91,39 @@ struct UnregisteredReport: Encodable, CustomStringConvertible {
     /// Returns the container that the options name, or all containers of the system or the user.
     private static func containers(_ session: Session) throws(CommandFailure) -> [FilePath] {
         if let path = session.target.container { return [path] }
+        return try containers(environment: session.target.environment)
+    }
+
+    /// Returns all containers of the system for root, else those of the user.
+    static func containers(environment: [String: String]) throws(CommandFailure) -> [FilePath] {
         let folder =
             geteuid() == 0
             ? ContainerLocations.systemGroups
-            : ContainerLocations.userGroups(environment: session.target.environment)
+            : ContainerLocations.userGroups(environment: environment)
         guard let folder else { return [] }
         return try ContainerFolder.names(in: folder).map { folder.appending($0) }
     }
 
     var description: String {
-        let names = (applications + remaining).map(\.text).joined(separator: ", ")
-        guard !names.isEmpty else { return "" }
+        guard !(applications + remaining).isEmpty else { return "" }
+        let gone = (applications + remaining).filter { !moved.contains($0) }
+        let subjects = [
+            Self.subject(gone, "not registered any more"),
+            Self.subject(moved, "registered for another group now"),
+        ]
         let count = packs.count.quantity(of: "pack")
         let rest =
             inUse.isEmpty
             ? "" : "; \(inUse.count.quantity(of: "pack is", plural: "packs are")) in use"
-        return "\(names): not registered any more, "
-            + "\(count) \(isDryRun ? "would be " : "")removed\(rest)"
+        let missing = awaited.map { "'\($0)'" }.joined(separator: ", ")
+        let delay =
+            awaited.isEmpty ? "" : "; the others stay until the manifest of \(missing) is here"
+        return subjects.compactMap(\.self).joined(separator: "; ")
+            + ", \(count) \(isDryRun ? "would be " : "")removed\(rest)\(delay)"
+    }
+
+    private static func subject(_ ids: [ApplicationID], _ state: String) -> String? {
+        ids.isEmpty ? nil : ids.map(\.text).joined(separator: ", ") + ": \(state)"
     }
 }
 

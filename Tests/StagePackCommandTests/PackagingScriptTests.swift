@@ -1,0 +1,82 @@
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Scripts of the packaging guide and of the image, run with programs of the test's in place of `stagepack` and `apt-get`.
+@Suite(.directory)
+struct PackagingScriptTests {
+    private static let root = FilePath(#filePath).removingLastComponent().removingLastComponent()
+        .removingLastComponent()
+
+    /// Runs a script with `sh -e`, and returns its end.
+    private func run(
+        _ script: String,
+        _ arguments: [String] = [],
+        with programs: [String: String],
+        environment: [String: String] = [:]
+    ) async throws -> Program.Ending {
+        let directory = try TemporaryDirectory.required()
+        let bin = try directory.makeDirectory("bin")
+        for (name, text) in programs {
+            try ProgramFile.write("#!/bin/sh\n\(text)\n", to: bin.path.appending(name))
+        }
+        let whole = "PATH='\(bin.path)':$PATH\n\(script)\necho done\n"
+        var program = Program(wrapper: ["/bin/sh", "-e", "-c", whole, "sh"])
+        program.environment = environment
+        return try await program.run(arguments)
+    }
+
+    /// The part of a maintainer script that the guide has.
+    private func guideScript() throws -> String {
+        let guide = try text(of: Self.root.appending("docs/guides/packaging.md"))
+        let start = try #require(guide.firstRange(of: "```sh\nif [ \"$1\" = configure ]"))
+        let rest = guide[start.lowerBound...].dropFirst("```sh\n".count)
+        let end = try #require(rest.firstRange(of: "```"))
+        return String(rest[..<end.lowerBound])
+    }
+
+    /// Without its libraries the program ends with 127; Ctrl-C reaches the shell of the script, too.
+    @Test(arguments: ["exit 0", "exit 127", "exit 130", "kill -INT $PPID", "kill -TERM $PPID"])
+    func theMaintainerScriptOfTheGuideDoesNotFail(program: String) async throws {
+        let ending = try await run(
+            try guideScript(),
+            ["configure"],
+            with: ["stagepack": "echo staging\n\(program)"]
+        )
+        #expect(ending == Program.Ending(status: 0, output: "staging\ndone\n", error: ""))
+    }
+
+    /// The commands of the image's `RUN`.
+    private func imageScript() throws -> String {
+        let file = try text(of: Self.root.appending("deploy/image/Containerfile"))
+        let start = try #require(file.firstRange(of: "\nRUN apt-get"))
+        let lines = file[start.lowerBound...].dropFirst("\nRUN ".count)
+            .split(separator: "\n", omittingEmptySubsequences: false)
+        let last = lines.firstIndex { !$0.hasSuffix("\\") } ?? lines.startIndex
+        return lines[...last].joined(separator: "\n")
+    }
+
+    @Test(arguments: [(nil, 75), ("0", 75), ("1", 0)] as [(String?, Int32)])
+    func anImageMayBeBuiltWithoutPacks(offline: String?, status: Int32) async throws {
+        let ending = try await run(
+            "(\(try imageScript()))",
+            with: [
+                "apt-get": "exit 0", "rm": "exit 0", "useradd": "exit 0",
+                // Its server does not answer.
+                "stagepack": #"case "$*" in *--strict*) exit 75 ;; esac"#,
+            ],
+            environment: ["HOOK_DEADLINE": "1"].merging(
+                offline.map { ["STAGEPACK_OFFLINE": $0] } ?? [:]
+            ) { $1 }
+        )
+        #expect(ending.status == status, "\(ending)")
+    }
+
+    @Test func theUserOfTheImageHasAHome() throws {
+        let lines = try text(of: Self.root.appending("deploy/image/Containerfile"))
+            .split(separator: "\n")
+        let user = try #require(lines.last { $0.hasPrefix("USER ") }?.dropFirst("USER ".count))
+        #expect(lines.contains { $0.contains("useradd --create-home \(user) ") })
+    }
+}

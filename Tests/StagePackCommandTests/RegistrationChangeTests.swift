@@ -1,0 +1,361 @@
+import Glibc
+import StageContainer
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Registrations that packages replace, rename and remove, also while runs are in progress.
+@Suite(
+    .apart,
+    .server,
+    .directory,
+    .enabled("root needs a '/var/lib' of its own") {
+        guard geteuid() == 0 else { return true }
+        return await Program.canMount
+    }
+)
+struct RegistrationChangeTests {
+    /// The point at which a periodic run waits while a registration changes.
+    enum Point: CaseIterable, Sendable {
+        case otherApplication
+        case ownManifest
+        case ownPack
+    }
+
+    /// Serves packs in the manifest of an application.
+    private func publish(
+        _ packs: [SamplePack],
+        for application: String = "net.example.wallpaper",
+        at path: String,
+        revision: Int = 5,
+        after gate: @escaping @Sendable () -> Void = {}
+    ) throws {
+        let manifest = Manifest(
+            application: try ApplicationID(application),
+            revision: revision,
+            packs: packs.map(\.pack)
+        )
+        let server = TestServer.current
+        server.answer(path, with: .content(manifest.json()).waiting(for: gate))
+        for pack in packs { server.answer(pack.path, with: .content(pack.archive)) }
+    }
+
+    /// Returns a machine whose application has its manifest at '/old.json'.
+    private func machine() async throws -> Installed {
+        var installed = try await Installed()
+        installed.registration.manifestURLs = [installed.world.server.url("/old.json")]
+        try installed.install()
+        return installed
+    }
+
+    /// Registers an application of another group, whose server sends its manifest after `gate`.
+    private func addFirstApplication(
+        to installed: Installed,
+        after gate: @escaping @Sendable () -> Void
+    ) throws {
+        var first = installed.registration
+        first.application = try ApplicationID("net.example.first")
+        first.group = try ApplicationGroupID("net.example.first")
+        first.manifestURLs = [installed.world.server.url("/first.json")]
+        try publish([], for: "net.example.first", at: "/first.json", after: gate)
+        try installed.write(first.json(), to: "net.example.first.json")
+    }
+
+    @Test(arguments: Point.allCases, [true, false])
+    func aPeriodicRunUndoesNoUpgradeAndNoRemoval(point: Point, isRemoved: Bool) async throws {
+        let installed = try await machine()
+        let server = installed.world.server
+        try publish([try .small(try PackID("old"))], at: "/old.json")
+        #expect(try await installed.run("prefetch", "--all").status == 0)
+        let second = try SamplePack.small(try PackID("old"), version: 2)
+        try publish([try .small(try PackID("new"))], at: "/new.json", revision: 6)
+
+        let released = Cancellation()
+        defer { released.request() }
+        let gate: @Sendable () -> Void = { while !released.isRequested { usleep(500) } }
+        let manifestGate: @Sendable () -> Void = { if point == .ownManifest { gate() } }
+        try publish([second], at: "/old.json", revision: 6, after: manifestGate)
+        if point == .otherApplication { try addFirstApplication(to: installed, after: gate) }
+        if point == .ownPack {
+            server.answer(second.path, with: .content(second.archive).waiting(for: gate))
+        }
+        let path =
+            switch point {
+            case .otherApplication: "/first.json"
+            case .ownManifest: "/old.json"
+            case .ownPack: second.path
+            }
+        let before = server.requests(for: path).count
+        let run = try await installed.world.program.run([
+            "prefetch", "--all", "--event", "periodic",
+        ]) {
+            _ in
+            try await poll("the run does not wait") { server.requests(for: path).count > before }
+            if isRemoved {
+                try installed.uninstall()
+                #expect(try await installed.run("gc", "--unregistered").status == 0)
+            } else {
+                var upgraded = installed
+                upgraded.registration.version = "2.0"
+                upgraded.registration.manifestURLs = [server.url("/new.json")]
+                try upgraded.install()
+                let hook = try await upgraded.run(
+                    "prefetch",
+                    "--hook",
+                    "--app",
+                    "net.example.wallpaper"
+                )
+                #expect(hook.output.contains("1 staged"), "\(hook)")
+            }
+            released.request()
+        }
+        #expect(run.status == 0, "\(run)")
+        let isNoted = run.error.contains("its registration was changed or removed during the run")
+        #expect(isNoted == (point != .otherApplication), "\(run)")
+        if isRemoved {
+            // The pack that was being downloaded stays until the next collection.
+            if point == .ownPack {
+                #expect(try installed.staged() == ["old": 1])
+                #expect(try await installed.run("gc", "--unregistered").status == 0)
+            }
+            #expect(!FileStatus.exists(installed.container))
+        } else {
+            #expect(try installed.staged() == ["new": 1])
+            #expect(try installed.history()?.applicationVersion == "2.0")
+        }
+    }
+
+    @Test func anApplicationThatIsRegisteredDuringARunHasItsTurn() async throws {
+        let installed = try await machine()
+        try publish([try .small(try PackID("old"))], at: "/old.json")
+        try installed.uninstall()
+        let released = Cancellation()
+        defer { released.request() }
+        let gate: @Sendable () -> Void = { while !released.isRequested { usleep(500) } }
+        try addFirstApplication(to: installed, after: gate)
+        let run = try await installed.world.program.run([
+            "prefetch", "--all", "--event", "periodic",
+        ]) {
+            _ in
+            try await poll("the run does not wait") {
+                !installed.world.server.requests(for: "/first.json").isEmpty
+            }
+            try installed.install()
+            released.request()
+        }
+        #expect(run.status == 0, "\(run)")
+        #expect(try installed.staged() == ["old": 1])
+    }
+
+    @Test func aSilentServerLeavesTimeForTheOtherApplicationsOfAHook() async throws {
+        let installed = try await machine()
+        try publish([try .small(try PackID("old"))], at: "/old.json")
+        let released = Cancellation()
+        defer { released.request() }
+        try addFirstApplication(
+            to: installed,
+            after: { while !released.isRequested { usleep(500) } }
+        )
+        let hook = try await installed.run("prefetch", "--all", "--hook", "--deadline", "20")
+        #expect(try installed.staged() == ["old": 1], "\(hook)")
+        #expect(hook.output.contains("net.example.first: nothing staged: the deadline"), "\(hook)")
+    }
+
+    @Test func anApplicationThatWasJustInstalledComesFirstInAHook() async throws {
+        let installed = try await machine()
+        try publish([try .small(try PackID("old"))], at: "/old.json")
+        try installed.uninstall()
+        let released = Cancellation()
+        defer { released.request() }
+        try addFirstApplication(
+            to: installed,
+            after: { while !released.isRequested { usleep(500) } }
+        )
+        // A second after its registration, the silent server's application is one that has been tried before.
+        _ = try await installed.run("prefetch", "--all", "--hook", "--deadline", "2")
+        try installed.install()
+        let hook = try await installed.run("prefetch", "--all", "--hook", "--deadline", "8")
+        let lines = hook.output.split(separator: "\n")
+        #expect(lines.count == 3, "\(hook)")
+        #expect(
+            lines.dropFirst().first?.contains("net.example.wallpaper: 1 staged") ?? false,
+            "\(hook)"
+        )
+    }
+
+    @Test func aRenamedApplicationKeepsItsPacks() async throws {
+        var installed = try await machine()
+        let pack = try SamplePack.small(try PackID("old"))
+        let obsolete = try SamplePack.small(try PackID("obsolete"))
+        try publish([pack, obsolete], at: "/old.json")
+        #expect(try await installed.run("prefetch", "--all").status == 0)
+        try installed.uninstall()
+        installed.registration.application = try ApplicationID("net.example.painting")
+        installed.registration.manifestURLs = [installed.world.server.url("/painting.json")]
+        try installed.install()
+        installed.world.server.answer("/painting.json", with: .status(503))
+
+        let early = try await installed.run("gc", "--unregistered")
+        let delay = "the others stay until the manifest of 'net.example.painting' is here\n"
+        #expect(early.status == 0 && early.output.hasSuffix(delay), "\(early)")
+        let json = try await installed.run("gc", "--unregistered", "--json")
+        #expect(json.output.contains(#""awaited" : ["#), "\(json)")
+        let failed = try await installed.run("prefetch", "--all", "--hook", "--attempts", "1")
+        #expect(failed.output.contains("nothing staged"), "\(failed)")
+        #expect(try installed.staged() == ["old": 1, "obsolete": 1])
+
+        try publish([pack], for: "net.example.painting", at: "/painting.json")
+        let hook = try await installed.run("prefetch", "--all", "--hook")
+        #expect(
+            hook.output.hasSuffix("net.example.painting: essential packs are here\n"),
+            "\(hook)"
+        )
+        let ending = try await installed.run("gc", "--unregistered")
+        let line = "net.example.wallpaper: not registered any more, 1 pack removed\n"
+        #expect(ending == Program.Ending(status: 0, output: line, error: ""))
+        #expect(try installed.staged() == ["old": 1])
+        #expect(installed.world.server.requests(for: pack.path).count == 1)
+    }
+
+    @Test func aContainerOfAnEarlierGroupIsRemovedOnceTheNewOneHasThePacks() async throws {
+        var installed = try await machine()
+        try publish([try .small(try PackID("old"))], at: "/old.json")
+        #expect(try await installed.run("prefetch", "--all").status == 0)
+        installed.registration.group = try ApplicationGroupID("net.example.other")
+        try installed.install()
+        let early = try await installed.run("gc", "--unregistered")
+        #expect(early == Program.Ending(status: 0, output: "", error: ""))
+        let doctor = try await installed.run("doctor")
+        #expect(doctor.output.contains("its earlier group has packs in '"), "\(doctor)")
+        #expect(try await installed.run("prefetch", "--all").status == 0)
+        let ending = try await installed.run("gc", "--unregistered")
+        let line = "net.example.wallpaper: registered for another group now, 1 pack removed\n"
+        #expect(ending == Program.Ending(status: 0, output: line, error: ""))
+        let groups = installed.container.removingLastComponent()
+        #expect(try Directory.open(groups).entries().map(\.path.string) == ["net.example.other"])
+        let path = try await installed.run("path", "old", "--app", "net.example.wallpaper")
+        #expect(path.status == 0)
+        let after = try await installed.run("doctor")
+        #expect(!after.output.contains("its earlier group"), "\(after)")
+    }
+
+    /// A link keeps the packs of a group whose name has changed.
+    @Test func aContainerThatIsALinkToThatOfTheEarlierGroupIsKept() async throws {
+        var installed = try await machine()
+        try publish([try .small(try PackID("old"))], at: "/old.json")
+        #expect(try await installed.run("prefetch", "--all").status == 0)
+        installed.registration.group = try ApplicationGroupID("net.example.other")
+        try installed.install()
+        let groups = try Directory.open(installed.container.removingLastComponent())
+        try groups.createLink("net.example.other", to: "net.example")
+        let ending = try await installed.run("gc", "--unregistered")
+        #expect(ending == Program.Ending(status: 0, output: "", error: ""))
+        #expect(try installed.staged() == ["old": 1])
+    }
+
+    /// dpkg removes the folder with its last file, unless a package of StagePack's own has it.
+    @Test(
+        .enabled("only root has a '/usr/share' of its own") { geteuid() == 0 },
+        arguments: [true, false]
+    )
+    func theFolderOfPackagesMayVanishWithItsLastRegistration(isLink: Bool) async throws {
+        var installed = try await machine()
+        try publish([try .small(try PackID("old"))], at: "/old.json")
+        try installed.uninstall()
+        let share = try installed.world.directory.makeDirectory("share")
+        let parent = try share.makeDirectory("stagepack")
+        try parent.makeDirectory("apps.d").write(
+            installed.registration.json(),
+            to: "net.example.wallpaper.json",
+            durably: false
+        )
+        let script = #"mount --bind "$1" /usr/share || exit 99; shift; exec "$@""#
+        installed.world.program.wrapper =
+            ["/usr/bin/unshare", "-m", "/bin/sh", "-c", script, "sh", share.path.string]
+            + installed.world.program.wrapper
+        #expect(try await installed.run("prefetch", "--all").status == 0)
+        #expect(try installed.staged() == ["old": 1])
+        try parent.removeTree("apps.d")
+        if isLink { try parent.createLink("apps.d", to: "/nonexistent") }
+        let ending = try await installed.run("gc", "--unregistered")
+        #expect(ending.status == 0, "\(ending)")
+        #expect(FileStatus.exists(installed.container) == isLink)
+    }
+
+    @Test func aCopyOfAContainerIsNoLaunchOfItsApplication() async throws {
+        var installed = try await Installed()
+        let events: Set<InstallationEvent> = [.firstInstallation, .subsequentUpdate]
+        let large = try SamplePack.small(try PackID("large"), policy: .prefetch(events))
+        try installed.world.publish([try .small(try PackID("essential")), large])
+        var restrictions = Registration.Restrictions()
+        restrictions.downloadAllowance = ByteCount(large.archive.count - 1)
+        installed.registration.restrictions = restrictions
+        try installed.install()
+        #expect(try await installed.run("prefetch", "--all").status == 14)
+        // The access times of the copies are those of copying, as in the layer of an image.
+        let path = installed.container.string
+        let copy = Program(wrapper: [
+            "/bin/sh", "-c",
+            #"cp -R --preserve=mode "$1" "$1.copy" && rm -r "$1" && mv "$1.copy" "$1""#, "sh",
+        ])
+        #expect(try await copy.run([path]).status == 0)
+        #expect(try await installed.run("prefetch", "--all").status == 14)
+        #expect(try installed.history()?.firstLoadedAt == nil)
+        let load = try await installed.run("path", "essential", "--app", "net.example.wallpaper")
+        #expect(load.status == 0)
+        #expect(try await installed.run("prefetch", "--all").status == 0)
+        #expect(try installed.staged() == ["essential": 1, "large": 1])
+    }
+
+    @Test func filesThatAreNotUsedAsRegistrationsAreNamed() async throws {
+        let installed = try await machine()
+        try publish([try .small(try PackID("old"))], at: "/old.json")
+        let content = installed.registration.json()
+        let ignored = ["net example.json", "net.example.game.JSON", "net.example.maps"]
+        for name in ignored + ["net.example.wallpaper.json.dpkg-old"] {
+            try installed.write(content, to: name)
+        }
+        try installed.write(Array("{}".utf8), to: "net.example.wallpaper.root")
+        let commands = [
+            (["app", "list"], 3 as Int32), (["doctor"], 3), (["prefetch", "--all"], 0),
+            (["prefetch", "--all", "--hook"], 0),
+            (["prefetch", "--all", "--hook", "--strict"], 11),
+        ]
+        for (words, status) in commands {
+            let ending = try await installed.world.program.run(words)
+            #expect(ending.status == status, "\(words): \(ending)")
+            let text = ending.output + ending.error
+            let count = text.matches(of: #/' is ignored: its name is not the application's/#).count
+            #expect(count == ignored.count, "\(words): \(ending)")
+            for name in ignored { #expect(text.contains("/\(name)' is ignored"), "\(words)") }
+        }
+        let json = try await installed.run("app", "list", "--json")
+        #expect(json.status == 3 && json.output.contains(#""ignored" : ["#), "\(json)")
+    }
+
+    @Test func aStrictHookWithoutApplicationsIsAFailure() async throws {
+        let installed = try await machine()
+        try installed.uninstall()
+        let hook = try await installed.run("prefetch", "--all", "--hook")
+        #expect(hook == Program.Ending(status: 0, output: "", error: ""))
+        let strict = try await installed.run("prefetch", "--all", "--hook", "--strict")
+        let line = "stagepack: no application is registered\n"
+        #expect(strict == Program.Ending(status: 11, output: line, error: ""))
+    }
+
+    @Test func aMaintainerScriptCannotHaveJSON() async throws {
+        var installed = try await machine()
+        try publish([try .small(try PackID("old"))], at: "/old.json")
+        installed.world.program.environment["DPKG_MAINTSCRIPT_NAME"] = "postinst"
+        let ending = try await installed.run("prefetch", "--all", "--json")
+        // The guard of the hook keeps the failure from dpkg.
+        #expect(ending.status == 0 && ending.output.contains(#""status" : 64"#), "\(ending)")
+        #expect(
+            (ending.output + ending.error).contains("--json excludes a maintainer script"),
+            "\(ending)"
+        )
+        #expect(try installed.staged().isEmpty)
+    }
+}
