@@ -78,14 +78,15 @@ public final class ContainerReader: Sendable {
             guard let lease = try packs.status(following: "\(id.text)/../lease"),
                 try packs.exists(following: "\(id.text)/../pack.json")
             else { return nil }
-            return StagedFiles(wereRead: lease.accessed > 0)
+            return StagedFiles(wereRead: lease.wasReadSinceChange)
         }
     }
 
     /// Returns whether a reader has used a generation of the pack since it was staged.
     ///
-    /// A lease file is published with an access time of zero, and readers read a byte of it. A file system
-    /// that is mounted with `noatime` records no use.
+    /// A lease file is published with an access time of zero, and readers read a byte of it. Counts only reads after
+    /// the last change of the file, so a container that was copied, as into the layer of an image, is unread. A file
+    /// system that is mounted with `noatime` records no use.
     public func hasBeenLoaded(_ id: PackID) throws(ContainerError) -> Bool {
         guard let files = try stagedFiles(of: id) else { return try hasReadLease(of: id) }
         if files.wereRead { return true }
@@ -113,7 +114,7 @@ public final class ContainerReader: Sendable {
             try root.contains(
                 file: ContainerLayout.lease,
                 inDirectoriesOf: Self.generationsPath(of: id)
-            ) { $0.accessed > 0 }
+            ) { $0.wasReadSinceChange }
         }
     }
 

@@ -35,6 +35,12 @@ public struct FileStatus: Equatable, Sendable {
     public var modified: Int64
     /// The access time, in seconds since 1970, as far as the mount options keep it.
     public var accessed: Int64
+    /// The time of the last change of the content or the attributes, in seconds since 1970.
+    public var changed: Int64
+    /// `true` if the content was read after that change, as far as the mount options keep access times.
+    ///
+    /// With `relatime`, too: it keeps the first read after a change. Copying a file is a change.
+    public var wasReadSinceChange: Bool
 
     init(_ status: stat) {
         kind =
@@ -54,6 +60,10 @@ public struct FileStatus: Equatable, Sendable {
         group = status.st_gid
         modified = Int64(status.st_mtim.tv_sec)
         accessed = Int64(status.st_atim.tv_sec)
+        changed = Int64(status.st_ctim.tv_sec)
+        wasReadSinceChange =
+            (status.st_atim.tv_sec, status.st_atim.tv_nsec)
+            > (status.st_ctim.tv_sec, status.st_ctim.tv_nsec)
     }
 
     /// Returns whether the permission bits differ from `mode` and this user may change them.
