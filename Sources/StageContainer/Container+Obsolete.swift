@@ -8,7 +8,7 @@ extension Container {
     ///
     /// - Parameter reportFailure: Called for each pack that cannot be removed, or only in part; the others are
     ///   removed.
-    /// - Returns: The removed packs. Leased generations of them are deleted by a later sweep.
+    /// - Returns: The packs that were removed without an error. Leased generations of them are deleted by a later sweep.
     /// - Throws: ``ContainerError`` if the packs of the container cannot be determined; none is removed then.
     public func removeObsoletePacks(
         reportFailure: (PackID, ContainerError) -> Void
@@ -23,8 +23,8 @@ extension Container {
                 }
                 // No manifest offers the pack, so it has no single files or downloads.
                 let removal = try removeStaged(lock)
-                removed.append(id)
                 try removal.check()
+                removed.append(id)
             } catch {
                 reportFailure(id, error)
             }

@@ -182,8 +182,8 @@ extension Container {
         isWanted: (FilePath.Component) -> Bool
     ) {
         removal.attempt { removal throws(FileError) in
-            guard try staging.entries().contains(where: { !isWanted($0.name) }) else { return }
             let creations = try lockFile(Self.creationLock, in: locks)
+            guard try staging.entries().contains(where: { !isWanted($0.name) }) else { return }
             guard let alone = try FileLock.attempt(creations, mode: .exclusive) else { return }
             for entry in try staging.entries() where !isWanted(entry.name) {
                 removal.attempt { removal throws(FileError) in

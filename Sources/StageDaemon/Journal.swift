@@ -87,11 +87,15 @@ final class Journal: Sendable {
     /// Returns the date of the last change of the journal at `path`, by the clock of that time; `nil` if there is no
     /// journal.
     static func lastChange(of path: FilePath) -> Date? {
-        // The log file is missing after an orderly end. A file that cannot be inspected fails when it is opened.
-        let times = [path.string, path.string + "-wal"].compactMap {
-            try? File.open(reading: FilePath($0)).status().modified
+        // Changes are in the log file, which is missing after an orderly end. While there is one, the time of the other
+        // file may be that of a clock that was set back since. A file that cannot be inspected fails when it is opened.
+        for file in [path.string + "-wal", path.string] {
+            guard let time = try? File.open(reading: FilePath(file)).status().modified else {
+                continue
+            }
+            return Date(timeIntervalSince1970: Double(time))
         }
-        return times.max().map { Date(timeIntervalSince1970: Double($0)) }
+        return nil
     }
 
     private static func moveAside(_ path: FilePath) throws {

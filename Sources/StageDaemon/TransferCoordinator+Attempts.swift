@@ -229,6 +229,7 @@ extension TransferCoordinator {
 
     /// Hands a task back to the scheduler after its content could not be committed.
     func reschedule(_ id: Int64) async {
+        await synchronizeClock()
         do throws(DaemonError) {
             guard let task = try await journal.task(id), task.record.state != .ended else {
                 return state.forget(id, at: readClock())

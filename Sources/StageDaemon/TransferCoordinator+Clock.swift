@@ -18,6 +18,13 @@ extension TransferCoordinator {
         return reading.date
     }
 
+    /// Moves the dates in the journal if the clock was set, before tasks are read from it or written to it: dates of
+    /// tasks that are created by the new clock must not be moved.
+    func synchronizeClock() async {
+        _ = readClock()
+        await recordClockChange()
+    }
+
     /// Moves the dates in the journal by a change of the clock; tries again later if the journal cannot be written.
     func recordClockChange() async {
         let change = unrecordedClockChange

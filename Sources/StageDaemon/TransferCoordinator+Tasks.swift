@@ -27,6 +27,7 @@ extension TransferCoordinator {
         if message.tasks.contains(where: { $0.kind == .staging }) {
             await removeReplaced(by: session)
         }
+        await synchronizeClock()
         let known = try await preparation.knownTokens(of: message.tasks, in: id)
         guard let record = state.sessions[id]?.record else { throw ControlRefusal.sessionEnds }
         var (tasks, reason) = try state.newTasks(
@@ -134,6 +135,7 @@ extension TransferCoordinator {
         _ = try await find(id, for: client)
         await beginChange(of: id)
         defer { endChange(of: id) }
+        await synchronizeClock()
         let task = try await find(id, for: client)
         if change.stagingBytes != nil { return try note(change, of: task, for: client) }
         switch try state.begin(change, of: task, at: readClock()) {

@@ -110,7 +110,7 @@ public struct EngineFetcher: PackFetcher {
         beside others: [FilePath] = [],
         report: @escaping @Sendable (StagingUpdate) -> Void = { _ in }
     ) -> StagingService {
-        var target = target
+        var target = target.renewed
         target.container = container
         target.otherContainers = others
         var request = StagingRequest(packs, of: target, options: options)

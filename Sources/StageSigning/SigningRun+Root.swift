@@ -7,7 +7,7 @@ extension SigningRun {
     /// After a crash before the publication, the next run publishes it.
     func renew(
         _ published: RootDocument,
-        _ tasks: SigningTasks
+        with tasks: SigningTasks
     ) throws(SigningError) -> SigningReport {
         let waiting = try draftRoot(after: published)
         let version = published.document.version
@@ -18,11 +18,20 @@ extension SigningRun {
         var tasks = tasks
         tasks.signsRoot = true
         let renewal = published.content.tree(version: version + 1, signedAt: time)
-        var report = try perform(
-            tasks,
-            published: published,
-            draft: root(SignedDocument(signed: renewal))
-        )
+        var report: SigningReport
+        do throws(SigningError) {
+            report = try perform(
+                tasks,
+                published: published,
+                draft: root(SignedDocument(signed: renewal))
+            )
+        } catch {
+            // The error of the renewal is reported, and the draft keeps its signatures.
+            if let waiting, (try? publishedRoot())?.document.version == version {
+                try? files.storeDraft(waiting.document, of: .root)
+            }
+            throw error
+        }
         guard let waiting else { return report }
         let current = try publishedRoot()
         if current?.document.version == version {

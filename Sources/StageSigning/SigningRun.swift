@@ -93,7 +93,7 @@ package final class SigningRun {
             try publishedRoot()?.document.version == published.document.version
         {
             let next = SigningRun(files, manifest: manifest, signers: signers, at: time)
-            report.add(try next.renew(published, tasks))
+            report.add(try next.renew(published, with: tasks))
         }
         return report
     }

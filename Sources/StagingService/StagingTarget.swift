@@ -84,6 +84,21 @@ public struct StagingTarget: Sendable {
         let now = try? folders.registration(of: registrationAsRead.application).value
         return now != registrationAsRead
     }
+
+    /// The target with the registration that is in effect now, for processes that keep a target longer than a run.
+    ///
+    /// Without a registration now, keeps the one that was read, and no longer compares it.
+    package var renewed: StagingTarget {
+        guard let registrationAsRead, registration == registrationAsRead else { return self }
+        var target = self
+        let folders = RegistrationFolders(environment: environment)
+        if let found = try? folders.registration(of: registrationAsRead.application) {
+            target.use(found)
+        } else {
+            target.registrationAsRead = nil
+        }
+        return target
+    }
 }
 
 extension StagingTarget {

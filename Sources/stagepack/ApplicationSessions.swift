@@ -54,6 +54,11 @@ private struct ApplicationQueue {
         registrations[registration.application] = registration
     }
 
+    /// Forgets the registration that an application was run with, so that it has another turn while it is registered.
+    mutating func forget(_ turn: ApplicationID?) {
+        if let turn { registrations[turn] = nil }
+    }
+
     /// Returns whether an application can have another turn.
     func mayRepeat(_ turn: ApplicationID?) -> Bool {
         turn.map { counts[$0, default: 0] < 2 } ?? false
@@ -112,6 +117,7 @@ enum ApplicationRuns {
             } catch {
                 if !Task.isCancelled, queue.mayRepeat(turn), session?.target.isObsolete ?? false {
                     // The application has another turn with its new registration, or is removed.
+                    queue.forget(turn)
                     Console.note("stagepack: \(error.message.escapedForDisplay)")
                     continue
                 }

@@ -47,7 +47,7 @@ struct DoctorCommand: SourcedSubcommand, ReportingSubcommand {
             if applications.isEmpty { report.addNoApplication() }
             if source.app == nil { report.checkNames(in: folders) }
             for id in applications { report.checkRegistration(of: id, in: folders) }
-            try report.checkOtherGroups(of: applications, environment: environment)
+            report.checkOtherGroups(of: applications, environment: environment)
         }
         if let scopes = try scopes(folders) {
             for scope in scopes.scopes {

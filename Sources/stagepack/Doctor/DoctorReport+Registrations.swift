@@ -84,11 +84,12 @@ extension DoctorReport {
     mutating func checkOtherGroups(
         of applications: [ApplicationID],
         environment: [String: String]
-    ) throws(CommandFailure) {
-        let registered = try CommandFailure.wrapping { () throws(StagingFailure) in
-            try RegisteredTargets(environment: environment)
-        }
-        for path in try UnregisteredReport.containers(environment: environment) {
+    ) {
+        // Folders that cannot be read are reported with the applications and their containers.
+        guard let registered = try? RegisteredTargets(environment: environment),
+            let paths = try? UnregisteredReport.containers(environment: environment)
+        else { return }
+        for path in paths {
             // A container that cannot be read is reported with the applications of its group.
             guard let reader = try? ContainerReader.open(path) else { continue }
             for id in applications where registered.isElsewhere(id, than: path) {

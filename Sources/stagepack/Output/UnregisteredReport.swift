@@ -108,8 +108,8 @@ struct UnregisteredReport: Encodable, CustomStringConvertible {
         guard !(applications + remaining).isEmpty else { return "" }
         let gone = (applications + remaining).filter { !moved.contains($0) }
         let subjects = [
-            Self.subject(gone, "not registered any more"),
-            Self.subject(moved, "registered for another group now"),
+            Self.subject(gone, state: "not registered any more"),
+            Self.subject(moved, state: "registered for another group now"),
         ]
         let count = packs.count.quantity(of: "pack")
         let rest =
@@ -122,7 +122,7 @@ struct UnregisteredReport: Encodable, CustomStringConvertible {
             + ", \(count) \(isDryRun ? "would be " : "")removed\(rest)\(delay)"
     }
 
-    private static func subject(_ ids: [ApplicationID], _ state: String) -> String? {
+    private static func subject(_ ids: [ApplicationID], state: String) -> String? {
         ids.isEmpty ? nil : ids.map(\.text).joined(separator: ", ") + ": \(state)"
     }
 }
