@@ -136,7 +136,7 @@ struct JournalClockTests {
         let id = try await daemon.download(server.url("/a")) { $0.earliestBegin = .now + 3600 }
         try await daemon.wait(for: [.earliestBegin], of: id)
         try await daemon.kill()
-        let path = daemon.state.appending("journal.sqlite")
+        let path = daemon.state.appending("journal.sqlite-wal")
         // Its last change seems to lie two hours in the future.
         try File.open(reading: path).setModified(Int64(Date.now.timeIntervalSince1970) + 7200)
         try await daemon.start()

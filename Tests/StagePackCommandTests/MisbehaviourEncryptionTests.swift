@@ -154,7 +154,7 @@ struct MisbehaviourEncryptionTests {
         ("http://a.invalid/p", 407, 21, "the proxy to 'http://a.invalid/p' requires credentials"),
         ("https://a.invalid/p", 407, 21, "the proxy to 'https://a.invalid/p' requires credentials"),
         ("https://a.invalid/p", 502, 20, "cannot connect to a.invalid:443 (status 502)"),
-        ("http://a.invalid/p", 502, 21, "status 502"),
+        ("http://a.invalid/p", 502, 20, "status 502"),
     ])
     func whatAProxyRefusesIsNotLaidToTheServer(
         url: String,
