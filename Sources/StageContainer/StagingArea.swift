@@ -8,7 +8,7 @@ import SystemPackage
 /// Until it is published, other users can neither read it nor lock a file in it. Its lease file is locked
 /// exclusively for the lifetime of the value, so that a sweep can distinguish it from areas of dead processes.
 /// The owner must either publish the area or call ``discard()``; after a crash,
-/// ``Container/sweep(now:isWanted:)`` deletes it.
+/// ``Container/sweep(now:offering:)`` deletes it.
 public final class StagingArea: Sendable {
     /// The pack to stage.
     public let id: PackID
