@@ -124,7 +124,7 @@ enum HTTPTarget: FuzzTarget {
             require(ContentRange(text) == head.contentRange, "a range is written as it was read")
         }
         let validator = Validator(head)
-        require(validator?.isContradicted(by: head) != true, "an answer agrees with itself")
+        require(validator?.isConfirmed(by: head) != false, "an answer agrees with itself")
         for rules in rules {
             var rules = rules
             rules.validator = validator
