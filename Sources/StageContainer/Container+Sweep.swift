@@ -136,8 +136,7 @@ extension Container {
 
     /// Returns whether a later run may read bundles of an indexed pack that are in `downloads/`.
     private func hasUnfinishedIndexedPacks() throws(FileError) -> Bool {
-        let files = try root.directory(FilePath(ContainerLayout.files))
-        if try files?.entries().isEmpty == false { return true }
+        if try hasPartialContent() { return true }
         return try staging.entries().contains { isResumable($0.name) { _ in true } }
     }
 

@@ -129,12 +129,14 @@ extension Container {
     ///
     /// Reads all stored manifests if the container has single files.
     func removePartialContent(of id: PackID) throws(ContainerError) -> Removal {
-        let hasFiles = try ContainerError.wrapping { () throws(FileError) in
-            try root.directory(FilePath(ContainerLayout.files))?.entries().isEmpty == false
-        }
-        guard hasFiles else { return Removal() }
+        guard try ContainerError.wrapping(hasPartialContent) else { return Removal() }
         let digests = try reader.offeredContent(of: id)
         return try removePartialContent { !digests.contains($0) }
+    }
+
+    /// Returns whether the container has single files of any version.
+    func hasPartialContent() throws(FileError) -> Bool {
+        try root.directory(FilePath(ContainerLayout.files))?.entries().isEmpty == false
     }
 
     /// Deletes the single files of a version; returns `false` if they are in use.

@@ -93,7 +93,7 @@ public struct DownloadRequest: Sendable {
     public var failuresBefore = 0
     /// Most bytes of the content that earlier downloads of it had at a time.
     ///
-    /// Where they were lost again, receiving them once more is no progress, which resets the delays.
+    /// Only bytes beyond these count as progress, which resets the delays: earlier ones may have been received and lost.
     public var receivedBefore = ByteCount.zero
     /// Throws an error, which ends the download, if the file may not grow to this many bytes.
     ///

@@ -165,9 +165,9 @@ public struct StagingService: Sendable {
             return result
         }
         try checkRegistration()
-        let beginning = try await begin(with: offered, from: source, at: path, under: restrictions)
-        let (container, manifest) = (beginning.container, beginning.manifest)
-        var planner = beginning.planner
+        let start = try await begin(with: offered, from: source, at: path, under: restrictions)
+        let (container, manifest) = (start.container, start.manifest)
+        var planner = start.planner
         let selection = selection(planner)
         let program = try extensionRun(for: selection, of: manifest, by: planner, in: container)
         defer { program?.end() }
@@ -177,7 +177,7 @@ public struct StagingService: Sendable {
             planner.choices = choice.packs
             let events = planner.events(of: selection)
             let missing = choice.files.isEmpty ? planner.incomplete(events) : events
-            note(missing, of: manifest, after: beginning.history, in: container)
+            note(missing, of: manifest, after: start.history, in: container)
         }
         let plan = try plan(with: &planner, for: selection, in: container, at: path)
         var result = StagingResult(container: path, manifest: manifest, plan: plan)
@@ -192,7 +192,7 @@ public struct StagingService: Sendable {
                 as: order(for: source, in: path, about: selection),
                 of: selection,
                 by: stager,
-                after: beginning,
+                after: start,
                 asking: program.flatMap { program in choice.map { (program, $0) } },
                 planner: planner,
                 result: result
@@ -205,8 +205,8 @@ public struct StagingService: Sendable {
             result,
             of: selection,
             by: planner,
-            after: beginning.history,
-            incomplete: beginning.incomplete
+            after: start.history,
+            incomplete: start.incomplete
         )
         return result
     }
@@ -219,12 +219,12 @@ public struct StagingService: Sendable {
         as order: StagingOrder,
         of selection: PackSelection,
         by stager: Stager,
-        after beginning: RunStart,
+        after start: RunStart,
         asking answer: (program: ExtensionRun, choice: ExtensionRun.Choice)?,
         planner: Planner,
         result: StagingResult
     ) async throws(StagingFailure) -> (planner: Planner, result: StagingResult) {
-        let (container, manifest) = (beginning.container, beginning.manifest)
+        let (container, manifest) = (start.container, start.manifest)
         var (planner, result) = (planner, result)
         let rounds = answer.map { answer in
             ExtensionRounds(

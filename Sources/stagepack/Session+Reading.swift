@@ -71,7 +71,7 @@ extension Session {
     ///   - command: The command that changes it, for the hint.
     /// - Throws: ``CommandFailure`` that names the container with the pack, and the command for root.
     func checkOwnCopy(of id: PackID, for command: String) throws(CommandFailure) {
-        // With an option that names a container, the command changes that container, whoever owns it.
+        // With an option that names a container, the command changes that container regardless of its owner.
         guard target.container == nil, let own = knownContainer else { return }
         let foreign: FilePath?
         let view = try view()

@@ -4,7 +4,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Servers of which some have something wrong, or lose what they have sent.
+/// Several mirrors, of which some send wrong content, and servers that end connections early.
 @Suite(.waiting, .server, .directory)
 struct MirrorTests {
     /// Runs `prefetch` with several URLs of the manifest.
@@ -22,7 +22,7 @@ struct MirrorTests {
         )
     }
 
-    /// What a mirror may have instead of the newest manifest.
+    /// Faults of the manifest at a mirror.
     enum Fault: CaseIterable {
         case old
         case cut
