@@ -274,7 +274,7 @@ enum RequestLimits {
         if let date = request.earliestBegin, abs(date.timeIntervalSince1970) > 100 * timeout {
             throw ControlRefusal(
                 .invalid,
-                message: "expected a date of this age as 'earliestBegin'"
+                message: "expected an 'earliestBegin' within 10,000 years of 1970"
             )
         }
     }

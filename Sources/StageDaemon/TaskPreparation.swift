@@ -33,7 +33,8 @@ struct TaskPreparation: Sendable {
         guard let refusal else { return }
         throw ControlRefusal(
             .forbidden,
-            message: "the client \(refusal), and the daemon does not: it transfers nothing for it"
+            message:
+                "the client \(refusal), so the daemon, which is less confined, transfers nothing for it"
         )
     }
 

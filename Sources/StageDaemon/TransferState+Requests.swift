@@ -23,7 +23,7 @@ extension TransferState {
             throw ControlRefusal(
                 .quota,
                 message:
-                    "a user may have \(configuration.tasksPerUser.quantity(of: "task")), and has \(count)"
+                    "a user may have \(configuration.tasksPerUser.quantity(of: "task")), and would have \(count + tasks.count)"
             )
         }
         let unfinished = session.unfinished + session.reserved
@@ -32,14 +32,18 @@ extension TransferState {
         {
             throw ControlRefusal(
                 .quota,
-                message: "a transient session may have \(RequestLimits.stagings) tasks"
+                message:
+                    "a transient session may have at most \(RequestLimits.stagings) unfinished tasks"
             )
         }
         // A single task above the quota could never run; others wait until there is quota.
         guard let limit = byteLimit,
             tasks.contains(where: { $0.size.map { $0 > limit } ?? false })
         else { return }
-        throw ControlRefusal(.quota, message: "one user may have \(limit) in the daemon")
+        throw ControlRefusal(
+            .quota,
+            message: "a task is larger than what the daemon keeps for one user, \(limit)"
+        )
     }
 
     /// Creates the tasks of a request.

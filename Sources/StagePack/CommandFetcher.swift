@@ -81,14 +81,11 @@ public struct CommandFetcher: PackFetcher {
         guard let ending = try await runCommand(words, in: container, report: { _ in }) else {
             return
         }
-        if ending.exitStatus == Self.unknownFile {
+        if ending.exitStatus == .unknownFile {
             throw PackStoreError.fileNotFound(path.text)
         }
         throw ending.failure(nil)
     }
-
-    /// The exit status of the command if the pack has no such file.
-    private static let unknownFile = 16
 
     /// Runs `stagepack fetch --manifest-only`.
     ///
@@ -140,8 +137,10 @@ public struct CommandFetcher: PackFetcher {
             }
             try Task.checkCancellation()
             if case .exited(0) = result.terminationStatus { return nil }
-            var exitStatus: Int?
-            if case .exited(let status) = result.terminationStatus { exitStatus = Int(status) }
+            var exitStatus: ExitStatus?
+            if case .exited(let status) = result.terminationStatus {
+                exitStatus = ExitStatus(rawValue: status)
+            }
             return CommandEnding(
                 exitStatus: exitStatus,
                 reports: CommandReport.reports(result.standardOutput),
@@ -187,8 +186,8 @@ public struct CommandFetcher: PackFetcher {
 
 /// Exit status and output of a command that failed.
 private struct CommandEnding {
-    /// The exit status; `nil` if a signal ended the command.
-    var exitStatus: Int?
+    /// The exit status; `nil` if a signal ended the command, or a later version has another status.
+    var exitStatus: ExitStatus?
     var reports: [CommandReport]
     /// The last line of standard error that does not report progress.
     var message: String
@@ -198,34 +197,11 @@ private struct CommandEnding {
     /// last message.
     func failure(_ told: CommandReport.Failure?) -> FetchFailure {
         if let told = told ?? reports.lazy.compactMap(\.error).first {
-            let kind = FetchFailure.Kind(exitStatus: told.status)
+            let kind = FetchFailure.Kind(ExitStatus(rawValue: told.status))
             return FetchFailure(kind, reason: told.message, retry: told.retry)
         }
-        let kind = exitStatus.map(FetchFailure.Kind.init(exitStatus:)) ?? .other
         let reason = message.isEmpty ? "the command ended: \(status)" : message
-        return FetchFailure(kind, reason: reason, retry: .later)
-    }
-}
-
-extension FetchFailure.Kind {
-    /// Creates the kind for an exit status of the command (stagepack(1)).
-    fileprivate init(exitStatus: Int) {
-        self =
-            switch exitStatus {
-            case 10: .manifestUnavailable
-            case 11, 12: .manifestInvalid
-            case 17: .manifestUntrusted
-            case 13: .unknownPack
-            case 20: .unreachable
-            case 21: .refused
-            case 22, 30: .contentInvalid
-            case 23: .loginRequired
-            case 40: .outOfSpace
-            case 41: .containerUnusable
-            case 43: .pinned
-            case 75, 130: .interrupted
-            default: .other
-            }
+        return FetchFailure(.init(exitStatus), reason: reason, retry: .later)
     }
 }
 
@@ -245,7 +221,7 @@ private struct CommandReport: Decodable {
     struct Failure: Decodable {
         var message: String
         var retry: RetryAdvice
-        var status: Int
+        var status: Int32
     }
 
     /// The output of the command.

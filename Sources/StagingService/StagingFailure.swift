@@ -150,7 +150,7 @@ extension StagingFailure: CustomStringConvertible {
             message
         case .registrationChanged(let application):
             "application '\(application)': its registration was changed or removed during the run"
-        case .offline(let message): "\(message), and the network is not to be used"
+        case .offline(let message): "\(message), and the network may not be used"
         case .noManifest: "neither the options nor the container name a manifest"
         case .deadline(.manifest, _, _, let reason?):
             "the deadline passed, and the manifest is not available: \(reason)"

@@ -18,7 +18,7 @@ extension StagingRequest {
     /// - Throws: ``FileError`` if the container is not known or cannot be created.
     package func sandbox() throws(FileError) -> ProcessSandbox {
         guard let container = target.knownContainer else {
-            throw FileError("confine to", path: "the container", errno: .noSuchFileOrDirectory)
+            throw FileError("open", path: "the container", errno: .noSuchFileOrDirectory)
         }
         // Creates the directory as ``Container`` does, before the sandbox forbids changes outside of it.
         _ =

@@ -11,7 +11,7 @@ extension StagingService {
     ///   not accepted.
     package func checkManifests() async throws(StagingFailure) -> [Int?] {
         precondition(request.isDryRun, "a check keeps nothing")
-        guard !request.isOffline else { throw .offline("the manifest is asked for") }
+        guard !request.isOffline else { throw .offline("the manifest has to be downloaded") }
         let reader = try target.reader()
         let sources = try target.sources(reader)
         return try await withStager(request.options) {

@@ -20,7 +20,7 @@ extension StagingService {
     /// Downloads and stores the manifests, as ``fetchManifests()``, and returns the failures beside the results.
     package func fetchEachManifest() async throws(StagingFailure) -> StagedManifests {
         let target = request.target
-        guard !request.isOffline else { throw .offline("the manifest is asked for") }
+        guard !request.isOffline else { throw .offline("the manifest has to be downloaded") }
         let reader = try target.reader()
         let sources = try target.sources(reader)
         return try await withStager(request.options) {

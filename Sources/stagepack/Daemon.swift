@@ -1,5 +1,6 @@
 import FoundationEssentials
 import StageControl
+import StageModel
 import StagePack
 import StageSystem
 

@@ -348,7 +348,7 @@ struct FailureTests {
             testDescription: "a manifest that is no URL",
             status: 64,
             error: """
-                stagepack: error: --manifest: expected a URL, found 'manifest'
+                stagepack: error: --manifest: expected a URL or an existing file, found 'manifest'
 
                 """,
             manifest: "manifest"

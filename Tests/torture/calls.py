@@ -19,7 +19,7 @@ from world import HANGS, INDEXED, ROOT, Failure, expect, tree
 
 def documented_statuses():
     """The exit statuses that the command's source documents."""
-    text = (ROOT / "Sources/stagepack/Output/ExitStatus.swift").read_text()
+    text = (ROOT / "Sources/StageModel/ExitStatus.swift").read_text()
     return {int(number) for number in re.findall(r"^\s*case \w+ = (\d+)", text, re.M)} | {0}
 
 

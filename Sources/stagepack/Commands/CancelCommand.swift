@@ -1,5 +1,6 @@
 import ArgumentParser
 import StageControl
+import StageModel
 
 struct CancelCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(

@@ -68,7 +68,7 @@ struct ManifestLintCommand: ReportingSubcommand {
     private func onlineFindings(_ bytes: [UInt8]) async throws(CommandFailure) -> [LintFinding] {
         let environment = ProcessEnvironment.current
         guard !network.isOffline, !NetworkOptions.isOffline(environment) else {
-            throw CommandFailure(.offline("the servers are to be asked"))
+            throw CommandFailure(.offline("the archives have to be requested from their servers"))
         }
         let configuration = try network.configuration(environment)
         // An invalid manifest is a finding already.

@@ -1,5 +1,6 @@
 import ArgumentParser
 import StageControl
+import StageModel
 
 struct PauseCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(

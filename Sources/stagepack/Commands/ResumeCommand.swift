@@ -1,5 +1,6 @@
 import ArgumentParser
 import StageControl
+import StageModel
 
 struct ResumeCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(

@@ -1,4 +1,5 @@
 import ArgumentParser
+import StageModel
 
 /// The process that stages packs for a user; only the daemon starts it.
 struct StagingWorkerCommand: ParsableCommand {

@@ -1,5 +1,6 @@
 import ArgumentParser
 import StageControl
+import StageModel
 
 struct TasksCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

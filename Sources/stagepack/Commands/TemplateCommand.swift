@@ -1,4 +1,5 @@
 import ArgumentParser
+import StageModel
 import StagePublish
 
 struct TemplateCommand: StagePackSubcommand {

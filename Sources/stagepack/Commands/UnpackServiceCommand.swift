@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import StageArchive
+import StageModel
 import StageSystem
 import SystemPackage
 

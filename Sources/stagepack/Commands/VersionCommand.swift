@@ -3,6 +3,7 @@ import StageArchive
 import StageControl
 import StageDigest
 import StageFrame
+import StageModel
 import StageSystem
 import StageTransfer
 import SystemPackage

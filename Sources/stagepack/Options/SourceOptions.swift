@@ -59,7 +59,9 @@ struct SourceOptions: ParsableArguments {
         let path = FilePath(text).absolute
         // A working directory that is not UTF-8 would be printed as another path.
         guard FilePath(path.string) == path else {
-            throw ValidationError("expected a path in UTF-8, found the working directory's")
+            throw ValidationError(
+                "the path of the working directory is not UTF-8: pass an absolute path"
+            )
         }
         return path
     }
@@ -86,7 +88,9 @@ struct SourceOptions: ParsableArguments {
                 } else if FileStatus.exists(FilePath(text)) {
                     urls.append(URL(filePath: text).absoluteURL.absoluteString)
                 } else {
-                    throw .usage("--manifest: expected a URL, found '\(text.forDisplay())'")
+                    throw .usage(
+                        "--manifest: expected a URL or an existing file, found '\(text.forDisplay())'"
+                    )
                 }
             }
             return urls

@@ -1,5 +1,6 @@
 import ArgumentParser
 import StageControl
+import StageModel
 import StageSystem
 
 /// The transfers that a command changes.

@@ -5,8 +5,7 @@ import StageOrigin
 import StagePack
 import StagingService
 
-// The only place that maps failures to exit statuses. The switch over kinds has no default, so that a new
-// kind does not compile here. The texts of hints are in StagingAdvice+Text.swift.
+// The texts of hints are in StagingAdvice+Text.swift.
 
 extension CommandFailure {
     /// Creates the failure for a command line that cannot be carried out.
@@ -17,7 +16,7 @@ extension CommandFailure {
     /// Creates the failure that the command line reports for a failure of staging.
     init(_ failure: StagingFailure) {
         self.init(
-            status: ExitStatus(failure.kind),
+            status: failure.kind.exitStatus,
             message: failure.description,
             hint: failure.advice?.text(after: failure.retryAfter, about: failure.pack),
             retry: failure.retry,
@@ -55,39 +54,5 @@ extension CommandFailure {
             case .address: "pass another --port, or 0 for any"
             }
         self.init(status: .usage, message: error.description, hint: hint, retry: .never)
-    }
-}
-
-extension ExitStatus {
-    /// Creates the exit status for a kind of failure.
-    init(_ kind: StagingFailure.Kind) {
-        self =
-            switch kind {
-            case .manifestUnavailable: .manifestUnavailable
-            case .manifestInvalid: .manifestInvalid
-            case .manifestRefused: .manifestRefused
-            case .manifestUntrusted: .manifestUntrusted
-            case .unknownPack: .unknownPack
-            case .restricted: .restricted
-            case .extensionFailed: .extensionFailed
-            case .unknownFile: .unknownFile
-            case .transferFailed: .transferFailed
-            case .transferRefused: .transferRefused
-            case .digestMismatch: .digestMismatch
-            case .captivePortal: .captivePortal
-            case .contentRefused: .contentRefused
-            case .noSpace: .noSpace
-            case .containerUnusable: .containerUnusable
-            case .inUse: .inUse
-            case .pinned: .pinned
-            case .notStaged: .notStaged
-            case .noPrevious: .noPrevious
-            case .invalidRequest: .usage
-            case .systemShortage: .systemShortage
-            case .offline: .unfinished
-            case .deadlineExceeded: .unfinished
-            case .registrationChanged: .unfinished
-            case .interrupted: .interrupted
-            }
     }
 }

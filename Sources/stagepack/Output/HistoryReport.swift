@@ -208,7 +208,7 @@ extension FailureReport {
         let pause = problem.retryAfter.map { Duration.seconds($0) }
         self.init(
             CommandFailure(
-                status: kind.map { ExitStatus($0) } ?? .unfinished,
+                status: kind.map { $0.exitStatus } ?? .unfinished,
                 message: problem.message,
                 hint: advice?.textForLater(after: pause, about: pack),
                 retry: RetryAdvice(rawValue: problem.retry) ?? .later

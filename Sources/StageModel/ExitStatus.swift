@@ -1,8 +1,8 @@
-/// The exit statuses of commands, grouped by phase.
+/// The exit statuses of commands, grouped by phase, which applications that start a command read, too.
 ///
 /// Two follow conventions: 64 means an invalid command line (`EX_USAGE`), and 130 an interruption by a
 /// signal.
-enum ExitStatus: Int32, CaseIterable {
+package enum ExitStatus: Int32, CaseIterable, Sendable {
     /// The command has done everything that was requested.
     case success = 0
     /// The pack is not staged: `path`, `load`, `verify`.
@@ -74,7 +74,7 @@ enum ExitStatus: Int32, CaseIterable {
     case interrupted = 130
 
     /// A line for the manual.
-    var summary: String {
+    package var summary: String {
         switch self {
         case .success: "everything that was requested is done"
         case .notStaged: "the pack is not staged (path, load --offline, verify)"
