@@ -2,7 +2,7 @@
 """Runs the client of docs/examples against the daemon of the debug build, and compares every request and answer with
 docs/reference/control.openapi.json: operations, statuses, and all members. Each operation has to be used.
 
-STAGEPACK_TEST_PROGRAMS names another directory of programs. Needs the package jsonschema: pip install jsonschema
+STAGEPACK_TEST_PROGRAMS, or else STAGEPACK_TEST_BUILD, names another directory of programs. Needs the package jsonschema: pip install jsonschema
 """
 
 import base64
@@ -23,7 +23,8 @@ import time
 from jsonschema import Draft202012Validator, FormatChecker
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROGRAMS = pathlib.Path(os.environ.get("STAGEPACK_TEST_PROGRAMS") or ROOT / ".build/debug").absolute()
+BUILD = ROOT / (os.environ.get("STAGEPACK_TEST_BUILD") or ".build/debug")
+PROGRAMS = pathlib.Path(os.environ.get("STAGEPACK_TEST_PROGRAMS") or BUILD).absolute()
 EXAMPLE = ROOT / "docs/examples/stagepack_client.py"
 API = ROOT / "docs/reference/control.openapi.json"
 SECONDS = 120
