@@ -92,7 +92,8 @@ struct AttemptHistory: Sendable {
         sent = report.sent
         attempts += report.attempts
         problem = report.problem
-        total = report.total
+        // A server that was not reached has not changed the size.
+        if report.response != nil || report.total != nil { total = report.total }
         metrics = report.metrics
         started = started ?? report.started
         redirects = report.redirects

@@ -78,17 +78,22 @@ final class LiveTransfer: Sendable {
     private let deliver: @Sendable (SessionEvent) -> Void
 
     /// Creates the state before the first request; `deliver` receives events for clients.
+    ///
+    /// `received` counts the bytes of earlier attempts, which the download has until a response begins it anew.
     init(
         _ id: Int64,
         of user: UInt32?,
         acceptsAnyStatus: Bool = false,
+        received: ByteCount = .zero,
         deliver: @escaping @Sendable (SessionEvent) -> Void
     ) {
         self.id = id
         self.user = user
         self.acceptsAnyStatus = acceptsAnyStatus
         self.deliver = deliver
-        state = Mutex(State())
+        var state = State()
+        state.received = received
+        self.state = Mutex(state)
     }
 
     /// Sets the size that the request states, and the confirmed offset of an upload.

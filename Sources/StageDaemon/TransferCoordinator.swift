@@ -186,7 +186,8 @@ actor TransferCoordinator {
                 let transfer = LiveTransfer(
                     id,
                     of: state.sessions[session]?.record.user,
-                    acceptsAnyStatus: acceptsAnyStatus
+                    acceptsAnyStatus: acceptsAnyStatus,
+                    received: state.histories[id]?.received ?? .zero
                 ) { [feed] event in feed.report(event, of: session) }
                 live[id] = transfer
                 commandQueue.yield(.run(id, transfer))

@@ -95,11 +95,15 @@ package struct LineLogHandler: LogHandler {
     }
 
     private func journalLine(_ message: String, of event: LogEvent) -> String {
-        let values = metadata.merging(metadataProvider?.get() ?? [:]) { $1 }
+        var values = metadata.merging(metadataProvider?.get() ?? [:]) { $1 }
             .merging(event.metadata ?? [:]) { $1 }
+        // Without priorities the line names its level, and reads like a message of a command.
+        let error = isForJournal ? nil : values.removeValue(forKey: "error")
         let text = values.sorted { $0.key < $1.key }.map { " \($0.key)=\($0.value)" }.joined()
-        let line = "\(label): \(message)\(text)"
-        return isForJournal ? "<\(event.level.journalPriority)>\(line)" : line
+        let line = message + (error.map { ": \($0)" } ?? "") + text
+        return isForJournal
+            ? "<\(event.level.journalPriority)>\(label): \(line)"
+            : "\(label): \(event.level): \(line)"
     }
 
     private static func writeToStandardError(_ line: String) {

@@ -56,7 +56,7 @@ package struct RegistrationFolders {
 
         /// The fault, as a fragment that names the file.
         package var description: String {
-            "registration '\(path.string.escapedForDisplay)' is ignored: its name is not the application's identifier "
+            "registration '\(path.string.escapedForDisplay)' is ignored: its name has to be the application's identifier "
                 + "and '.json'"
         }
     }

@@ -44,6 +44,12 @@ struct CollectedDownload: Sendable {
     /// Adds the download, waits for its end, moves the file, and removes the download from the daemon.
     func collect(from client: ControlClient) async throws(ControlError) -> Ending {
         try await client.makeSession(session, configuration: settings)
+        // What an interrupted command has left, and cannot complete any more, is not this command's failure.
+        let earlier = try await client.tasks(in: session)
+        if earlier.contains(where: { $0.hasNoFile(in: client.downloads) }) {
+            try await client.removeSession(session)
+            try await client.makeSession(session, configuration: settings)
+        }
         let ids = try await client.createTasks([request], in: session)
         for try await event in try await client.events(of: session) where event.task == ids[0] {
             guard let ending = end(of: event, from: client) else { continue }

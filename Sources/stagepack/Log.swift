@@ -1,7 +1,7 @@
 import Logging
 import StageTransfer
 
-/// The log of the libraries' messages on standard error: from level notice, or from debug with `--verbose`.
+/// The libraries' messages on standard error, as lines of the command: from level notice, or from debug with `--verbose`.
 enum Log {
     static var logger: Logger {
         var logger = base
@@ -10,9 +10,7 @@ enum Log {
     }
 
     private static let base = Logger(label: "stagepack") { label in
-        // At a terminal, log lines are printed above the drawn lines.
-        Console.isInteractive
-            ? LineLogHandler(label: label, isForJournal: false) { Console.note($0) }
-            : LineLogHandler(label: label)
+        // The console gives lines their priority in the journal, and prints them above drawn lines at a terminal.
+        LineLogHandler(label: label, isForJournal: false) { Console.note($0) }
     }
 }

@@ -131,7 +131,7 @@ struct DeltaStagingTests {
     @Test(arguments: [
         (Answer.status(404), "status 404"), (.status(500), "status 500"),
         (.content([1, 2, 3]), "is not the expected one"),
-        (.content([1, 2, 3]).cut(after: 1), "error="),
+        (.content([1, 2, 3]).cut(after: 1), "cannot be used: "),
     ])
     func aDeltaOfTheIndexThatIsNotThereIsDoneWithout(answer: Answer, words: String) async throws {
         try await publishBoth()

@@ -52,7 +52,7 @@ struct FullDiskTests {
             after: ""
         )
         let error = """
-            stagepack: error: pack 'aurora': not enough space: 25.2 MB needed, 18.8 MB free
+            stagepack: error: pack 'aurora': not enough space: 25.2 MB needed, of which 16.8 MB stay free; 18.8 MB are free
             hint: free some space, or run 'stagepack gc --container DIRECTORY/container'
 
             """

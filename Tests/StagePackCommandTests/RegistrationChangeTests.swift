@@ -327,7 +327,8 @@ struct RegistrationChangeTests {
             let ending = try await installed.world.program.run(words)
             #expect(ending.status == status, "\(words): \(ending)")
             let text = ending.output + ending.error
-            let count = text.matches(of: #/' is ignored: its name is not the application's/#).count
+            let count = text.matches(of: #/' is ignored: its name has to be the application's/#)
+                .count
             #expect(count == ignored.count, "\(words): \(ending)")
             for name in ignored { #expect(text.contains("/\(name)' is ignored"), "\(words)") }
         }

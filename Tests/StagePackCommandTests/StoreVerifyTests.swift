@@ -58,7 +58,7 @@ struct StoreVerifyTests {
         try bundles.remove(name)
         let text = try await world.program.run(["store", "verify"] + arguments)
         #expect(text.status == 3)
-        #expect(text.output.hasPrefix("\(bundle): missing, needed by levels\nas named: "))
+        #expect(text.output.hasPrefix("\(bundle): missing, needed by levels\nundamaged: "))
     }
 
     /// Most of an index is digests, so one with a changed bit can usually still be decoded.
@@ -127,5 +127,19 @@ struct StoreVerifyTests {
         let ending = try await world.program.run(["store", "verify", world.directory.path.string])
         #expect(ending.status == 64)
         #expect(ending.error.contains("has no objects of a store"))
+    }
+
+    @Test func aManifestWithoutIndexedPacksComparesNothing() async throws {
+        let world = try World()
+        let publisher = try IndexedPublisher(world)
+        try publisher.write(["a": [1]])
+        _ = try await publisher.package(version: 1)
+        let manifest = world.directory.path.appending("other.json").string
+        let create = ["manifest", "create", "--application", "net.example.app", "-o", manifest]
+        #expect(try await world.program.run(create).status == 0)
+        let store = publisher.store.string
+        let ending = try await world.program.run(["store", "verify", store, "--manifest", manifest])
+        #expect(ending.status == 31 && ending.output.isEmpty, "\(ending)")
+        #expect(ending.error.contains("no manifest offers an indexed pack"), "\(ending)")
     }
 }

@@ -72,8 +72,8 @@ struct LineLogHandlerTests {
         }
         #expect(
             lines == [
-                "test: A file could not be staged error=full task=1",
-                "test: A file could not be staged error=denied",
+                "test: error: A file could not be staged: full task=1",
+                "test: error: A file could not be staged: denied",
             ]
         )
     }

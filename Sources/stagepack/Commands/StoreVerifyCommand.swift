@@ -39,6 +39,11 @@ struct StoreVerifyCommand: ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let manifests = try ManifestFile.published(manifest)
+        // A manifest of another store would make every comparison succeed.
+        guard
+            manifests.isEmpty
+                || manifests.contains(where: { $0.packs.contains { $0.index != nil } })
+        else { throw CommandFailure(StoreGarbageCollectionError.nothingIndexed) }
         let directory: Directory
         do throws(FileError) {
             directory = try Directory.open(FilePath(store))
@@ -147,12 +152,17 @@ private struct VerificationReport: Encodable, CustomStringConvertible {
     }
 
     var description: String {
-        let intact = "as named: \(objects.quantity(of: "object")) (\(size))"
+        let intact = "undamaged: \(objects.quantity(of: "object")) (\(size))"
         guard !findings.isEmpty else { return intact }
-        return (findings.map(\.description) + [intact, Self.advice]).joined(separator: "\n")
+        return (findings.map(\.description) + [intact, advice]).joined(separator: "\n")
     }
 
-    private static let advice =
-        "Restore the objects from another copy of the store. Without one, package the next version with '--base', which "
-        + "uses nothing of damaged bundles."
+    private var advice: String {
+        if findings.allSatisfy({ $0.reason != nil }) {
+            return "Make the objects readable, then run it again."
+        }
+        return
+            "Restore the objects from another copy of the store. Without one, package the next version: with '--base' if "
+            + "the index of the version before is undamaged, since nothing of damaged bundles is used."
+    }
 }

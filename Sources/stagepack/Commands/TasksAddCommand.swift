@@ -13,8 +13,8 @@ struct TasksAddCommand: ReportingSubcommand {
         abstract: "Have the daemon download a file.",
         discussion: """
             Prints the transfer, which outlives this command and the session of its user. The same \
-            URL and digest again are the same transfer. 'stagepack tasks' says where the file is \
-            when it has come. With '--output-path' the command waits for the file and moves it there; interrupted, it \
+            URL and digest again are the same transfer, until it fails, is cancelled, or its file is \
+            taken away. 'stagepack tasks' says where the file is when it has come. With '--output-path' the command waits for the file and moves it there; interrupted, it \
             leaves the transfer to the daemon, and the same command again waits for it.
             """
     )
@@ -77,7 +77,9 @@ struct TasksAddCommand: ReportingSubcommand {
         let (session, settings, added) = (session, configuration, request)
         let task = try await Daemon.ask { client throws(ControlError) in
             try await client.makeSession(session, configuration: settings)
-            let ids = try await client.createTasks([added], in: session)
+            let earlier = try await client.tasks(in: session)
+            let new = added.replacing(earlier, in: client.downloads)
+            let ids = try await client.createTasks([new], in: session)
             return try await client.task(ids[0])
         }
         Console.print(TaskReport(task: task), asJSON: json)
@@ -128,6 +130,36 @@ struct TasksAddCommand: ReportingSubcommand {
             return try Digest(hexadecimal: text)
         } catch {
             throw ValidationError(error.description)
+        }
+    }
+}
+
+extension TransferRequest {
+    /// Returns the request with a token that no task has which ended without a file, or whose file was taken away.
+    ///
+    /// The daemon answers a token that it knows with the task that has it.
+    fileprivate func replacing(
+        _ earlier: [TransferTask],
+        in downloads: DownloadDirectory?
+    ) -> TransferRequest {
+        let ended = Set(earlier.filter { $0.hasNoFile(in: downloads) }.map(\.request.token))
+        var request = self
+        var number = 1
+        while ended.contains(request.token) {
+            number += 1
+            request.token = Digest(of: Array("\(token) \(number)".utf8)).description
+        }
+        return request
+    }
+}
+
+extension TransferTask {
+    /// Returns whether the download failed or was cancelled, or completed without its file being there any more.
+    func hasNoFile(in downloads: DownloadDirectory?) -> Bool {
+        switch state {
+        case .failed, .cancelled: true
+        case .completed: TaskReport(self, in: downloads).location == nil
+        case .suspended, .waiting, .running: false
         }
     }
 }

@@ -44,6 +44,8 @@ struct WatchCommand: ReportingSubcommand {
             default: break
             }
             Console.say(asJSON ? event.jsonLine : event.line)
+            // Its reader has ended, or its disk is full.
+            if Console.outputHasFailed { return }
         }
     }
 }

@@ -127,6 +127,11 @@ enum Console {
 
     private static let lastError = Atomic<CInt>(0)
 
+    /// True if a line could not be written to standard output, also because its reader has closed it.
+    static var outputHasFailed: Bool { failedOutput.load(ordering: .relaxed) }
+
+    private static let failedOutput = Atomic<Bool>(false)
+
     /// Writes all of `text` as it is; ignores a closed pipe.
     static func write(_ text: String, to file: CInt) {
         var text = text
@@ -139,8 +144,10 @@ enum Console {
                 let count = unsafe Glibc.write(file, rest.baseAddress, rest.count)
                 if count < 0 && errno != EINTR {
                     // A closed pipe means that the reader needs no more data; any other error loses data.
-                    if file == STDOUT_FILENO, errno != EPIPE {
-                        lastError.store(errno, ordering: .relaxed)
+                    let error = errno
+                    if file == STDOUT_FILENO {
+                        failedOutput.store(true, ordering: .relaxed)
+                        if error != EPIPE { lastError.store(error, ordering: .relaxed) }
                     }
                     return
                 }

@@ -1,0 +1,128 @@
+import Glibc
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+/// `tasks add` of a URL whose earlier transfer has ended without a file, and what is shown of transfers.
+@Suite(.server, .directory)
+struct TasksAddTests {
+    private static let content = Array("content".utf8)
+
+    @Test(arguments: [TransferTask.State.cancelled, .failed, .completed])
+    func aTransferThatEndedWithoutAFileIsReplaced(state: TransferTask.State) async throws {
+        var installed = try await Installed()
+        let server = installed.world.server
+        let first: Answer =
+            switch state {
+            case .cancelled: .content(Self.content).stalled(after: 3)
+            case .failed: .status(404)
+            default: .content(Self.content)
+            }
+        server.answer("/file", with: first)
+        let url = server.url("/file")
+        try await withDaemon(&installed) { installed, client in
+            #expect(try await installed.run("tasks", "add", url).status == 0)
+            let old = try #require(try await client.tasks().first?.id)
+            if state == .cancelled {
+                #expect(try await installed.run("cancel", "\(old)").status == 0)
+            }
+            try await poll("it does not end") { try await client.task(old).state == state }
+            if state == .completed {
+                // While the file is there, the command shows the transfer that has it.
+                #expect(try await installed.run("tasks", "add", url).output.hasPrefix("\(old)  "))
+                let list = try await installed.run("tasks").output
+                let file = FilePath(
+                    String(
+                        try #require(
+                            list.split(separator: "    file: ").last?.split(separator: "\n").first
+                        )
+                    )
+                )
+                try Directory.open(file.removingLastComponent()).remove(
+                    #require(file.lastComponent)
+                )
+            }
+            server.answer("/file", with: .content(Self.content))
+            let added = try await installed.run("tasks", "add", url)
+            #expect(added.status == 0 && !added.output.hasPrefix("\(old)  "), "\(added)")
+            try await poll("the file never comes") {
+                try await installed.run("tasks").output.contains("\n    file: ")
+            }
+        }
+    }
+
+    @Test(arguments: [TransferTask.State.cancelled, .failed])
+    func aTransferOfAnInterruptedCommandIsReplaced(state: TransferTask.State) async throws {
+        var installed = try await Installed()
+        let server = installed.world.server
+        server.answer("/file", with: .content(Self.content).stalled(after: 3))
+        let output = installed.world.directory.path.appending("file")
+        let arguments = ["tasks", "add", server.url("/file"), "-o", output.string]
+        try await withDaemon(&installed) { installed, client in
+            let interrupted = try await installed.world.program.run(arguments) { running in
+                try await poll("no request comes") { !server.requests(for: "/file").isEmpty }
+                running.send(SIGINT)
+            }
+            #expect(interrupted.status == 130, "\(interrupted)")
+            let id = try #require(try await client.tasks().first?.id)
+            if state == .cancelled {
+                #expect(try await installed.run("cancel", "\(id)").status == 0)
+            } else {
+                server.answer("/file", with: .status(404))
+                #expect(try await installed.run("pause", "\(id)").status == 0)
+                #expect(try await installed.run("resume", "\(id)").status == 0)
+                try await poll("it does not fail") { try await client.task(id).state == .failed }
+            }
+            server.answer("/file", with: .content(Self.content))
+            let again = try await installed.world.program.run(arguments)
+            #expect(again.status == 0, "\(again)")
+            #expect(try bytes(of: output) == Self.content)
+        }
+    }
+
+    /// A server that is away for a while takes nothing from what has been received.
+    @Test func anAttemptWithoutAResponseKeepsWhatIsShown() async throws {
+        var installed = try await Installed()
+        let server = installed.world.server
+        let content = Array(repeating: UInt8(7), count: 1 << 20)
+        server.answer("/file", with: .content(content).cut(after: 300_000), .dropped)
+        try await withDaemon(&installed) { installed, client in
+            #expect(try await installed.run("tasks", "add", server.url("/file")).status == 0)
+            let id = try #require(try await client.tasks().first?.id)
+            try await poll("no attempt ends without a response") {
+                let task = try await client.task(id)
+                return task.attempts >= 3 && task.state == .waiting
+            }
+            let task = try await client.task(id)
+            #expect(task.bytesReceived == ByteCount(300_000), "\(task)")
+            #expect(task.bytesExpected == ByteCount(content.count), "\(task)")
+        }
+    }
+
+    @Test func watchingEndsWithItsReader() async throws {
+        var installed = try await Installed()
+        let server = installed.world.server
+        try await withDaemon(&installed) { installed, client in
+            var watch = installed.world.program
+            let program = watch.wrapper.isEmpty ? [try Program.path.string] : watch.wrapper
+            watch.wrapper = ["/bin/sh", "-c", #""$@" | head -n 1"#, "sh"] + program
+            let ending = try await watch.run(["watch"]) { running in
+                let numbers = Mutex(0)
+                try await poll("it goes on without a reader") {
+                    let number = numbers.withLock { number in
+                        number += 1
+                        return number
+                    }
+                    let url = server.url("/\(number)")
+                    #expect(try await installed.run("tasks", "add", url).status == 0)
+                    return try running.children().isEmpty
+                }
+            }
+            #expect(ending.status == 0 && !ending.output.isEmpty, "\(ending)")
+        }
+    }
+}
