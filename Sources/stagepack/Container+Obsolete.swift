@@ -28,8 +28,8 @@ extension Container {
     ///
     /// The file of the registration that the last run used must be missing from its folder, or be for another group
     /// whose container has the essential packs. If the folder itself is missing, as on a disk that is not mounted, or
-    /// with another `XDG_CONFIG_HOME`, the application stays; except for the folder of packages, which these remove with
-    /// their last file.
+    /// with another `XDG_CONFIG_HOME`, the application stays. The folder of packages is an exception, since package managers
+    /// remove it with its last file: it may be missing if the directory that remains above it has other entries.
     ///
     /// Removes nothing while the container lacks the manifest of an application that is registered for its group: after
     /// an application was renamed, its packs are those of the old name.
@@ -161,13 +161,18 @@ extension FilePath {
         }
     }
 
-    /// `true` if the folder of packages does not exist, and no link in its path leads to a disk that is not mounted.
+    /// `true` if the folder of packages does not exist, and its disk is mounted: no link in its path leads elsewhere, and
+    /// the directory that remains above it has other entries, unlike a mount point.
     private static var isFolderOfPackagesRemoved: Bool {
         do throws(FileError) {
             let share = try Directory.open("/usr/share")
-            guard let parent = try share.status("stagepack") else { return true }
-            guard parent.kind == .directory else { return false }
-            return try share.status("stagepack/apps.d") == nil
+            guard let parent = try share.status("stagepack") else {
+                return try !share.entries().isEmpty
+            }
+            guard parent.kind == .directory, try share.status("stagepack/apps.d") == nil else {
+                return false
+            }
+            return try share.directory("stagepack")?.entries().isEmpty == false
         } catch {
             return false
         }

@@ -255,12 +255,21 @@ struct RegistrationChangeTests {
         #expect(try installed.staged() == ["old": 1])
     }
 
-    /// dpkg removes the folder with its last file, unless a package of StagePack's own has it.
+    /// The reason why the folder of packages is missing.
+    enum Absence: CaseIterable, Sendable {
+        /// dpkg removes the folder with its last file, and its parent, unless a package of StagePack's own has it.
+        case removed, removedWithParent
+        /// A link leads to a disk that is not mounted.
+        case link
+        /// The disk of the parent, or of `/usr/share`, is not mounted.
+        case unmountedParent, unmountedShare
+    }
+
     @Test(
         .enabled("only root has a '/usr/share' of its own") { geteuid() == 0 },
-        arguments: [true, false]
+        arguments: Absence.allCases
     )
-    func theFolderOfPackagesMayVanishWithItsLastRegistration(isLink: Bool) async throws {
+    func theFolderOfPackagesMayVanishWithItsLastRegistration(absence: Absence) async throws {
         var installed = try await machine()
         try publish([try .small(try PackID("old"))], at: "/old.json")
         try installed.uninstall()
@@ -277,11 +286,16 @@ struct RegistrationChangeTests {
             + installed.world.program.wrapper
         #expect(try await installed.run("prefetch", "--all").status == 0)
         #expect(try installed.staged() == ["old": 1])
-        try parent.removeTree("apps.d")
-        if isLink { try parent.createLink("apps.d", to: "/nonexistent") }
+        switch absence {
+        case .removedWithParent, .unmountedShare: try share.removeTree("stagepack")
+        default: try parent.removeTree("apps.d")
+        }
+        if absence == .link { try parent.createLink("apps.d", to: "/nonexistent") }
         let ending = try await installed.run("gc", "--unregistered")
         #expect(ending.status == 0, "\(ending)")
-        #expect(FileStatus.exists(installed.container) == isLink)
+        let isRemoved = absence == .removed || absence == .removedWithParent
+        #expect(FileStatus.exists(installed.container) == !isRemoved)
+        #expect(try installed.staged() == (isRemoved ? [:] : ["old": 1]))
     }
 
     @Test func aCopyOfAContainerIsNoLaunchOfItsApplication() async throws {
@@ -337,6 +351,8 @@ struct RegistrationChangeTests {
     }
 
     @Test func aStrictHookWithoutApplicationsIsAFailure() async throws {
+        if absence != .unmountedParent { try parent.write([], to: "other", durably: false) }
+        if absence != .unmountedShare { _ = try share.makeDirectory("other") }
         let installed = try await machine()
         try installed.uninstall()
         let hook = try await installed.run("prefetch", "--all", "--hook")
