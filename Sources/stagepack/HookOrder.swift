@@ -31,6 +31,9 @@ struct HookOrder {
     /// The applications, those that need packs first.
     let entries: [Entry]
 
+    /// Creates the order for entries of another one.
+    init(_ entries: [Entry]) { self.entries = entries }
+
     init(_ turns: [ApplicationID?], of sessions: ApplicationSessions) {
         guard turns.count > 1 else {
             entries = turns.map { Entry(turn: $0, rank: .new) }

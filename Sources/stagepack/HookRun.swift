@@ -49,24 +49,42 @@ struct HookRun: Sendable {
     /// - Throws: ``CommandFailure`` if the applications cannot be listed.
     func run(isStrict: Bool) async throws(CommandFailure) -> ExitStatus {
         let start = ContinuousClock.now
-        let order = HookOrder(try sessions.turns(), of: sessions)
+        var order = HookOrder(try sessions.turns(), of: sessions)
         announce(order.entries.count)
         var status = isStrict && order.entries.isEmpty ? reportNoApplication() : .success
-        for ending in misnamedFiles() {
-            Console.say(ending.line)
-            if ending.status.severity > status.severity { status = ending.status }
-        }
-        for index in order.entries.indices {
-            let rest = max(.zero, deadline - (ContinuousClock.now - start))
-            let turn = order.entries[index].turn
-            guard let ending = await run(turn, within: order.share(of: rest, at: index)) else {
-                continue
+        for ending in misnamedFiles() { report(ending, worsening: &status) }
+        var isRepetition = false
+        while true {
+            var late: [(entry: HookOrder.Entry, ending: Ending)] = []
+            var isInterrupted = false
+            for (index, entry) in order.entries.enumerated() where !isInterrupted {
+                let rest = max(.zero, deadline - (ContinuousClock.now - start))
+                let share = order.share(of: rest, at: index)
+                guard let ending = await run(entry.turn, within: share, isRepetition: isRepetition)
+                else { continue }
+                isInterrupted = ending.status == .interrupted
+                if ending.isLate {
+                    late.append((entry, ending))
+                } else {
+                    report(ending, worsening: &status)
+                }
             }
-            if !output.quiet || ending.status != .success { Console.say(ending.line) }
-            if ending.status.severity > status.severity { status = ending.status }
-            if ending.status == .interrupted { break }
+            // Repeats runs that their shares ended, in the time that other applications have left.
+            guard !isInterrupted, !late.isEmpty,
+                deadline - (ContinuousClock.now - start) >= .seconds(1)
+            else {
+                for (_, ending) in late { report(ending, worsening: &status) }
+                return status
+            }
+            order = HookOrder(late.map(\.entry))
+            isRepetition = true
         }
-        return status
+    }
+
+    /// Prints the line of an ending, and replaces the status of the hook by a more severe one.
+    private func report(_ ending: Ending, worsening status: inout ExitStatus) {
+        if !output.quiet || ending.status != .success { Console.say(ending.line) }
+        if ending.status.severity > status.severity { status = ending.status }
     }
 
     /// Prints the line at the start, before the first request to a server.
@@ -83,18 +101,30 @@ struct HookRun: Sendable {
         return .manifestInvalid
     }
 
-    private typealias Ending = (line: String, status: ExitStatus)
+    private struct Ending {
+        var line: String
+        var status: ExitStatus
+        /// `true` if more time may complete the run.
+        var isLate = false
+    }
 
     /// Returns a line for each file that is not used as a registration because of its name.
     private func misnamedFiles() -> [Ending] {
         guard sessions.isForAll else { return [] }
         return sessions.folders.misnamedFiles().map { file in
-            (Self.line(for: "registrations", "\(file)", isFinished: true), .manifestInvalid)
+            Ending(
+                line: Self.line(for: "registrations", "\(file)", isFinished: true),
+                status: .manifestInvalid
+            )
         }
     }
 
     /// Stages for one application; returns `nil` if it is no longer registered.
-    private func run(_ turn: ApplicationID?, within rest: Duration) async -> Ending? {
+    private func run(
+        _ turn: ApplicationID?,
+        within rest: Duration,
+        isRepetition: Bool
+    ) async -> Ending? {
         let session: Session
         do throws(CommandFailure) {
             guard let found = try sessions.session(of: turn) else { return nil }
@@ -102,9 +132,12 @@ struct HookRun: Sendable {
         } catch {
             // No later run succeeds before the file of the registration is corrected.
             let text = error.message + (error.hint.map { "; \($0)" } ?? "")
-            return (Self.line(for: "registrations", text, isFinished: true), error.status)
+            return Ending(
+                line: Self.line(for: "registrations", text, isFinished: true),
+                status: error.status
+            )
         }
-        warnOfHiddenRegistration(of: session.target)
+        if !isRepetition { warnOfHiddenRegistration(of: session.target) }
         return await run(session, within: rest)
     }
 
@@ -141,9 +174,10 @@ struct HookRun: Sendable {
             let isLate = interruption == .deadline
             let isCut = isLate && failure.status == .interrupted
             let message = isCut ? "the deadline passed before the manifest came" : failure.message
-            return (
-                Self.line(for: name, "nothing staged: \(message)"),
-                isLate ? .unfinished : failure.status
+            return Ending(
+                line: Self.line(for: name, "nothing staged: \(message)"),
+                status: isLate ? .unfinished : failure.status,
+                isLate: isLate
             )
         case .success(let runs):
             return Self.ending(of: name, runs: runs, isLate: interruption == .deadline)
@@ -165,7 +199,7 @@ struct HookRun: Sendable {
         guard let failure = failures.mostSevere else {
             let what =
                 staged.isEmpty ? "essential packs are here" : "\(staged.count) staged\(transferred)"
-            return (line(for: name, what, isFinished: true), .success)
+            return Ending(line: line(for: name, what, isFinished: true), status: .success)
         }
         let count = packs.count { $0.outcome == .failed }
         let missing = count == 0 ? "" : ", \(count) missing"
@@ -176,14 +210,15 @@ struct HookRun: Sendable {
         let isUnfinished = isLate && status.severity < ExitStatus.digestMismatch.severity
         // No later run stages a pinned pack.
         let release = status == .pinned ? failure.hint : nil
-        return (
-            line(
+        return Ending(
+            line: line(
                 for: name,
                 "\(here) here\(transferred)\(missing): \(message)"
                     + (release.map { "; \($0)" } ?? ""),
                 isFinished: release != nil
             ),
-            isUnfinished ? .unfinished : status
+            status: isUnfinished ? .unfinished : status,
+            isLate: isUnfinished
         )
     }
 

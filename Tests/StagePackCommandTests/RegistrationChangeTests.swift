@@ -191,6 +191,35 @@ struct RegistrationChangeTests {
         let obsolete = try SamplePack.small(try PackID("obsolete"))
         try publish([pack, obsolete], at: "/old.json")
         #expect(try await installed.run("prefetch", "--all").status == 0)
+    @Test func aHookRepeatsARunInTheTimeThatOtherApplicationsLeave() async throws {
+        let installed = try await machine()
+        let server = installed.world.server
+        try installed.uninstall()
+        var complete = installed.registration
+        for number in 0..<10 {
+            let name = "net.example.game\(number)"
+            complete.application = try ApplicationID(name)
+            complete.group = try ApplicationGroupID(name)
+            complete.manifestURLs = [server.url("/game\(number).json")]
+            try publish([], for: name, at: "/game\(number).json")
+            try installed.write(complete.json(), to: "\(name).json")
+        }
+        // An application whose registration is as old as its last run counts as new.
+        let second = time(nil)
+        try await poll("the second does not end") { time(nil) > second }
+        #expect(try await installed.run("prefetch", "--all").status == 0)
+        let pack = try SamplePack.small(try PackID("old"))
+        try publish([pack], at: "/old.json")
+        let content = Answer.content(pack.archive)
+        server.answer(pack.path, with: content.stalled(after: 1000), content)
+        try installed.install()
+        let hook = try await installed.run("prefetch", "--all", "--hook", "--deadline", "20")
+        #expect(hook.output.contains("net.example.wallpaper: 1 staged"), "\(hook)")
+        #expect(!hook.output.contains("deadline passed"), "\(hook)")
+        #expect(hook.output.split(separator: "\n").count == 12, "\(hook)")
+        #expect(try installed.staged() == ["old": 1])
+    }
+
         try installed.uninstall()
         installed.registration.application = try ApplicationID("net.example.painting")
         installed.registration.manifestURLs = [installed.world.server.url("/painting.json")]
