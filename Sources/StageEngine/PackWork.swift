@@ -30,6 +30,7 @@ struct PackWork: Sendable {
             if reason != .repair, try isStaged() { return .alreadyStaged }
             if try isSuperseded() { return .alreadyStaged }
             try checkPin()
+            guard stager.options.mayPublish() else { throw .cancelled }
             let source = try await source()
             defer { source.end() }
             return .staged(try await stage(from: source, holding: lock, through: publisher))

@@ -22,7 +22,8 @@ public struct StagerOptions: Sendable {
     public var allowedDomains: [String]?
     /// Returns the current time, in seconds since 1970.
     public var now: @Sendable () -> Int64
-    /// Returns whether a pack may still be published; called while the lock of the pack is held.
+    /// Returns whether a pack may still be published; called while the lock of the pack is held, before its download
+    /// and before its publication.
     package var mayPublish: @Sendable () -> Bool = { true }
 
     /// Ways to unpack archives.

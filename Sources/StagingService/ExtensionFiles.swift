@@ -35,6 +35,7 @@ struct ExtensionFiles: Sendable {
     let program: ExtensionRun
     let container: Container
     let stager: Stager
+    let target: StagingTarget
     /// Set if files that are not essential are left to the next run.
     let isEssentialOnly: Bool
     /// Number of files that this run may still download.
@@ -45,12 +46,14 @@ struct ExtensionFiles: Sendable {
         program: ExtensionRun,
         container: Container,
         stager: Stager,
+        target: StagingTarget,
         isEssentialOnly: Bool,
         limits: Limits
     ) {
         self.program = program
         self.container = container
         self.stager = stager
+        self.target = target
         self.isEssentialOnly = isEssentialOnly
         remaining = limits.count
         deadline = limits.time.map { .now + $0 }
@@ -93,8 +96,10 @@ struct ExtensionFiles: Sendable {
         return outcome
     }
 
-    /// True if the run was cancelled or its time is up.
-    private var isOver: Bool { Task.isCancelled || deadline.map { $0 <= .now } ?? false }
+    /// True if the run was cancelled, its time is up, or another registration is in effect by now.
+    private var isOver: Bool {
+        Task.isCancelled || deadline.map { $0 <= .now } ?? false || target.isObsolete
+    }
 
     /// Downloads a file and hands it to the extension; returns the failure to report to the extension, if
     /// any.

@@ -49,6 +49,7 @@ struct ExtensionRounds: Sendable {
             program: program,
             container: container,
             stager: stager,
+            target: service.target,
             isEssentialOnly: await leavesFiles(of: choice, after: staged),
             limits: selection.isPeriodic ? .periodic : .attended
         )

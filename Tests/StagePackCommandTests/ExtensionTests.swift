@@ -139,6 +139,38 @@ struct ExtensionTests {
         #expect(FileStatus.exists(installed.container.appending("shared/failed")))
     }
 
+    @Test func itsFilesAreLeftOnceItsRegistrationIsRemoved() async throws {
+        var mine = try await Installed()
+        try mine.world.publish([])
+        let server = mine.world.server
+        try mine.extend(
+            with: """
+                if message["kind"] == "downloads":
+                    answer["downloads"] = [{
+                        "identifier": str(number), "url": "\(server.url("/"))%d" % number,
+                        "fileSize": 4, "applicationGroup": message["applicationGroup"]}
+                        for number in range(3)]
+                """
+        )
+        let installed = mine
+        let released = Cancellation()
+        defer { released.request() }
+        let paths = Set((0..<3).map { "/\($0)" })
+        for path in paths {
+            let file = Answer.content(Array("file".utf8))
+            server.answer(path, with: file.waiting { while !released.isRequested { usleep(500) } })
+        }
+        let run = try await installed.world.program.run(["prefetch", "--all"]) { _ in
+            try await poll("no file is downloaded") {
+                server.requests.contains { paths.contains($0.target) }
+            }
+            try installed.uninstall()
+            released.request()
+        }
+        #expect(run.error.contains("its registration was changed or removed"), "\(run)")
+        #expect(server.requests.count { paths.contains($0.target) } == 1)
+    }
+
     /// Extensions that do not do their part, and what names the fault.
     private static let bad: [(text: String, message: String)] = [
         ("sys.exit('the list is empty')", "ended with status 1: the list is empty"),

@@ -127,6 +127,34 @@ struct RegistrationChangeTests {
         }
     }
 
+    @Test func aRunWhoseRegistrationIsRemovedBeginsNoMoreDownloads() async throws {
+        let installed = try await machine()
+        let server = installed.world.server
+        // 16 packs are downloaded at a time.
+        let packs = try (0..<40).map { try SamplePack.small(try PackID("pack\($0)")) }
+        try publish(packs, at: "/old.json")
+        let released = Cancellation()
+        defer { released.request() }
+        for pack in packs {
+            let answer = Answer.content(pack.archive)
+            server.answer(
+                pack.path,
+                with: answer.waiting { while !released.isRequested { usleep(500) } }
+            )
+        }
+        let paths = Set(packs.map(\.path))
+        let run = try await installed.world.program.run(["prefetch", "--all"]) { _ in
+            try await poll("nothing is downloaded") {
+                server.requests.contains { paths.contains($0.target) }
+            }
+            try installed.uninstall()
+            released.request()
+        }
+        #expect(run.error.contains("its registration was changed or removed"), "\(run)")
+        #expect(server.requests.count { paths.contains($0.target) } <= 16)
+        #expect(try installed.staged().isEmpty)
+    }
+
     @Test func anApplicationThatIsRegisteredDuringARunHasItsTurn() async throws {
         let installed = try await machine()
         try publish([try .small(try PackID("old"))], at: "/old.json")
