@@ -72,15 +72,18 @@ extension Container {
     /// manifest of the container offers, or which is staged by now.
     ///
     /// Lists two directories that are usually empty. Keeps downloads if a manifest cannot be read. While a
-    /// resumable area or a single file exists, keeps downloads that no manifest names: they may be its bundles.
+    /// resumable area or a single file exists, keeps downloads that no manifest names for a week: they may be its
+    /// bundles.
     ///
     /// - Parameters:
+    ///   - now: The time, in seconds since 1970.
     ///   - keepingOffered: Pass `true` to keep the content of staged packs, too, with which an interrupted repair
     ///     resumes.
     ///   - manifest: A manifest that the container will have, and does not have yet.
     /// - Returns: The counts, with the first error of a file that cannot be deleted.
     /// - Throws: ``ContainerError`` if the container cannot be read.
     public func removeRemains(
+        now: Int64,
         keepingOffered: Bool,
         after manifest: Manifest? = nil
     ) throws(ContainerError) -> Removal {
@@ -96,8 +99,7 @@ extension Container {
         if let manifest { try offered?.add(manifest.packs, in: reader) }
         let needed = keepingOffered ? offered?.all : offered?.missing
         var removal = Removal()
-        // The age of extensions' files is irrelevant here: none of them is content of a pack.
-        removeUnneeded(besides: needed, of: offered, now: 0, countingIn: &removal)
+        removeUnneeded(besides: needed, of: offered, now: now, countingIn: &removal)
         return removal
     }
 
@@ -107,7 +109,7 @@ extension Container {
     ///   - needed: The digests of content to keep; `nil` keeps all.
     ///   - offered: The content that manifests offer. A download that is not in it may be a bundle of an unfinished
     ///     indexed pack.
-    ///   - now: The time, in seconds since 1970, for the age of extensions' files.
+    ///   - now: The time, in seconds since 1970, for the age of downloads that are kept for a week.
     ///   - removal: The counts to add to.
     private func removeUnneeded(
         besides needed: Set<String>?,
@@ -121,17 +123,22 @@ extension Container {
         removeAbandonedAreas(countingIn: &removal) { isResumable($0, isWanted: isNeeded) }
         var mayHaveBundles = true
         removal.attempt { _ throws(FileError) in mayHaveBundles = try hasUnfinishedIndexedPacks() }
-        removeDownloads(
-            now: now,
-            isWanted: { name in
-                // Their age decides.
-                if name.string.hasPrefix(ContainerLayout.fileDownloadPrefix) { return false }
-                guard let all = offered?.all else { return true }
-                let digest = String(ContainerLayout.digestPart(of: name))
-                return isNeeded(name) || mayHaveBundles && !all.contains(digest)
-            },
-            countingIn: &removal
-        )
+        removeDownloads(countingIn: &removal) { name in
+            // No manifest names the files of extensions: these may be requested again.
+            let week = Retention.ifChangedAfter(now - 7 * 86400)
+            if name.string.hasPrefix(ContainerLayout.fileDownloadPrefix) { return week }
+            guard let all = offered?.all, !isNeeded(name) else { return .always }
+            let digest = String(ContainerLayout.digestPart(of: name))
+            return mayHaveBundles && !all.contains(digest) ? week : .never
+        }
+    }
+
+    /// The time for which a download is kept.
+    private enum Retention {
+        case always
+        /// While its last change is later than a time, in seconds since 1970.
+        case ifChangedAfter(Int64)
+        case never
     }
 
     /// Returns whether a later run may read bundles of an indexed pack that are in `downloads/`.
@@ -167,11 +174,9 @@ extension Container {
         var others = OfferedContent()
         try others.add(packs.filter { $0.id != id }, in: reader)
         let unneeded = own.all.subtracting(others.missing)
-        removeDownloads(
-            now: 0,
-            isWanted: { !unneeded.contains(String(ContainerLayout.digestPart(of: $0))) },
-            countingIn: &removal
-        )
+        removeDownloads(countingIn: &removal) { name in
+            unneeded.contains(String(ContainerLayout.digestPart(of: name))) ? .never : .always
+        }
         return removal
     }
 
@@ -195,16 +200,15 @@ extension Container {
         }
     }
 
-    /// Removes downloads that `isWanted` does not accept and that no process is working on.
+    /// Removes downloads whose retention has ended and that no process is working on.
     private func removeDownloads(
-        now: Int64,
-        isWanted: (FilePath.Component) -> Bool,
-        countingIn removal: inout Removal
+        countingIn removal: inout Removal,
+        retention: (FilePath.Component) -> Retention
     ) {
         removal.attempt { removal throws(FileError) in
-            for entry in try downloads.entries() where !isWanted(entry.name) {
+            for entry in try downloads.entries() {
                 removal.attempt { removal throws(FileError) in
-                    try removeDownload(entry, now: now, countingIn: &removal)
+                    try removeDownload(entry, after: retention(entry.name), countingIn: &removal)
                 }
             }
         }
@@ -212,19 +216,14 @@ extension Container {
 
     private func removeDownload(
         _ entry: DirectoryEntry,
-        now: Int64,
+        after retention: Retention,
         countingIn removal: inout Removal
     ) throws(FileError) {
+        if case .always = retention { return }
         let base = FilePath.Component(String(ContainerLayout.digestPart(of: entry.name)))
         guard let base, let status = try downloads.status(entry.path) else { return }
         let isLock = entry.path.string.hasSuffix(".lock")
-        // No manifest names the files of extensions; they are kept for a week in case they are requested
-        // again.
-        if !isLock, base.string.hasPrefix(ContainerLayout.fileDownloadPrefix),
-            status.modified > now - 7 * 86400
-        {
-            return
-        }
+        if !isLock, case .ifChangedAfter(let time) = retention, status.modified > time { return }
         guard let lock = try attemptLock(ofDownload: base) else { return }
         defer { lock.end() }
         if !isLock, try downloads.removeTree(entry.name) { removal.downloads += 1 }

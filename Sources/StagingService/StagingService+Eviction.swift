@@ -108,7 +108,11 @@ extension StagingService {
         after manifest: Manifest? = nil
     ) {
         do throws(ContainerError) {
-            try container.removeRemains(keepingOffered: keepingOffered, after: manifest).check()
+            try container.removeRemains(
+                now: request.options.now(),
+                keepingOffered: keepingOffered,
+                after: manifest
+            ).check()
         } catch {
             logger.warning(
                 "Files of killed runs cannot be removed",

@@ -1,3 +1,4 @@
+import Glibc
 import StageContainer
 import StageModel
 import StageSystem
@@ -74,7 +75,7 @@ import Testing
         try container.publishAurora(version: 1, "staged")
         try leave(1, 2, 3, 7)
         try leaveArea("oceans", 1)
-        #expect(try container.removeRemains(keepingOffered: false).leftovers == 1)
+        #expect(try container.removeRemains(now: 0, keepingOffered: false).leftovers == 1)
         let remains = try remains()
         // Archive 7 is that of the staged pack.
         #expect(remains.downloads == [2, 3])
@@ -87,10 +88,10 @@ import Testing
         try container.publishAurora(version: 1, "staged")
         try leave(1, 7)
         try leaveArea("aurora", 7)
-        #expect(try container.removeRemains(keepingOffered: true) == Removal())
+        #expect(try container.removeRemains(now: 0, keepingOffered: true) == Removal())
         #expect(try remains().downloads == [1, 7])
         #expect(try remains().areas == [7])
-        #expect(try container.removeRemains(keepingOffered: false).leftovers == 1)
+        #expect(try container.removeRemains(now: 0, keepingOffered: false).leftovers == 1)
         #expect(try remains().downloads == [])
     }
 
@@ -99,7 +100,7 @@ import Testing
         try offer([("oceans", 2)])
         try leave(1, 2)
         try leaveArea("oceans", 2)
-        #expect(try container.removeRemains(keepingOffered: false) == Removal())
+        #expect(try container.removeRemains(now: 0, keepingOffered: false) == Removal())
         let offered = try #require(try container.reader.offeredContent())
         #expect(container.sweep(now: 0, offering: offered) == Removal())
         #expect(try remains().downloads == [1, 2])
@@ -107,11 +108,35 @@ import Testing
         #expect(container.sweep(now: 0, offering: OfferedContent()).downloads == 2)
     }
 
+    /// A bundle of single files or of an unfinished pack that no run has continued for a week.
+    @Test(arguments: [true, false])
+    func aDownloadThatMayBeABundleStaysForAWeek(isOfSingleFiles: Bool) throws {
+        try offer([("oceans", 2)])
+        try leave(1, 2)
+        if isOfSingleFiles {
+            _ = try container.makePartialContent(of: digest(2))
+        } else {
+            try leaveArea("oceans", 2)
+        }
+        let offered = try #require(try container.reader.offeredContent())
+        let day: Int64 = 86400
+        let now = Int64(time(nil))
+        #expect(container.sweep(now: now + 6 * day, offering: offered) == Removal())
+        let early = try container.removeRemains(now: now + 6 * day, keepingOffered: true)
+        #expect(early == Removal())
+        #expect(try remains().downloads == [1, 2])
+        let late = try container.removeRemains(now: now + 8 * day, keepingOffered: true)
+        #expect(late.downloads == 1)
+        try leave(1)
+        #expect(container.sweep(now: now + 8 * day, offering: offered).downloads == 1)
+        #expect(try remains().downloads == [2])
+    }
+
     @Test func anArchiveStaysWhileAnyPackNeedsIt() throws {
         try offer([("aurora", 7), ("oceans", 7)])
         try container.publishAurora(version: 1, "staged")
         try leave(7)
-        #expect(try container.removeRemains(keepingOffered: false) == Removal())
+        #expect(try container.removeRemains(now: 0, keepingOffered: false) == Removal())
         let lock = try container.waitForLock(.aurora)
         #expect(try container.remove(lock).downloads == 0)
         #expect(try remains().downloads == [7])
@@ -135,10 +160,10 @@ import Testing
         let other = try #require(
             try container.attemptDownloadLock(ContainerLayout.downloadName(of: digest(1)))
         )
-        #expect(try container.removeRemains(keepingOffered: false) == Removal())
+        #expect(try container.removeRemains(now: 0, keepingOffered: false) == Removal())
         #expect(try remains().downloads.contains(1))
         other.end()
-        #expect(try container.removeRemains(keepingOffered: false).downloads == 1)
+        #expect(try container.removeRemains(now: 0, keepingOffered: false).downloads == 1)
     }
 
     @Test func withoutAManifestThatCanBeReadDownloadsStay() throws {
@@ -146,7 +171,7 @@ import Testing
         try container.root.directory("manifest")?
             .write([1], to: "net.example.b.json", durably: false)
         try leave(1)
-        #expect(try container.removeRemains(keepingOffered: false) == Removal())
+        #expect(try container.removeRemains(now: 0, keepingOffered: false) == Removal())
         #expect(try remains().downloads == [1])
     }
 }
