@@ -118,6 +118,16 @@ struct SharedViewTests {
         #expect(why.contains("in \(SharedMachine.systemContainer) (system)\n"))
     }
 
+    @Test func aRunForANamedPackDoesNotHideTheSuccessOfTheSystemsRun() async throws {
+        let machine = try await machine()
+        #expect(try await machine.user("fetch", "aurora").status == 0)
+        let metrics = try await machine.userForAll(["metrics"]).output
+        let name =
+            #"stagepack_last_success_timestamp_seconds{application="net.example.wallpaper"} "#
+        let line = metrics.split(separator: "\n").first { $0.hasPrefix(name) }
+        #expect(line.flatMap { Double($0.dropFirst(name.count)) } ?? 0 > 0, "\(metrics)")
+    }
+
     @Test func aRemovalNamesWhatStaysInTheSystemsContainer() async throws {
         let machine = try await machine()
         let removed: Listing<Removed> = try decode(

@@ -100,7 +100,11 @@ struct MetricsCommand: StagePackSubcommand {
 private struct ApplicationMetrics {
     private let application: ApplicationID
     private let report: StatusReport?
+    /// The history of the container with the newest run.
     private let history: StagingHistory?
+    /// The time of the last success in any container, in seconds since 1970: a user's run for named packs, and a failed
+    /// one, do not hide that of the system's timer.
+    private let lastSuccessAt: Int64?
 
     /// Reads the same data as `status` and `why`; data that cannot be read sets the metric for readability to
     /// 0.
@@ -114,6 +118,7 @@ private struct ApplicationMetrics {
             return try? reader?.history(of: application)
         }
         history = histories.max { $0.lastRun?.endedAt ?? 0 < $1.lastRun?.endedAt ?? 0 }
+        lastSuccessAt = histories.compactMap(\.lastSuccessAt).max()
     }
 
     func add(to metrics: inout MetricsText) {
@@ -173,7 +178,7 @@ private struct ApplicationMetrics {
         metrics.add(
             "stagepack_last_success_timestamp_seconds",
             labels: labels,
-            value: Double(history?.lastSuccessAt ?? 0)
+            value: Double(lastSuccessAt ?? 0)
         )
         guard let history else { return }
         if let run = history.lastRun {
