@@ -191,34 +191,6 @@ struct RegistrationChangeTests {
         #expect(hook.output.contains("net.example.first: nothing staged: the deadline"), "\(hook)")
     }
 
-    @Test func anApplicationThatWasJustInstalledComesFirstInAHook() async throws {
-        let installed = try await machine()
-        try publish([try .small(try PackID("old"))], at: "/old.json")
-        try installed.uninstall()
-        let released = Cancellation()
-        defer { released.request() }
-        try addFirstApplication(
-            to: installed,
-            after: { while !released.isRequested { usleep(500) } }
-        )
-        // A second after its registration, the silent server's application is one that has been tried before.
-        _ = try await installed.run("prefetch", "--all", "--hook", "--deadline", "2")
-        try installed.install()
-        let hook = try await installed.run("prefetch", "--all", "--hook", "--deadline", "8")
-        let lines = hook.output.split(separator: "\n")
-        #expect(lines.count == 3, "\(hook)")
-        #expect(
-            lines.dropFirst().first?.contains("net.example.wallpaper: 1 staged") ?? false,
-            "\(hook)"
-        )
-    }
-
-    @Test func aRenamedApplicationKeepsItsPacks() async throws {
-        var installed = try await machine()
-        let pack = try SamplePack.small(try PackID("old"))
-        let obsolete = try SamplePack.small(try PackID("obsolete"))
-        try publish([pack, obsolete], at: "/old.json")
-        #expect(try await installed.run("prefetch", "--all").status == 0)
     @Test func aHookRepeatsARunInTheTimeThatOtherApplicationsLeave() async throws {
         let installed = try await machine()
         let server = installed.world.server
@@ -248,6 +220,34 @@ struct RegistrationChangeTests {
         #expect(try installed.staged() == ["old": 1])
     }
 
+    @Test func anApplicationThatWasJustInstalledComesFirstInAHook() async throws {
+        let installed = try await machine()
+        try publish([try .small(try PackID("old"))], at: "/old.json")
+        try installed.uninstall()
+        let released = Cancellation()
+        defer { released.request() }
+        try addFirstApplication(
+            to: installed,
+            after: { while !released.isRequested { usleep(500) } }
+        )
+        // A second after its registration, the silent server's application is one that has been tried before.
+        _ = try await installed.run("prefetch", "--all", "--hook", "--deadline", "2")
+        try installed.install()
+        let hook = try await installed.run("prefetch", "--all", "--hook", "--deadline", "8")
+        let lines = hook.output.split(separator: "\n")
+        #expect(lines.count == 3, "\(hook)")
+        #expect(
+            lines.dropFirst().first?.contains("net.example.wallpaper: 1 staged") ?? false,
+            "\(hook)"
+        )
+    }
+
+    @Test func aRenamedApplicationKeepsItsPacks() async throws {
+        var installed = try await machine()
+        let pack = try SamplePack.small(try PackID("old"))
+        let obsolete = try SamplePack.small(try PackID("obsolete"))
+        try publish([pack, obsolete], at: "/old.json")
+        #expect(try await installed.run("prefetch", "--all").status == 0)
         try installed.uninstall()
         installed.registration.application = try ApplicationID("net.example.painting")
         installed.registration.manifestURLs = [installed.world.server.url("/painting.json")]
@@ -287,6 +287,19 @@ struct RegistrationChangeTests {
         let doctor = try await installed.run("doctor")
         #expect(doctor.output.contains("its earlier group has packs in '"), "\(doctor)")
         #expect(try await installed.run("prefetch", "--all").status == 0)
+        // Of another application of the earlier group, which may need the packs.
+        var other = installed.registration
+        other.application = try ApplicationID("net.example.painting")
+        other.group = try ApplicationGroupID("net.example")
+        other.manifestURLs = [installed.world.server.url("/painting.json")]
+        try installed.write(other.json(), to: "net.example.painting.json")
+        let awaiting = try await installed.run("doctor")
+        let reason = "they stay until the manifest of 'net.example.painting' is here"
+        #expect(awaiting.output.contains(reason), "\(awaiting)")
+        #expect(!awaiting.output.contains("the next 'gc --unregistered'"), "\(awaiting)")
+        try Directory.open(installed.folder).remove("net.example.painting.json")
+        let removing = try await installed.run("doctor")
+        #expect(removing.output.contains("the next 'gc --unregistered' removes"), "\(removing)")
         let ending = try await installed.run("gc", "--unregistered")
         let line = "net.example.wallpaper: registered for another group now, 1 pack removed\n"
         #expect(ending == Program.Ending(status: 0, output: line, error: ""))
@@ -332,6 +345,8 @@ struct RegistrationChangeTests {
         try installed.uninstall()
         let share = try installed.world.directory.makeDirectory("share")
         let parent = try share.makeDirectory("stagepack")
+        if absence != .unmountedParent { try parent.write([], to: "other", durably: false) }
+        if absence != .unmountedShare { _ = try share.makeDirectory("other") }
         try parent.makeDirectory("apps.d").write(
             installed.registration.json(),
             to: "net.example.wallpaper.json",
@@ -408,8 +423,6 @@ struct RegistrationChangeTests {
     }
 
     @Test func aStrictHookWithoutApplicationsIsAFailure() async throws {
-        if absence != .unmountedParent { try parent.write([], to: "other", durably: false) }
-        if absence != .unmountedShare { _ = try share.makeDirectory("other") }
         let installed = try await machine()
         try installed.uninstall()
         let hook = try await installed.run("prefetch", "--all", "--hook")

@@ -94,13 +94,21 @@ extension DoctorReport {
             guard let reader = try? ContainerReader.open(path) else { continue }
             for id in applications where registered.isElsewhere(id, than: path) {
                 guard (try? reader.history(of: id))?.registration != nil else { continue }
+                // A manifest that cannot be read is reported with its application.
+                let awaited = try? registered.awaited(in: reader).first
+                let hint =
+                    if !registered.hasEssentialPacks(id) {
+                        "they stay until the new one has its essential packs"
+                    } else if let awaited {
+                        "they stay until the manifest of '\(awaited)' is here"
+                    } else {
+                        "the next 'gc --unregistered' removes them"
+                    }
                 add(
                     .note,
                     subject: "registration of \(id)",
                     finding: "its earlier group has packs in '\(path)'",
-                    hint: registered.hasEssentialPacks(id)
-                        ? "the next 'gc --unregistered' removes them"
-                        : "they stay until the new one has its essential packs"
+                    hint: hint
                 )
             }
         }
