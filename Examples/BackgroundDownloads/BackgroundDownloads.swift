@@ -44,7 +44,7 @@ struct BackgroundDownloads {
                     task.taskIdentifier,
                     task.taskDescription ?? "-",
                     task.countOfBytesReceived,
-                    task.holds.map(\.kind.rawValue).joined(separator: ",")
+                    task.pendingReasons.map(\.kind.rawValue).joined(separator: ",")
                 )
             }
         case ("pause", 3):

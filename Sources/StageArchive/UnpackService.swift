@@ -125,7 +125,7 @@ package enum UnpackService {
     /// Sets resource limits; decoders of all formats exceed 4 MiB a second on any machine in use.
     private static func apply(_ limits: UnpackLimits) throws(ArchiveError) {
         let bytes = UInt64(clamping: limits.bytes.rawValue)
-        let resources = ResourceLimits(fileSize: bytes, processorSeconds: 120 + (bytes >> 22))
+        let resources = ResourceLimits(fileSize: bytes, cpuSecondLimit: 120 + (bytes >> 22))
         try ArchiveError.wrapping { () throws(FileError) in try resources.apply() }
     }
 }

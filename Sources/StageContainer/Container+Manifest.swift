@@ -16,7 +16,12 @@ public struct StoredManifest: Hashable, Sendable, Codable {
     /// The text of the manifest as received.
     public var text: String
     /// The application, if its manifest is in a format of its own; `nil` for StagePack's format.
-    public var ownFormatOf: ApplicationID?
+    public var customFormatApplication: ApplicationID?
+
+    private enum CodingKeys: String, CodingKey {
+        case url, resolvedURL, entityTag, receivedAt, text
+        case customFormatApplication = "ownFormatOf"
+    }
 
     /// Creates the record of a manifest.
     public init(
@@ -25,14 +30,14 @@ public struct StoredManifest: Hashable, Sendable, Codable {
         entityTag: String?,
         receivedAt: Int64,
         text: String,
-        ownFormatOf: ApplicationID? = nil
+        customFormatApplication: ApplicationID? = nil
     ) {
         self.url = url
         self.resolvedURL = resolvedURL
         self.entityTag = entityTag
         self.receivedAt = receivedAt
         self.text = text
-        self.ownFormatOf = ownFormatOf
+        self.customFormatApplication = customFormatApplication
     }
 
     /// Decodes the manifest.
@@ -43,8 +48,8 @@ public struct StoredManifest: Hashable, Sendable, Codable {
     ///
     /// - Throws: `ManifestError` if the text should be in StagePack's format and is not valid.
     public func manifest() throws(ManifestError) -> Manifest {
-        if let ownFormatOf {
-            return Manifest(application: ownFormatOf, revision: 0, packs: [])
+        if let customFormatApplication {
+            return Manifest(application: customFormatApplication, revision: 0, packs: [])
         }
         return try Manifest(json: Array(text.utf8))
     }
@@ -72,7 +77,7 @@ public struct StoredManifest: Hashable, Sendable, Codable {
     /// Decoding a manifest of 1,000 packs takes longer than all else that a run with nothing to do needs. Code
     /// that decodes the manifest compares its application.
     fileprivate func seemsToBe(of application: ApplicationID) -> Bool {
-        if let ownFormatOf { return ownFormatOf == application }
+        if let customFormatApplication { return customFormatApplication == application }
         let member = "\"application\""
         // `firstRange(of:)` takes a hundred nanoseconds per byte. A NUL ends this search: no valid manifest has one.
         let offset = unsafe text.withCString { start in
@@ -104,9 +109,9 @@ extension StoredManifest: JSONReadable {
         entityTag = members.has(.entityTag) ? try members.string(.entityTag) : nil
         receivedAt = Int64(try members.number(.receivedAt, in: RecordLimits.times))
         text = try members.string(.text)
-        ownFormatOf =
-            members.has(.ownFormatOf)
-            ? try members.text(.ownFormatOf) { text throws(ValueError) in
+        customFormatApplication =
+            members.has(.customFormatApplication)
+            ? try members.text(.customFormatApplication) { text throws(ValueError) in
                 try ApplicationID(text)
             } : nil
     }

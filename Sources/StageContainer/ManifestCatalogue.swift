@@ -52,7 +52,7 @@ extension ContainerReader {
     ) throws(ContainerError) -> Set<PackID> {
         var applications: Set<ApplicationID> = []
         for application in try self.applications() where !ignored.contains(application) {
-            guard try storedManifest(for: application)?.ownFormatOf == application else { continue }
+            guard try storedManifest(for: application)?.customFormatApplication == application else { continue }
             applications.insert(application)
         }
         guard !applications.isEmpty else { return [] }

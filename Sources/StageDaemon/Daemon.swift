@@ -322,7 +322,7 @@ extension TransferConfiguration {
         retry = RetryPolicy(
             maximumAttempts: .max,
             base: .seconds(configuration.retryBase),
-            giveUpAfter: .seconds(10 * 365 * 86_400)
+            retryTimeLimit: .seconds(10 * 365 * 86_400)
         )
     }
 }

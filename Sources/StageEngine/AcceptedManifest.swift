@@ -15,7 +15,7 @@ public struct ManifestSource: Equatable, Sendable {
     public var trust: TrustLedger?
     /// The application, if its manifest is in a format of its own, which StagePack does not read and which
     /// offers no packs; `nil` for StagePack's format.
-    public var ownFormatOf: ApplicationID?
+    public var customFormatApplication: ApplicationID?
 
     /// Creates a source from its parts.
     public init(
@@ -28,7 +28,7 @@ public struct ManifestSource: Equatable, Sendable {
         self.application = application
         self.applicationVersion = applicationVersion
         self.trust = trust
-        ownFormatOf = nil
+        customFormatApplication = nil
     }
 }
 
@@ -66,7 +66,7 @@ public struct AcceptedManifest: Equatable, Sendable {
         for source: ManifestSource,
         at time: Int64? = nil
     ) throws(StageError) {
-        guard record.ownFormatOf == source.ownFormatOf else {
+        guard record.customFormatApplication == source.customFormatApplication else {
             throw .manifestInvalid(
                 url: record.url,
                 .notJSON("expected the format that the registration names, found another")
@@ -79,7 +79,7 @@ public struct AcceptedManifest: Equatable, Sendable {
 
     /// The revision of the manifest; `nil` for a format of the application's own, whose revisions StagePack
     /// does not know.
-    public var revision: Int? { record.ownFormatOf == nil ? manifest.revision : nil }
+    public var revision: Int? { record.customFormatApplication == nil ? manifest.revision : nil }
 
     /// Checks that the revision is not lower than that of the manifest accepted before, from any URL.
     ///
@@ -142,7 +142,7 @@ extension ManifestSource {
     /// Decodes a stored manifest; `nil` if it is unreadable, in another format or of another application than
     /// the source names.
     fileprivate func accepted(_ stored: StoredManifest) -> AcceptedManifest? {
-        guard stored.ownFormatOf == ownFormatOf,
+        guard stored.customFormatApplication == customFormatApplication,
             let accepted = try? AcceptedManifest(stored: stored),
             application.map({ $0 == accepted.manifest.application }) ?? true
         else { return nil }
@@ -188,7 +188,7 @@ extension Stager {
         // request without a condition.
         let before = stored.flatMap(source.accepted)
         var request = FetchRequest(mirrors: source.urls, limit: ByteCount(ManifestLimits.byteCount))
-        request.needsTrust = true
+        request.requiresTrustedTransport = true
         if let record = before?.record, source.urls.contains(record.url) {
             request.entityTag = record.entityTag
         }
@@ -271,7 +271,7 @@ private final class ManifestJudge: Sendable {
             entityTag: document.entityTag,
             receivedAt: time,
             text: text,
-            ownFormatOf: source.ownFormatOf
+            customFormatApplication: source.customFormatApplication
         )
         guard ManifestTrust.isAcceptable(document.url) else {
             throw .manifestRefused(url: document.url.withoutUser, .insecure)

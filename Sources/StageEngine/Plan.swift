@@ -35,7 +35,7 @@ public struct Plan: Equatable, Sendable {
         /// Download and publish the pack.
         case stage(Reason)
         /// Do nothing.
-        case leave(Excuse)
+        case skip(SkipReason)
         /// The pack should be staged, but cannot be.
         case refuse(Refusal)
         /// Evict the staged pack to free space for others.
@@ -54,8 +54,8 @@ public struct Plan: Equatable, Sendable {
         case repair
     }
 
-    /// Reasons to leave a pack alone.
-    public enum Excuse: Equatable, Sendable {
+    /// Reasons to skip a pack.
+    public enum SkipReason: Equatable, Sendable {
         /// The pack is staged in this version.
         case upToDate
         /// The policy of the pack is to download it when the application requests it.
@@ -317,10 +317,10 @@ public struct Planner: Sendable {
         let state = state(of: pack)
         switch selection {
         case .packs(let ids):
-            guard ids.contains(pack.id) else { return .leave(.notSelected) }
+            guard ids.contains(pack.id) else { return .skip(.notSelected) }
             if state != nil, let refusal = refusal(of: pack) { return .refuse(refusal) }
         case .repair(let ids):
-            guard ids.contains(pack.id) else { return .leave(.notSelected) }
+            guard ids.contains(pack.id) else { return .skip(.notSelected) }
             if state != nil, let refusal = refusal(of: pack) { return .refuse(refusal) }
             return .stage(state ?? .repair)
         case .event(let request, let essentialOnly):
@@ -329,18 +329,18 @@ public struct Planner: Sendable {
                 // Its files are missing, and the pin forbids the offered version.
                 let isNeeded =
                     incomplete.contains(pack.id)
-                    && excuse(for: pack, request, essentialOnly: essentialOnly) == nil
-                return isNeeded ? .refuse(.pinned(pin)) : .leave(.pinned(pin))
+                    && skipReason(for: pack, request, essentialOnly: essentialOnly) == nil
+                return isNeeded ? .refuse(.pinned(pin)) : .skip(.pinned(pin))
             case .otherVersion(let required, let installed):
-                return .leave(.otherVersion(required: required, installed: installed))
+                return .skip(.otherVersion(required: required, installed: installed))
             default: break
             }
-            if let excuse = excuse(for: pack, request, essentialOnly: essentialOnly) {
-                let isThere = excuse == .declined && state == nil
-                return .leave(isThere ? .upToDate : excuse)
+            if let skipReason = skipReason(for: pack, request, essentialOnly: essentialOnly) {
+                let isThere = skipReason == .declined && state == nil
+                return .skip(isThere ? .upToDate : skipReason)
             }
         }
-        return state.map(Plan.Decision.stage) ?? .leave(.upToDate)
+        return state.map(Plan.Decision.stage) ?? .skip(.upToDate)
     }
 
     /// Returns the reason not to replace the staged version by the offered one, or `nil` if there is none.
@@ -361,11 +361,11 @@ public struct Planner: Sendable {
     }
 
     /// Returns the reason why the event does not require the pack, or `nil` if it does.
-    private func excuse(
+    private func skipReason(
         for pack: Pack,
         _ request: ContentRequest,
         essentialOnly: Bool
-    ) -> Plan.Excuse? {
+    ) -> Plan.SkipReason? {
         if let choices {
             guard let isEssential = choices[pack.id] else { return .declined }
             return essentialOnly && !isEssential ? .notEssential : nil

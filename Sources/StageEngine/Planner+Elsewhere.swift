@@ -37,9 +37,9 @@ extension Planner {
             isNamed = true
         case .event: isNamed = false
         }
-        if copy.holds(pack) { return .leave(.upToDate) }
-        if let pin = copy.pin { return isNamed ? .refuse(.pinned(pin)) : .leave(.pinned(pin)) }
-        return .leave(.newerElsewhere(version: copy.staged.version))
+        if copy.holds(pack) { return .skip(.upToDate) }
+        if let pin = copy.pin { return isNamed ? .refuse(.pinned(pin)) : .skip(.pinned(pin)) }
+        return .skip(.newerElsewhere(version: copy.staged.version))
     }
 
     /// Returns the copy of the pack in another container if readers use that copy.

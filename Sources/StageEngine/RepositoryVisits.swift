@@ -53,7 +53,7 @@ final class RepositoryVisits {
                     trust: trust,
                     time: time
                 )
-                visit.ownFormatOf = source.ownFormatOf
+                visit.customFormatApplication = source.customFormatApplication
                 visit.isTriedOnce = isTriedOnce
                 visit.metadataBefore = metadataBefore
                 visit.report = report
@@ -108,7 +108,7 @@ private final class RepositoryVisit {
     var metadataBefore = StoredTrust()
     var isTriedOnce = false
     /// The application, if its manifest is in a format of its own; `nil` for StagePack's format.
-    var ownFormatOf: ApplicationID?
+    var customFormatApplication: ApplicationID?
     var report: @Sendable (StagingEvent) -> Void = { _ in }
 
     init(
@@ -348,7 +348,7 @@ extension RepositoryVisit {
             entityTag: nil,
             receivedAt: time.secondsSince1970,
             text: text,
-            ownFormatOf: ownFormatOf
+            customFormatApplication: customFormatApplication
         )
         return try AcceptedManifest(record, isUnchanged: false, isSigned: true)
     }

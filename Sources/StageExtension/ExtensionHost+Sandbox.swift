@@ -11,7 +11,7 @@ extension ExtensionHost {
             writable: [request.scratch, request.container],
             addressSpace: UInt64(clamping: limits.addressSpace.rawValue),
             fileSize: UInt64(clamping: limits.fileSize.rawValue),
-            processorSeconds: UInt64(clamping: limits.processorSeconds)
+            cpuSecondLimit: UInt64(clamping: limits.cpuSecondLimit)
         )
     }
 

@@ -107,7 +107,7 @@ public struct ExtensionHost: Sendable {
         case .ended(let ending):
             throw .ended(program: program.path, ending, standardError: text)
         case .deadlineExceeded:
-            throw .deadlineExceeded(program: program.path, limits.deadline, standardError: text)
+            throw .deadlineExceeded(program: program.path, limits.timeLimit, standardError: text)
         case .tooMuchOutput:
             throw .tooMuchOutput(
                 program: program.path,
@@ -138,7 +138,7 @@ public struct ExtensionHost: Sendable {
             environment: Self.environment(scratch: request.scratch),
             directory: request.scratch,
             sandbox: sandbox(for: request, readable: readable),
-            deadline: limits.deadline,
+            deadline: limits.timeLimit,
             outputLimit: ExtensionAnswer.byteLimit
         )
         let killSwitch = KillSwitch()

@@ -17,7 +17,8 @@ extension CommandSettings {
 
     private enum Key: String, CodingKey, CaseIterable {
         case httpProxy, httpsProxy, proxyExceptions, certificateAuthorities, bandwidth
-        case hookDeadline, updateConditions
+        case hookTimeLimit = "hookDeadline"
+        case updateConditions
     }
 
     private init(members node: JSONNode) throws(ManifestError) {
@@ -38,8 +39,8 @@ extension CommandSettings {
             )
         }
         if members.has(.bandwidth) { bandwidth = try Self.rate(members) }
-        if members.has(.hookDeadline) {
-            hookDeadline = .seconds(try members.number(.hookDeadline, in: 0...1_000_000_000))
+        if members.has(.hookTimeLimit) {
+            hookTimeLimit = .seconds(try members.number(.hookTimeLimit, in: 0...1_000_000_000))
         }
         if members.has(.updateConditions) {
             let conditions = try members.node(.updateConditions, expected: "an object")

@@ -13,7 +13,7 @@ public struct CommandSettings: Hashable, Sendable {
     /// Maximum number of bytes per second that all transfers of a command together receive.
     public var bandwidth: ByteCount?
     /// Time limit of a run in the hook of a package manager.
-    public var hookDeadline: Duration?
+    public var hookTimeLimit: Duration?
     /// Network and power conditions for periodic runs, overriding those of each application's registration.
     public var updateConditions: UpdateConditions?
 

@@ -68,7 +68,7 @@ public struct EngineFetcher: PackFetcher {
         let pack = results.lazy.flatMap(\.packs).first { $0.id == id }
         if let failure = pack?.failure { throw Self.error(failure) }
         if pack?.outcome == .waiting {
-            throw FetchFailure(.interrupted, reason: "pack '\(id)': it is paused", retry: .later)
+            throw FetchFailure(.interrupted, reason: "pack '\(id)': it is paused", retryAdvice: .later)
         }
     }
 

@@ -7,7 +7,7 @@ extension FetchFailure {
         self.init(
             Kind(failure.kind.exitStatus),
             reason: failure.description,
-            retry: failure.retry
+            retryAdvice: failure.retryAdvice
         )
     }
 }

@@ -109,7 +109,7 @@ public struct CommandFetcher: PackFetcher {
             throw FetchFailure(
                 .containerUnusable,
                 reason: "the path of the container is not UTF-8",
-                retry: .never
+                retryAdvice: .never
             )
         }
         var options = PlatformOptions()
@@ -148,7 +148,7 @@ public struct CommandFetcher: PackFetcher {
                 status: "\(result.terminationStatus)"
             )
         } catch let error as SubprocessError where error.code == .executableNotFound {
-            throw FetchFailure(reason: missingProgram, retry: .never)
+            throw FetchFailure(reason: missingProgram, retryAdvice: .never)
         }
     }
 
@@ -198,10 +198,10 @@ private struct CommandEnding {
     func failure(_ told: CommandReport.Failure?) -> FetchFailure {
         if let told = told ?? reports.lazy.compactMap(\.error).first {
             let kind = FetchFailure.Kind(ExitStatus(rawValue: told.status))
-            return FetchFailure(kind, reason: told.message, retry: told.retry)
+            return FetchFailure(kind, reason: told.message, retryAdvice: told.retry)
         }
         let reason = message.isEmpty ? "the command ended: \(status)" : message
-        return FetchFailure(.init(exitStatus), reason: reason, retry: .later)
+        return FetchFailure(.init(exitStatus), reason: reason, retryAdvice: .later)
     }
 }
 

@@ -25,7 +25,7 @@ public struct FetchFailure: Error, Equatable, Sendable {
         case containerUnusable
         /// The pack is pinned to the version that is staged.
         case pinned
-        /// The fetch was interrupted, reached its deadline, or is not allowed to use the network; the next
+        /// The fetch was interrupted, timed out, or is not allowed to use the network; the next
         /// call resumes the download.
         case interrupted
         /// Another failure; see ``FetchFailure/reason``.
@@ -37,12 +37,12 @@ public struct FetchFailure: Error, Equatable, Sendable {
     /// The reason, as a readable sentence fragment.
     public var reason: String
     /// The time for a retry.
-    public var retry: RetryAdvice
+    public var retryAdvice: RetryAdvice
 
     /// Creates a failure from its parts.
-    public init(_ kind: Kind = .other, reason: String, retry: RetryAdvice) {
+    public init(_ kind: Kind = .other, reason: String, retryAdvice: RetryAdvice) {
         self.kind = kind
         self.reason = reason
-        self.retry = retry
+        self.retryAdvice = retryAdvice
     }
 }

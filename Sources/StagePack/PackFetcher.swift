@@ -63,7 +63,7 @@ extension PackFetcher {
     ) async throws {
         throw FetchFailure(
             reason: "the application's fetcher fetches packs as a whole only",
-            retry: .never
+            retryAdvice: .never
         )
     }
 }

@@ -19,7 +19,7 @@ extension PackStore {
     public func fetchManifest() async throws(PackStoreError) {
         guard let fetcher, let container = containers.first else {
             throw .manifestUnavailable(
-                FetchFailure(reason: "the store fetches nothing", retry: .never)
+                FetchFailure(reason: "the store fetches nothing", retryAdvice: .never)
             )
         }
         do {
@@ -29,7 +29,7 @@ extension PackStore {
         } catch is CancellationError {
             throw .cancelled
         } catch {
-            throw .manifestUnavailable(FetchFailure(reason: "\(error)", retry: .later))
+            throw .manifestUnavailable(FetchFailure(reason: "\(error)", retryAdvice: .later))
         }
     }
 

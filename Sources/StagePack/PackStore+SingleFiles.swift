@@ -24,7 +24,7 @@ extension PackStore {
     ///   ``PackStoreError/notStaged(_:)`` if the file does not exist locally and the store cannot fetch it;
     ///   ``PackStoreError/fetchFailed(_:_:)`` with the reason, for example that the path is a directory, or
     ///   that the pack has no index and must be loaded as a whole;
-    ///   ``PackStoreError/deadlineExceeded(_:after:)`` and ``PackStoreError/cancelled``, after which the next
+    ///   ``PackStoreError/timedOut(_:after:)`` and ``PackStoreError/cancelled``, after which the next
     ///   call resumes the download.
     public func url(
         for path: String,
@@ -40,7 +40,7 @@ extension PackStore {
         guard let fetcher, !options.isOffline, let container = containers.first else {
             throw .notStaged(id)
         }
-        try await Self.fetching(id, within: options.deadline) {
+        try await Self.fetching(id, within: options.timeout) {
             try await fetcher.fetchFile(content, of: id, into: container)
         }
         let url = try await withBlockingThread { () throws(PackStoreError) in

@@ -23,13 +23,13 @@ public final class PackStore: Sendable {
     /// Options for loading a pack.
     public struct LoadOptions: Sendable {
         /// The maximum time to wait for a fetch; `nil` for no limit.
-        public var deadline: Duration?
+        public var timeout: Duration?
         /// `true` to fetch nothing.
         public var isOffline: Bool
 
-        /// Creates options: by default, without a deadline and not offline.
-        public init(deadline: Duration? = nil, isOffline: Bool = false) {
-            self.deadline = deadline
+        /// Creates options: by default, without a timeout and not offline.
+        public init(timeout: Duration? = nil, isOffline: Bool = false) {
+            self.timeout = timeout
             self.isOffline = isOffline
         }
     }
@@ -130,7 +130,7 @@ public final class PackStore: Sendable {
 
     /// Returns the directory of a pack, after fetching the pack if it is not staged.
     ///
-    /// - Throws: ``PackStoreError``; see ``PackStoreError/retryAdvice``. After a deadline or a cancellation,
+    /// - Throws: ``PackStoreError``; see ``PackStoreError/retryAdvice``. After a timeout or a cancellation,
     ///   the next call resumes the download.
     public func loadPack(
         _ id: String,
@@ -163,7 +163,7 @@ public final class PackStore: Sendable {
         let others = Array(containers.dropFirst())
         broadcast.send(.began(id))
         do throws(PackStoreError) {
-            try await Self.fetching(id, within: options.deadline) {
+            try await Self.fetching(id, within: options.timeout) {
                 try await fetcher.fetch(id, into: container, beside: others) { progress in
                     broadcast.send(.downloading(id, progress))
                     report(progress)
@@ -231,10 +231,10 @@ public final class PackStore: Sendable {
         }
     }
 
-    /// Runs `body`, with a deadline if one is given, and throws its error as one of the store.
+    /// Runs `body`, with a timeout if one is given, and throws its error as one of the store.
     static func fetching(
         _ id: PackID,
-        within deadline: Duration?,
+        within timeout: Duration?,
         perform body: @escaping @Sendable () async throws -> Void
     ) async throws(PackStoreError) {
         do {
@@ -243,16 +243,16 @@ public final class PackStore: Sendable {
                     try await body()
                     return true
                 }
-                if let deadline {
+                if let timeout {
                     group.addTask {
-                        try await Task.sleep(for: deadline.sleepable)
+                        try await Task.sleep(for: timeout.sleepable)
                         return false
                     }
                 }
                 let hasArrived = try await group.next() ?? false
                 group.cancelAll()
-                if !hasArrived, let deadline {
-                    throw PackStoreError.deadlineExceeded(id, after: deadline)
+                if !hasArrived, let timeout {
+                    throw PackStoreError.timedOut(id, after: timeout)
                 }
             }
         } catch let error as PackStoreError {
@@ -262,7 +262,7 @@ public final class PackStore: Sendable {
         } catch is CancellationError {
             throw .cancelled
         } catch {
-            throw .fetchFailed(id, FetchFailure(reason: "\(error)", retry: .later))
+            throw .fetchFailed(id, FetchFailure(reason: "\(error)", retryAdvice: .later))
         }
     }
 

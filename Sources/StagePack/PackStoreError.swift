@@ -18,9 +18,9 @@ public indirect enum PackStoreError: Error, Equatable, Sendable {
     /// The manifest could not be fetched.
     case manifestUnavailable(FetchFailure)
 
-    /// The pack, or a file of it, could not be fetched before the deadline; the next call resumes the
+    /// The pack, or a file of it, could not be fetched in time; the next call resumes the
     /// download.
-    case deadlineExceeded(PackID, after: Duration)
+    case timedOut(PackID, after: Duration)
 
     /// None of the packs searched has an entry at the path.
     case fileNotFound(String)
@@ -57,8 +57,8 @@ extension PackStoreError {
             FileError("read", path: path, errno: errno).retryAdvice
         case .container(let error): error.retryAdvice
         case .notStaged: .later
-        case .fetchFailed(_, let failure), .manifestUnavailable(let failure): failure.retry
-        case .deadlineExceeded, .cancelled: .now
+        case .fetchFailed(_, let failure), .manifestUnavailable(let failure): failure.retryAdvice
+        case .timedOut, .cancelled: .now
         }
     }
 }
@@ -97,7 +97,7 @@ extension PackStoreError: CustomStringConvertible {
                 ? failure.reason : "pack '\(id)': \(failure.reason)"
         case .manifestUnavailable(let failure):
             failure.reason
-        case .deadlineExceeded(let id, let duration):
+        case .timedOut(let id, let duration):
             "pack '\(id)' did not arrive within \(duration.inWords)"
         case .fileNotFound(let path):
             "no pack that was looked in has a file at '\(path.forDisplay())'"

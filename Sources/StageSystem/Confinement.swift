@@ -159,7 +159,7 @@ package struct ResourceLimits: Hashable, Sendable {
     /// The size in bytes of the largest file that the process may write.
     package var fileSize: UInt64
     /// The seconds of processor time that the process may use from now on.
-    package var processorSeconds: UInt64
+    package var cpuSecondLimit: UInt64
 
     /// Address space in bytes: a decoder with its dictionary, and the Swift runtime.
     private static let addressSpace: UInt64 = 4 << 30
@@ -167,9 +167,9 @@ package struct ResourceLimits: Hashable, Sendable {
 
     /// Creates limits from the size of the largest file, in bytes, and the remaining processor time, in
     /// seconds.
-    package init(fileSize: UInt64, processorSeconds: UInt64) {
+    package init(fileSize: UInt64, cpuSecondLimit: UInt64) {
         self.fileSize = fileSize
-        self.processorSeconds = processorSeconds
+        self.cpuSecondLimit = cpuSecondLimit
     }
 
     /// Applies these limits, and limits of address space and open files, to the whole process, permanently;
@@ -180,7 +180,7 @@ package struct ResourceLimits: Hashable, Sendable {
         try Self.set(CInt(RLIMIT_NOFILE.rawValue), limit: Self.openFiles)
         try Self.set(CInt(RLIMIT_FSIZE.rawValue), limit: fileSize)
         let used = stage_cpu_seconds()
-        try Self.set(CInt(RLIMIT_CPU.rawValue), limit: used &+ processorSeconds)
+        try Self.set(CInt(RLIMIT_CPU.rawValue), limit: used &+ cpuSecondLimit)
     }
 
     private static func set(_ resource: CInt, limit: UInt64) throws(FileError) {

@@ -71,7 +71,7 @@ package struct ProcessSandbox: Equatable, Sendable {
             writable: writable,
             addressSpace: .max,
             fileSize: .max,
-            processorSeconds: .max
+            cpuSecondLimit: .max
         )
     }
 }

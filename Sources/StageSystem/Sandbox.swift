@@ -19,7 +19,7 @@ public struct Sandbox: Equatable, Sendable {
     /// The bytes of the largest file that may be written.
     public var fileSize: UInt64
     /// The seconds of processor time of each process.
-    public var processorSeconds: UInt64
+    public var cpuSecondLimit: UInt64
 
     /// Creates a sandbox from accessible files and resource limits.
     public init(
@@ -28,14 +28,14 @@ public struct Sandbox: Equatable, Sendable {
         writable: [FilePath],
         addressSpace: UInt64,
         fileSize: UInt64,
-        processorSeconds: UInt64
+        cpuSecondLimit: UInt64
     ) {
         self.readable = readable
         self.executable = executable
         self.writable = writable
         self.addressSpace = addressSpace
         self.fileSize = fileSize
-        self.processorSeconds = processorSeconds
+        self.cpuSecondLimit = cpuSecondLimit
     }
 
     /// Returns the space reserves of the file systems that may be written to.
@@ -68,8 +68,8 @@ public struct Sandbox: Equatable, Sendable {
         /// root.
         public static var required: Restrictions { geteuid() == 0 ? .all : .none }
 
-        /// Returns whether these restrictions include the others.
-        public func include(_ others: Restrictions) -> Bool {
+        /// Returns whether these restrictions include all of the others.
+        public func isSuperset(of others: Restrictions) -> Bool {
             (files || !others.files) && (calls || !others.calls)
         }
     }

@@ -124,7 +124,7 @@ package struct SandboxedProgram: Sendable {
         defer { Self.end(supervisor, disarming: killSwitch) }
         let end = ContinuousClock.now + deadline
         let restrictions = try restrictions(from: report, until: end)
-        guard restrictions?.include(required) ?? true else {
+        guard restrictions?.isSuperset(of: required) ?? true else {
             return .notConfined(restrictions ?? .none)
         }
         var watch = ProgramWatch(
@@ -212,7 +212,7 @@ package struct SandboxedProgram: Sendable {
                         requires_filter: required.calls ? 1 : 0,
                         address_space: sandbox.addressSpace,
                         file_size: fileSize,
-                        processor_seconds: sandbox.processorSeconds,
+                        processor_seconds: sandbox.cpuSecondLimit,
                         open_files: Sandbox.openFiles
                     )
                     return unsafe stage_start_sandboxed(&start, pipe)

@@ -32,7 +32,7 @@ struct RedirectRules {
     /// Hosts that redirects may lead to; `nil` for all.
     var allowed: AllowedDomains?
     /// `true` if every URL must be trustworthy by its transport alone (`ManifestTrust`).
-    var needsTrust = false
+    var requiresTrustedTransport = false
     /// `true` if redirects may lead from https to http.
     var allowsPlain = false
 
@@ -50,7 +50,7 @@ struct RedirectRules {
         }
         guard let target = url.resolving(location), !target.isFile,
             allowsPlain || url.scheme == "http" || target.scheme == "https",
-            !needsTrust || ManifestTrust.isAcceptable(target.display)
+            !requiresTrustedTransport || ManifestTrust.isAcceptable(target.display)
         else {
             throw .unacceptable(url: url.display, .redirect(to: location.withoutUser))
         }

@@ -72,7 +72,7 @@ public struct DownloadRequest: Sendable {
     /// `true` if, with ``acceptsErrorResponses``, the statuses 408, 425, 429, 500, 502, 503 and 504 are content, too.
     ///
     /// Otherwise they cause another attempt, unless the request must not be sent twice or the server asks for a delay
-    /// of at least ``RetryPolicy/longestPause``.
+    /// of at least ``RetryPolicy/maximumRetryAfter``.
     public var acceptsTransientResponses = false
     /// `true` to decode content in any content coding that libcurl knows, although the request offers none.
     ///

@@ -35,7 +35,7 @@ public struct FetchRequest: Sendable {
     public var allowedDomains: AllowedDomains?
     /// `true` if only the transport authenticates the document, so that each redirect must lead to a URL that
     /// `ManifestTrust.isAcceptable(_:)` accepts.
-    public var needsTrust = false
+    public var requiresTrustedTransport = false
     /// `true` if redirects may lead from https to http, because a digest or a signature authenticates the content.
     public var allowsPlainRedirects = false
     /// `true` to fail at the first failure instead of retrying after a delay.

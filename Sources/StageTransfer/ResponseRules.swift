@@ -38,7 +38,7 @@ struct ResponseRules: Equatable, Sendable {
     /// Statuses of challenges that are failures nevertheless.
     var challengeStatuses: Set<Int> = []
     /// Delay from which on a `Retry-After` is too long for another attempt.
-    var longestPause = Duration.seconds(Int64.max)
+    var maximumRetryAfter = Duration.seconds(Int64.max)
     /// `true` if the response has no body, regardless of its `Content-Length`.
     var isBodyless = false
     /// `true` if a 511 counts as the response of a captive portal.
@@ -136,7 +136,7 @@ struct ResponseRules: Equatable, Sendable {
     }
 
     /// Returns whether a server asks for a delay that is too long for another attempt.
-    private func isLong(_ pause: Duration?) -> Bool { pause.map { $0 >= longestPause } ?? false }
+    private func isLong(_ pause: Duration?) -> Bool { pause.map { $0 >= maximumRetryAfter } ?? false }
 
     /// Judges a refusal, which may concern only the range: some servers, and filters before them, refuse requests with `Range`.
     private func refusal(_ head: ResponseHead) -> Decision {

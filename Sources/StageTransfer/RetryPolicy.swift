@@ -10,25 +10,25 @@ public struct RetryPolicy: Equatable, Sendable {
     /// Upper bound of every delay.
     public var cap: Duration
     /// Time without new durable bytes after which the transfer ends; a delay that would end later ends it at once.
-    public var giveUpAfter: Duration
+    public var retryTimeLimit: Duration
 
     /// Longest delay that a server may ask for; a longer one ends the transfer at once, unless another mirror is
     /// left.
-    public var longestPause: Duration
+    public var maximumRetryAfter: Duration
 
     /// Creates a policy; by default 8 attempts within a day, 2 seconds doubled up to an hour.
     public init(
         maximumAttempts: Int = 8,
         base: Duration = .seconds(2),
         cap: Duration = .seconds(3600),
-        giveUpAfter: Duration = .seconds(24 * 3600),
-        longestPause: Duration = .seconds(24 * 3600)
+        retryTimeLimit: Duration = .seconds(24 * 3600),
+        maximumRetryAfter: Duration = .seconds(24 * 3600)
     ) {
         self.maximumAttempts = maximumAttempts
         self.base = base
         self.cap = cap
-        self.giveUpAfter = giveUpAfter
-        self.longestPause = longestPause
+        self.retryTimeLimit = retryTimeLimit
+        self.maximumRetryAfter = maximumRetryAfter
     }
 
     /// Returns the delay after the n-th consecutive failure, given a random number in 0..<1.

@@ -140,7 +140,7 @@ extension TransferEngine {
             return await copy(source, into: &download, progress: &progress)
         }
         var rules = download.rules(for: source, isRanged: isRanged)
-        rules.longestPause = configuration.retry.longestPause
+        rules.maximumRetryAfter = configuration.retry.maximumRetryAfter
         var redirects = request.redirects(from: source)
         var (wasSent, fields) = (false, [String]?.none)
         while true {
@@ -170,7 +170,7 @@ extension TransferEngine {
             let end = await perform(exchange)
             download.bytesReceived += end.bytes
             if !isTrusted, end.code == CURLE_ABORTED_BY_CALLBACK {
-                throw .unacceptable(url: redirects.url.display, .thisMachine)
+                throw .unacceptable(url: redirects.url.display, .localAddress)
             }
             progress.newBytes = receiver.newBytes
             progress.wasAccepted = receiver.wasAccepted

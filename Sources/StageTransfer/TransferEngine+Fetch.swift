@@ -131,7 +131,7 @@ extension TransferEngine {
             start: source,
             rules: RedirectRules(
                 allowed: request.allowedDomains,
-                needsTrust: request.needsTrust,
+                requiresTrustedTransport: request.requiresTrustedTransport,
                 allowsPlain: request.allowsPlainRedirects
             )
         )

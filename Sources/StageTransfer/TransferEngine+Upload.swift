@@ -152,7 +152,7 @@ extension TransferEngine {
     ) async throws(TransferError) -> (UploadReceiver, ExchangeEnd) {
         let request = upload.request
         var rules = ResponseRules()
-        rules.longestPause = configuration.retry.longestPause
+        rules.maximumRetryAfter = configuration.retry.maximumRetryAfter
         var redirects = upload.redirects(of: step)
         while true {
             rules.hasInsecureHostChange = redirects.hasInsecureHostChange

@@ -69,7 +69,7 @@ public indirect enum TransferError: Error, Equatable, Sendable {
         /// The host is not among the allowed domains.
         case domain(String)
         /// The server is on this machine or its link, where the request is not allowed.
-        case thisMachine
+        case localAddress
         /// A redirect leads to a URL that is not allowed.
         case redirect(to: String)
         /// There were more redirects than this.
@@ -113,7 +113,7 @@ extension TransferError {
         /// Soon: the failure of the network or the server is temporary.
         case soon
         /// After a person or the publisher has corrected the cause.
-        case later
+        case afterCorrection
         /// Never with this request.
         case never
     }
@@ -123,7 +123,7 @@ extension TransferError {
         switch self {
         case .unreachable, .cancelled: .soon
         case .refused(_, let status, _): Self.advice(forStatus: status)
-        case .captivePortal, .wrongSize, .wrongDigest, .untrusted, .outOfSpace: .later
+        case .captivePortal, .wrongSize, .wrongDigest, .untrusted, .outOfSpace: .afterCorrection
         case .storage, .unacceptable: .never
         }
     }
@@ -134,7 +134,7 @@ extension TransferError {
     private static func advice(forStatus status: Int) -> RetryAdvice {
         switch status {
         case _ where ResponseSummary.transientStatuses.contains(status): .soon
-        case 401, 403, 404, 407, 410: .later
+        case 401, 403, 404, 407, 410: .afterCorrection
         default: .never
         }
     }
@@ -201,7 +201,7 @@ extension TransferError.Unacceptable {
                 + "or an address such as '127.0.0.1' or '[::1]'"
         case .noMirror: "there is no URL to fetch from"
         case .domain(let host): "'\(url)' is on '\(host)', which is none of the allowed domains"
-        case .thisMachine: "'\(url)' is on this machine or its link, where requests are not allowed"
+        case .localAddress: "'\(url)' is on this machine or its link, where requests are not allowed"
         case .redirect(let target):
             "'\(url)' redirects to '\(target.forDisplay())', which is not allowed"
         case .redirects(let limit):

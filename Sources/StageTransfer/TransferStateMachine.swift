@@ -251,13 +251,13 @@ struct TransferStateMachine {
         guard let ready = alive.map({ mirrors[$0].notBefore }).min() else {
             return .fail(portal ?? lastError)
         }
-        guard ready - moment.now <= policy.longestPause else { return .fail(lastError) }
+        guard ready - moment.now <= policy.maximumRetryAfter else { return .fail(lastError) }
         failures += 1
         guard failures < policy.maximumAttempts else { return .fail(lastError) }
         let count = failuresBefore + failures
         let backoff = policy.backoff(afterFailure: count, random: moment.random)
         let until = max(moment.now + backoff, ready)
-        guard until - lastProgress <= policy.giveUpAfter else { return .fail(lastError) }
+        guard until - lastProgress <= policy.retryTimeLimit else { return .fail(lastError) }
         let goesOn = alive.contains { !mirrors[$0].wasTried && mirrors[$0].notBefore <= until }
         if !goesOn { for index in alive { mirrors[index].wasTried = false } }
         return .wait(until - moment.now, ready > moment.now + backoff ? .server : .backoff)

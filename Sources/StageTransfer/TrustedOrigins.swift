@@ -19,7 +19,7 @@ extension DownloadRequest {
     /// - Throws: ``TransferError/unacceptable(url:_:)`` if it has not, and its host name is this machine's.
     func trusts(_ url: TransferURL) throws(TransferError) -> Bool {
         guard let trustedOrigins, !trustedOrigins.contain(url) else { return true }
-        guard !url.isLoopback else { throw .unacceptable(url: url.display, .thisMachine) }
+        guard !url.isLoopback else { throw .unacceptable(url: url.display, .localAddress) }
         return false
     }
 }

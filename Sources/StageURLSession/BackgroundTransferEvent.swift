@@ -9,7 +9,7 @@ import Synchronization
 @nonexhaustive
 public enum BackgroundTransferEvent: @unchecked Sendable {
     /// Total number of bytes received or sent so far, and expected; -1 while the size is unknown.
-    case progress(URLSessionTask, Int64, expected: Int64)
+    case progress(URLSessionTask, transferred: Int64, expected: Int64)
     /// An interrupted download was resumed.
     case resumed(URLSessionDownloadTask, offset: Int64, expected: Int64)
     /// A task waits for these reasons; an empty array ends the wait.
@@ -23,7 +23,7 @@ public enum BackgroundTransferEvent: @unchecked Sendable {
     /// A download is in this file, which must be moved away before the next event is requested.
     case finishedDownloading(URLSessionDownloadTask, URL)
     /// Body of a server's response to an upload, up to 64 KiB of it.
-    case answered(URLSessionDataTask, Data)
+    case receivedBody(URLSessionDataTask, Data)
     /// A task has ended, successfully if there is no error.
     case completed(URLSessionTask, URLSessionTaskMetrics?, URLError?)
     /// All events were delivered, and no task is running.

@@ -50,7 +50,7 @@ extension URLError {
     /// The reason under ``NSURLErrorNetworkUnavailableReasonKey``.
     ///
     /// It is `nil` in errors of this module's sessions: a task waits for a suitable network, as
-    /// ``URLSessionTask/holds`` shows.
+    /// ``URLSessionTask/pendingReasons`` shows.
     public var networkUnavailableReason: NetworkUnavailableReason? {
         let value = userInfo[NSURLErrorNetworkUnavailableReasonKey] as? Int
         return value.flatMap(NetworkUnavailableReason.init)

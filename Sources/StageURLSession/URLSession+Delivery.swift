@@ -113,7 +113,7 @@ extension URLSession {
             )
         }
         if let task = task as? URLSessionDownloadTask, newReceived > 0 {
-            relay?.add(.progress(task, received, expected: expected))
+            relay?.add(.progress(task, transferred: received, expected: expected))
             (task.listener as? any URLSessionDownloadDelegate)?
                 .urlSession(
                     self,
@@ -124,7 +124,7 @@ extension URLSession {
                 )
         }
         if task is URLSessionDataTask, newSent > 0 {
-            relay?.add(.progress(task, sent, expected: expected))
+            relay?.add(.progress(task, transferred: sent, expected: expected))
             (task.listener as? any URLSessionTaskDelegate)?
                 .urlSession(
                     self,
@@ -234,7 +234,7 @@ extension URLSession {
                 .urlSession(self, downloadTask: download, didFinishDownloadingTo: location)
         }
         if let body = event.body, let upload = task as? URLSessionDataTask {
-            relay?.add(.answered(upload, body))
+            relay?.add(.receivedBody(upload, body))
             (delegate as? any URLSessionDataDelegate)?
                 .urlSession(self, dataTask: upload, didReceive: body)
         }

@@ -20,7 +20,7 @@ import Synchronization
 open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
     /// State of a task as the application sees it.
     public enum State: Int, Sendable {
-        /// The task is running, or waits: see ``URLSessionTask/holds``.
+        /// The task is running, or waits: see ``URLSessionTask/pendingReasons``.
         case running = 0
         /// The task waits for ``URLSessionTask/resume()``.
         case suspended = 1
@@ -156,7 +156,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
     /// Reasons why the task waits, as last reported by the daemon.
     ///
     /// Not part of Apple's class.
-    open var holds: [PendingReason] { record.withLock { $0.holds } }
+    open var pendingReasons: [PendingReason] { record.withLock { $0.holds } }
 
     /// Priority among the tasks of the session, from 0 to 1.
     open var priority: Float {

@@ -9,7 +9,7 @@ import Synchronization
 
 extension URLSessionWebSocketTask {
     /// Time limit for the server's close frame.
-    private static let closeLimit = Duration.seconds(5)
+    private static let closeTimeout = Duration.seconds(5)
 
     /// Calls a handler of the application on the session's delegate queue.
     func answer(_ handler: @escaping @Sendable () -> Void) { session.delegateCalls.add(handler) }
@@ -39,7 +39,7 @@ extension URLSessionWebSocketTask {
         outputs.continuation.yield(
             .close(code: frame?.code ?? .noStatusReceived, reason: frame?.reason)
         )
-        limits.continuation.yield(isOpen ? Self.closeLimit : .zero)
+        limits.continuation.yield(isOpen ? Self.closeTimeout : .zero)
         for handler in handlers { answer(handler) }
         if frame == nil || !isOpen { leave(URLError(URLError.Code.cancelled)) }
     }
@@ -119,7 +119,7 @@ extension URLSessionWebSocketTask {
             rules: session.configuration,
             messageSize: maximumMessageSize
         )
-        handshake.options.closeLimit = Self.closeLimit
+        handshake.options.closeTimeout = Self.closeTimeout
         let url = handshake.url
         handshake.options.onResponse = { [self] head in takeAnswer(head, of: url) }
         try await WebSocket.withConnection(to: url, over: engine, options: handshake.options) {

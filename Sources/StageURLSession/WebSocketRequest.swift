@@ -16,7 +16,7 @@ struct WebSocketRequest {
         let url = request.url?.absoluteURL.overHTTP
         self.url = url?.absoluteString ?? ""
         let timeout = request.timeout(under: rules)
-        options.handshakeLimit = .limit(timeout)
+        options.handshakeTimeout = .limit(timeout)
         options.pingInterval = .limit(timeout / 2)
         options.limits = WebSocketLimits(messageSize: max(messageSize, 0))
         options.requiresNewestTLS = rules.tlsMinimumSupportedProtocolVersion == .TLSv13

@@ -3,12 +3,12 @@ public struct DeflateDirection: Hashable, Sendable {
     /// Base-2 logarithm of the window size, 8 to 15.
     public var windowBits: Int
     /// `true` if a message may refer to the ones before it.
-    public var keepsContext: Bool
+    public var allowsContextTakeover: Bool
 
     /// Creates the settings of a direction; by default with the largest window, and with context takeover.
-    public init(windowBits: Int = 15, keepsContext: Bool = true) {
+    public init(windowBits: Int = 15, allowsContextTakeover: Bool = true) {
         self.windowBits = windowBits
-        self.keepsContext = keepsContext
+        self.allowsContextTakeover = allowsContextTakeover
     }
 }
 
@@ -35,8 +35,8 @@ public struct DeflateAgreement: Hashable, Sendable {
     /// The server may limit the window of the client in any case.
     var offer: String {
         var parameters = [Self.name]
-        if !server.keepsContext { parameters.append("server_no_context_takeover") }
-        if !client.keepsContext { parameters.append("client_no_context_takeover") }
+        if !server.allowsContextTakeover { parameters.append("server_no_context_takeover") }
+        if !client.allowsContextTakeover { parameters.append("client_no_context_takeover") }
         if server.windowBits < 15 {
             parameters.append("server_max_window_bits=\(server.windowBits)")
         }
@@ -56,11 +56,11 @@ public struct DeflateAgreement: Hashable, Sendable {
             let parameters = DeflateParameters(element)
         else { throw .handshake(.extensions) }
         var agreement = offer
-        if parameters.serverForgets { agreement.server.keepsContext = false }
-        if parameters.clientForgets { agreement.client.keepsContext = false }
+        if parameters.serverForgets { agreement.server.allowsContextTakeover = false }
+        if parameters.clientForgets { agreement.client.allowsContextTakeover = false }
         // The response must confirm the client's requirements for the server (RFC 7692, sections 7.1.1.1 and
         // 7.1.2.1).
-        guard offer.server.keepsContext || parameters.serverForgets else {
+        guard offer.server.allowsContextTakeover || parameters.serverForgets else {
             throw .handshake(.extensions)
         }
         switch parameters.serverBits {
@@ -90,12 +90,12 @@ public struct DeflateAgreement: Hashable, Sendable {
             guard let parameters = DeflateParameters(element) else { continue }
             var agreement = preference
             var answer = [name]
-            if parameters.serverForgets || !preference.server.keepsContext {
-                agreement.server.keepsContext = false
+            if parameters.serverForgets || !preference.server.allowsContextTakeover {
+                agreement.server.allowsContextTakeover = false
                 answer.append("server_no_context_takeover")
             }
-            if parameters.clientForgets || !preference.client.keepsContext {
-                agreement.client.keepsContext = false
+            if parameters.clientForgets || !preference.client.allowsContextTakeover {
+                agreement.client.allowsContextTakeover = false
                 answer.append("client_no_context_takeover")
             }
             if case .bare = parameters.serverBits { continue }

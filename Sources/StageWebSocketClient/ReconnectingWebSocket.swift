@@ -44,7 +44,7 @@ extension WebSocket {
                 ReconnectingWebSocketEvents(supervisor: supervisor),
                 ReconnectingWebSocketWriter(supervisor: supervisor)
             )
-            await supervisor.close(within: options.closeLimit)
+            await supervisor.close(within: options.closeTimeout)
             return result
         }
     }

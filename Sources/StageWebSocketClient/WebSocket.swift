@@ -6,7 +6,7 @@ public enum WebSocket {
     /// Opens a connection, and closes it when `body` returns or throws.
     ///
     /// It uses the engine's proxies, authorities and credentials for the host, and does not follow redirects. When
-    /// `body` returns, it performs the closing handshake within ``WebSocketOptions/closeLimit``; when `body` throws,
+    /// `body` returns, it performs the closing handshake within ``WebSocketOptions/closeTimeout``; when `body` throws,
     /// or the task is cancelled, it closes the connection at once. `messages` and `writer` do not work after that.
     ///
     /// - Parameters:
@@ -42,7 +42,7 @@ public enum WebSocket {
             )
             await connection.close(
                 WebSocketClose(code: .normalClosure),
-                within: options.closeLimit
+                within: options.closeTimeout
             )
             return result
         }

@@ -8,7 +8,7 @@ extension WebSocketConnection {
         over engine: TransferEngine,
         options: WebSocketOptions
     ) async throws -> WebSocketConnection {
-        let limit = options.handshakeLimit
+        let limit = options.handshakeTimeout
         let connection = try await withTimeLimit(limit) {
             do {
                 return try await handshake(with: url, over: engine, options: options)

@@ -46,7 +46,7 @@ final class WebSocketConnection: Sendable {
     let subprotocol: String?
     private let bytes: ByteConnection
     private let rest: [UInt8]
-    private let closeLimit: Duration
+    private let closeTimeout: Duration
     let state: Mutex<State>
 
     /// Creates the connection after its opening handshake.
@@ -56,7 +56,7 @@ final class WebSocketConnection: Sendable {
         options: WebSocketOptions
     ) {
         self.bytes = bytes
-        closeLimit = options.closeLimit
+        closeTimeout = options.closeTimeout
         subprotocol = agreement.subprotocol
         rest = agreement.rest
         let machine = WebSocketMachine(
@@ -98,14 +98,14 @@ extension WebSocketConnection {
                 }
                 if hasOutput { try await write { _ in } }
                 if let failure {
-                    await drain(within: min(closeLimit, .seconds(1)))
+                    await drain(within: min(closeTimeout, .seconds(1)))
                     throw WebSocketClientError.webSocket(failure)
                 }
                 if state.withLock({ $0.machine.isFinished }) { break }
                 piece = try await bytes.receive()
                 guard !piece.isEmpty else { throw WebSocketClientError.lost }
             }
-            await drain(within: closeLimit)
+            await drain(within: closeTimeout)
             finish(.closed)
         } catch let error as WebSocketClientError {
             finish(.failed(error))
@@ -134,7 +134,7 @@ extension WebSocketConnection {
     /// Waits until the application has responded to the last message, which its request for the next one shows, up to
     /// the close limit: after the close frame no message can be sent.
     private func waitForApplication() async {
-        _ = try? await withTimeLimit(closeLimit) { [self] in
+        _ = try? await withTimeLimit(closeTimeout) { [self] in
             await withTaskCancellationHandler {
                 await withCheckedContinuation { (continuation: Turn) in
                     let mustWait = state.withLock { state in

@@ -11,7 +11,7 @@ public struct WebSocketOptions: Sendable {
     /// Limits for data from the server.
     public var limits = WebSocketLimits()
     /// Time limit for connecting and the opening handshake together.
-    public var handshakeLimit = Duration.seconds(60)
+    public var handshakeTimeout = Duration.seconds(60)
     /// Time without a byte from the server after which it receives a ping; `nil` for no pings.
     ///
     /// After twice that time the connection fails. A server that takes a long message counts as one that sends.
@@ -20,7 +20,7 @@ public struct WebSocketOptions: Sendable {
     ///
     /// The frame is sent after the bytes before it; while the server takes none of them for that time, the limit
     /// ends the connection as well.
-    public var closeLimit = Duration.seconds(5)
+    public var closeTimeout = Duration.seconds(5)
     /// `true` to require TLS 1.3 instead of 1.2 or later.
     public var requiresNewestTLS = false
     /// Receives the head of the server's response, before the connection opens or a refusal is thrown.

@@ -19,11 +19,11 @@ public struct WebSocketReconnectPolicy: Sendable {
     /// Time after the first of consecutive failures within which an attempt must begin; `nil` for no limit.
     ///
     /// An attempt that has not opened a connection by then ends, too. An open connection is not affected.
-    public var giveUpAfter: Duration?
+    public var retryTimeLimit: Duration?
     /// Longest time that a server may ask for with `Retry-After`; a longer one is a permanent failure.
     ///
     /// The time, from the responses 429 and 503, is added to the delay.
-    public var longestPause = Duration.seconds(3600)
+    public var maximumRetryAfter = Duration.seconds(3600)
     /// Codes of a server's close frame after which no new connection is opened.
     ///
     /// `CloseCode.normalClosure` ends the sequence of events, the others make it throw
@@ -94,7 +94,7 @@ struct ReconnectState {
 
     /// Returns the time limit for an attempt that begins at `moment`; `nil` for none.
     func timeLeft(at moment: Duration) -> Duration? {
-        policy.giveUpAfter.map { max($0 - (moment - start), .zero) }
+        policy.retryTimeLimit.map { max($0 - (moment - start), .zero) }
     }
 
     /// Handles an end at `moment`, a time since the scope began, and returns the next step.
@@ -109,7 +109,7 @@ struct ReconnectState {
             return .fail(end.reason)
         }
         let pause = end.retryAfter ?? .zero
-        guard pause <= policy.longestPause else { return .fail(end.reason) }
+        guard pause <= policy.maximumRetryAfter else { return .fail(end.reason) }
         let delay = pause + policy.delay(afterFailures: failures, random: random)
         let isExhausted = policy.maximumAttempts.map { failures >= $0 && failures > 0 } ?? false
         let isTooLate = timeLeft(at: moment).map { delay >= $0 } ?? false

@@ -58,7 +58,7 @@ extension WebSocketSupervisor {
         while true {
             var options = options
             if let left = decision.timeLeft(at: ContinuousClock.now - begin) {
-                options.handshakeLimit = min(options.handshakeLimit, left)
+                options.handshakeTimeout = min(options.handshakeTimeout, left)
             }
             let end = await connect(options)
             let now = ContinuousClock.now

@@ -332,7 +332,7 @@ extension StagingEnd {
         if failures.contains(where: { $0.kind == .interrupted }) { return nil }
         // Prefers a failure that another attempt may resolve.
         let failure =
-            failures.first { $0.retry != .never }
+            failures.first { $0.retryAdvice != .never }
             ?? failures.first { $0.kind == .noSpace } ?? failures.first
         guard let failure else {
             self.init()
@@ -351,7 +351,7 @@ extension StagingEnd {
         self.init(
             TransferFailure(kind, reason: String(failure.description.unicodeScalars.prefix(2000))),
             // Other processes may free space, without any change to this task.
-            hold: failure.retry == .never && hold != .disk ? nil : hold
+            hold: failure.retryAdvice == .never && hold != .disk ? nil : hold
         )
     }
 }

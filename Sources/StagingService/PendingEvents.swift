@@ -26,7 +26,7 @@ extension Plan.Entry {
         // The restrictions end with the first launch, after which a periodic run stages these packs.
         case .refuse(.exceedsAllowance), .refuse(.disallowedDomain): true
         // No later run stages these packs for the event.
-        case .refuse(.pinned), .refuse(.otherVersion), .leave, .evict: false
+        case .refuse(.pinned), .refuse(.otherVersion), .skip, .evict: false
         }
     }
 }

@@ -342,7 +342,7 @@ extension StagingHistory.Problem {
             message: failure.description,
             advice: failure.advice?.rawValue,
             retryAfter: failure.retryAfter.map(\.components.seconds),
-            retry: failure.retry.rawValue
+            retry: failure.retryAdvice.rawValue
         )
     }
 }

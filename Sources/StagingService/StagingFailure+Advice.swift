@@ -18,7 +18,7 @@ extension StagingFailure {
     /// The recommended action, if there is one.
     public var advice: StagingAdvice? { outcome.advice }
     /// The condition under which another attempt can succeed.
-    public var retry: RetryAdvice { outcome.retry }
+    public var retryAdvice: RetryAdvice { outcome.retryAdvice }
 
     /// The retry delay that the server asked for, if any.
     public var retryAfter: Duration? {
@@ -30,7 +30,7 @@ extension StagingFailure {
         }
     }
 
-    private typealias Outcome = (kind: Kind, advice: StagingAdvice?, retry: RetryAdvice)
+    private typealias Outcome = (kind: Kind, advice: StagingAdvice?, retryAdvice: RetryAdvice)
 
     private var outcome: Outcome {
         switch self {
@@ -99,10 +99,10 @@ extension StagingFailure {
         return switch error {
         case .captivePortal, .outOfSpace, .cancelled: outcome
         case .refused(_, 404, _), .refused(_, 410, _):
-            (.manifestUnavailable, .checkManifestURL, outcome.retry)
+            (.manifestUnavailable, .checkManifestURL, outcome.retryAdvice)
         case .storage(let error) where error.isOfOtherKindThanPublished:
             (.manifestUnavailable, .nameManifestFile, .never)
-        default: (.manifestUnavailable, outcome.advice, outcome.retry)
+        default: (.manifestUnavailable, outcome.advice, outcome.retryAdvice)
         }
     }
 
@@ -124,12 +124,12 @@ extension StagingFailure {
         switch error {
         case .unreachable: (.transferFailed, .checkNetwork, .later)
         case .refused(_, let status, _) where ResponseSummary.transientStatuses.contains(status):
-            (.transferFailed, .runAgainLater, retry(error))
+            (.transferFailed, .runAgainLater, retryAdvice(after: error))
         case .refused(_, let status, _):
-            (.transferRefused, advice(forStatus: status), retry(error))
+            (.transferRefused, advice(forStatus: status), retryAdvice(after: error))
         case .captivePortal: (.captivePortal, .logIn, .later)
         case .wrongSize, .wrongDigest: (.digestMismatch, .tellPublisherOfOtherFile, .later)
-        case .unacceptable(_, let reason): (.transferRefused, advice(for: reason), retry(error))
+        case .unacceptable(_, let reason): (.transferRefused, advice(for: reason), retryAdvice(after: error))
         case .untrusted(_, let fault, _): (.transferFailed, advice(for: fault), .later)
         case .outOfSpace: (.noSpace, .freeSpace, .later)
         case .storage(let error) where error.isOfOtherKindThanPublished:
@@ -139,10 +139,10 @@ extension StagingFailure {
         }
     }
 
-    private static func retry(_ error: TransferError) -> RetryAdvice {
+    private static func retryAdvice(after error: TransferError) -> RetryAdvice {
         switch error.retryAdvice {
         case .soon: .now
-        case .later: .later
+        case .afterCorrection: .later
         case .never: .never
         }
     }
@@ -160,7 +160,7 @@ extension StagingFailure {
     private static func advice(for reason: TransferError.Unacceptable) -> StagingAdvice? {
         switch reason {
         case .url, .host: .checkURL
-        case .noMirror, .domain, .thisMachine, .redirect, .redirects, .ranges, .size:
+        case .noMirror, .domain, .localAddress, .redirect, .redirects, .ranges, .size:
             .tellPublisherOfServer
         case .contentEncoding, .undecodable: .tellPublisherOfEncoding
         case .answer: .tellPublisherOfProtocol

@@ -166,7 +166,7 @@ extension StagingFailure: CustomStringConvertible {
     }
 
     /// The manifest that the run waited for, if the description does not name it.
-    public var place: Subject? {
+    public var requestedManifest: Subject? {
         if case .engine(_, .manifest(let url)) = self { .manifest(url: url) } else { nil }
     }
 }

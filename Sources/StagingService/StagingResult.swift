@@ -33,7 +33,7 @@ public struct StagingResult: Sendable {
         application = manifest.manifest.application
         revision = manifest.revision
         // A run for packs by name does not report the others.
-        packs = plan.entries.filter { $0.decision != .leave(.notSelected) }.map(PackResult.init)
+        packs = plan.entries.filter { $0.decision != .skip(.notSelected) }.map(PackResult.init)
         evicted = plan.evictions
     }
 
@@ -216,8 +216,8 @@ public struct PackResult: Sendable {
         isTransferSizeExact = entry.isTransferSizeExact
         switch entry.decision {
         case .stage: outcome = .planned
-        case .leave(.upToDate), .leave(.newerElsewhere): outcome = .present
-        case .leave: outcome = .left
+        case .skip(.upToDate), .skip(.newerElsewhere): outcome = .present
+        case .skip: outcome = .left
         case .evict: outcome = .evicted
         case .refuse(let refusal):
             outcome = .failed
@@ -276,19 +276,19 @@ extension Plan.Decision {
         case .stage(.outdated(let version)): .outdated(staged: version)
         case .stage(.contentChanged): .contentChanged
         case .stage(.repair): .damaged
-        case .leave(.upToDate): .upToDate
-        case .leave(.onDemand): .onDemand
-        case .leave(.otherEvents(let events)):
+        case .skip(.upToDate): .upToDate
+        case .skip(.onDemand): .onDemand
+        case .skip(.otherEvents(let events)):
             .otherEvents(events.sorted { $0.rawValue < $1.rawValue })
-        case .leave(.notEssential): .notEssential
-        case .leave(.notSelected): .notSelected
-        case .leave(.declined): .declined
-        case .leave(.pinned(let pin)), .refuse(.pinned(let pin)):
+        case .skip(.notEssential): .notEssential
+        case .skip(.notSelected): .notSelected
+        case .skip(.declined): .declined
+        case .skip(.pinned(let pin)), .refuse(.pinned(let pin)):
             .pinned(version: pin.version, rolledBackFrom: pin.rolledBackFrom)
-        case .leave(.otherVersion(let required, let installed)),
+        case .skip(.otherVersion(let required, let installed)),
             .refuse(.otherVersion(let required, let installed)):
             .otherVersion(required: required, installed: installed)
-        case .leave(.newerElsewhere(let version)): .newerElsewhere(version: version)
+        case .skip(.newerElsewhere(let version)): .newerElsewhere(version: version)
         case .refuse(.noSpace): .noSpace
         case .refuse(.exceedsQuota): .exceedsQuota
         case .refuse(.exceedsAllowance(let allowance, _, _)):

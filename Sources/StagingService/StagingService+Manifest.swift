@@ -135,7 +135,7 @@ extension ManifestSource {
     /// changed since if its application is known.
     fileprivate func isOrigin(of record: StoredManifest) -> Bool {
         // A manifest in another format than the source's is not.
-        guard record.ownFormatOf == ownFormatOf else { return false }
+        guard record.customFormatApplication == customFormatApplication else { return false }
         if urls.contains(record.url) { return true }
         guard application != nil else { return false }
         // Signed metadata names a manifest by the file name of its URL.

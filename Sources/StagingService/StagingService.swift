@@ -144,7 +144,7 @@ public struct StagingService: Sendable {
             // A new record could hide that of a run for the new registration.
             if !request.isDryRun { try checkRegistration() }
             let isInterrupted = isLate && error.kind == .interrupted
-            let failure = isInterrupted ? .deadline(about: error.place) : error
+            let failure = isInterrupted ? .deadline(about: error.requestedManifest) : error
             if !request.isDryRun { RunRecorder(self, withoutManifestOf: source)?.record(failure) }
             throw failure
         }

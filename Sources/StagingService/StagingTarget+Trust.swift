@@ -11,7 +11,7 @@ import SystemPackage
 
 extension Registration {
     /// The application, if its manifest is in a format of its own; else `nil`.
-    var ownFormatOf: ApplicationID? { manifestFormat == .application ? application : nil }
+    var customFormatApplication: ApplicationID? { manifestFormat == .application ? application : nil }
 
     /// Returns the ledger of the application's signed metadata, based on the root of the registration; `nil`
     /// if the registration trusts the transport alone.
@@ -72,7 +72,7 @@ extension StagingTarget {
         _ reader: ContainerReader
     ) throws(StagingFailure) -> ManifestSource {
         var source = ManifestSource(urls: [record.url], applicationVersion: applicationVersion)
-        source.ownFormatOf = record.ownFormatOf
+        source.customFormatApplication = record.customFormatApplication
         // A manifest that cannot be read is downloaded again, and checked then.
         guard let manifest = try? record.manifest() else { return source }
         if let root {
@@ -85,7 +85,7 @@ extension StagingTarget {
         } else if let registered = try registration(of: manifest.application) {
             if registered.manifestURLs.contains(record.url) {
                 // The registration may have changed the format since the manifest was stored.
-                source.ownFormatOf = registered.ownFormatOf
+                source.customFormatApplication = registered.customFormatApplication
             }
             source.trust = try registered.ledger(reader)
             if source.trust != nil { source.application = registered.application }
@@ -152,7 +152,7 @@ extension StagingTarget {
                 let signed = try? record.manifest(of: other)
             else { continue }
             var names = Set(signed.packs.map(\.id))
-            if record.ownFormatOf != nil { names = try reader.stagedPacks(of: other) }
+            if record.customFormatApplication != nil { names = try reader.stagedPacks(of: other) }
             guard let pack = manifest.packs.first(where: { names.contains($0.id) }) else {
                 continue
             }

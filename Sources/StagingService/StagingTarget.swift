@@ -179,7 +179,7 @@ extension StagingTarget {
                 applicationVersion: installedVersion,
                 trust: try registration.ledger(reader)
             )
-            source.ownFormatOf = registration.ownFormatOf
+            source.customFormatApplication = registration.customFormatApplication
             return [source]
         }
         if !manifests.isEmpty {

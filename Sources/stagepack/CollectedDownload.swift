@@ -78,7 +78,7 @@ struct CollectedDownload: Sendable {
                 status: .transferFailed,
                 message: event.failure?.reason ?? "the download failed",
                 hint: nil,
-                retry: .later
+                retryAdvice: .later
             )
             let isTransient = event.failure?.status.map(ResponseSummary.transientStatuses.contains)
             if event.failure?.kind == .refused, isTransient != true {
@@ -92,7 +92,7 @@ struct CollectedDownload: Sendable {
                     status: .interrupted,
                     message: "the download was cancelled",
                     hint: nil,
-                    retry: .now
+                    retryAdvice: .now
                 )
             )
         default: return nil
@@ -108,7 +108,7 @@ struct CollectedDownload: Sendable {
                 status: .daemonRefused,
                 message: "the daemon has no file of the download that this user may take",
                 hint: nil,
-                retry: .never
+                retryAdvice: .never
             )
         }
         do throws(FileError) {

@@ -74,7 +74,7 @@ struct ContainerScopes {
             status: .usage,
             message: "no application is registered, and no container is named",
             hint: "pass --container DIR, or register one with 'stagepack app register FILE'",
-            retry: .never
+            retryAdvice: .never
         )
     }
 

@@ -53,7 +53,7 @@ extension CommandFailure {
             case .refused, .pathTooLong, .malformed, .tooLarge: (.daemonRefused, nil)
             case .cancelled: (.interrupted, nil)
             }
-        self.init(status: status, message: error.description, hint: hint, retry: .later)
+        self.init(status: status, message: error.description, hint: hint, retryAdvice: .later)
     }
 
     /// Returns a command with the path of a socket between quotation marks.

@@ -25,7 +25,7 @@ struct HookRun: Sendable {
         let limits = 0...1e9
         if let option, limits.contains(option) { return .seconds(option) }
         // A file that cannot be used fails the runs of the applications, each with its line.
-        let usual = (try? SettingsFile.settings())?.hookDeadline ?? .seconds(60)
+        let usual = (try? SettingsFile.settings())?.hookTimeLimit ?? .seconds(60)
         var deadline = usual
         if let text = environment["STAGEPACK_HOOK_DEADLINE"], !text.isEmpty {
             if let seconds = Double(text), limits.contains(seconds) {

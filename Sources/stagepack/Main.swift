@@ -128,7 +128,7 @@ struct StagePackCommand: AsyncParsableCommand {
             status: .usage,
             message: "\(fault)".forDisplay(),
             hint: fault.hint,
-            retry: .never
+            retryAdvice: .never
         )
         failure.endProgram(isHook: isHook)
     }

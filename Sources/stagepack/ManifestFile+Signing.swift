@@ -78,7 +78,7 @@ extension ManifestFile {
                 "\(name.forDisplay()): the published manifest has revision \(before), and this one "
                 + "has the older revision \(now)",
             hint: "to publish it nevertheless, set its 'revision' to \(before + 1)",
-            retry: .never
+            retryAdvice: .never
         )
     }
 

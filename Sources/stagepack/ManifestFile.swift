@@ -51,7 +51,7 @@ struct ManifestFile {
                 ? "expected a file, found the URL '\(name.forDisplay())'" : error.description,
             hint: isURL
                 ? "name the manifest's file on this machine" : hint(for: error, named: name),
-            retry: .never
+            retryAdvice: .never
         )
     }
 

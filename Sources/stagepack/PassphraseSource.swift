@@ -59,7 +59,7 @@ final class PassphraseSource {
                 status: .usage,
                 message: "there is no terminal to ask for a passphrase or PIN: \(error)",
                 hint: "pass it on a file descriptor: '--passphrase-fd 3 3< FILE'",
-                retry: .never
+                retryAdvice: .never
             )
         }
         guard let line else {
@@ -67,7 +67,7 @@ final class PassphraseSource {
                 status: .interrupted,
                 message: "no passphrase or PIN was entered",
                 hint: nil,
-                retry: .now
+                retryAdvice: .now
             )
         }
         return line

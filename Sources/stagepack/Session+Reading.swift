@@ -118,7 +118,7 @@ extension CommandFailure {
             message:
                 "pack '\(id)': only \(place) '\(container)' has it, which this user cannot change",
             hint: hint.map { "as root, run \($0)" },
-            retry: .never
+            retryAdvice: .never
         )
     }
 }
@@ -171,7 +171,7 @@ extension CommandFailure {
                 status: .containerUnusable,
                 message: error.description,
                 hint: nil,
-                retry: .never
+                retryAdvice: .never
             )
         }
     }
@@ -182,7 +182,7 @@ extension CommandFailure {
             status: .notStaged,
             message: "pack '\(id)' is not staged",
             hint: StagingAdvice.load.text(after: nil, about: id),
-            retry: .later,
+            retryAdvice: .later,
             unknownPack: id
         )
     }

@@ -77,7 +77,7 @@ struct StagingWorker: Sendable {
         } catch {
             throw StagingFailure(ContainerError.file(error))
         }
-        if !restrictions.include(.required) {
+        if !restrictions.isSuperset(of: .required) {
             throw StagingFailure(
                 StageError.content(.notConfined(restrictions.files ? .callFilter : .landlock))
             )

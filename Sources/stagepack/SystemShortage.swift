@@ -36,7 +36,7 @@ enum SystemShortage {
             status: .systemShortage,
             message: message(for: shortage),
             hint: hint(for: shortage),
-            retry: .later
+            retryAdvice: .later
         )
         failure.endProgram(isHook: isHook)
     }

@@ -138,7 +138,7 @@ struct AssetPackManagerTests {
         let application = try ApplicationID("net.example.wallpaper")
         var record = try #require(try container.storedManifest(for: application))
         record.text = "a text"
-        record.ownFormatOf = application
+        record.customFormatApplication = application
         record.receivedAt += 1
         try container.store(record, for: application)
         let count = world.server.requests.count

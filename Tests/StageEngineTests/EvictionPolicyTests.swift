@@ -195,7 +195,7 @@ struct PlannerRoomTests {
             let eviction = plan.evictions.first {
                 $0.isOfPack && $0.generation.id == entry.pack.id
             }
-            #expect(entry.decision == (eviction.map(Plan.Decision.evict) ?? .leave(.upToDate)))
+            #expect(entry.decision == (eviction.map(Plan.Decision.evict) ?? .skip(.upToDate)))
         }
     }
 
@@ -295,7 +295,7 @@ struct PlannerRoomTests {
             event
                 == (isStaged
                     ? .stage(.outdated(staged: 1))
-                    : .leave(.otherVersion(required: ">=2", installed: found)))
+                    : .skip(.otherVersion(required: ">=2", installed: found)))
         )
         planner.staged[id] = nil
         #expect(planner.request == (isStaged ? .install : .update))
@@ -309,7 +309,7 @@ struct PlannerRoomTests {
         planner.pinned = [id: pin]
         for request in [ContentRequest.install, .update, .periodic] {
             let plan = planner.plan(for: .event(request, essentialOnly: true))
-            #expect(plan.entries.first?.decision == .leave(.pinned(pin)))
+            #expect(plan.entries.first?.decision == .skip(.pinned(pin)))
         }
         for selection in [PackSelection.packs([id]), .repair([id])] {
             let plan = planner.plan(for: selection)
@@ -317,7 +317,7 @@ struct PlannerRoomTests {
         }
         planner.manifest.packs[0].version = 1
         planner.manifest.packs[0].archive?.digest = .sample(9)
-        #expect(planner.plan(for: .packs([id])).entries.first?.decision == .leave(.upToDate))
+        #expect(planner.plan(for: .packs([id])).entries.first?.decision == .skip(.upToDate))
         #expect(planner.plan(for: .repair([id])).packsToStage.map(\.id) == [id])
     }
 }

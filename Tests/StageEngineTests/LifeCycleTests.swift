@@ -66,15 +66,15 @@ struct LifeCycleTests {
         before: Before
     ) throws {
         let planner = try planner(try .sample("level", row.policy), before)
-        let excuse: Plan.Decision =
+        let skipReason: Plan.Decision =
             switch row.policy {
-            case .essential(let events), .prefetch(let events): .leave(.otherEvents(events))
-            case .onDemand: .leave(.onDemand)
+            case .essential(let events), .prefetch(let events): .skip(.otherEvents(events))
+            case .onDemand: .skip(.onDemand)
             }
         let expected: Plan.Decision =
             switch before {
-            case .nothing: row.isStaged ? .stage(.missing) : excuse
-            case .thisVersion: .leave(.upToDate)
+            case .nothing: row.isStaged ? .stage(.missing) : skipReason
+            case .thisVersion: .skip(.upToDate)
             case .earlierVersion: .stage(.outdated(staged: 1))
             }
         #expect(decision(planner, row.request) == expected)
@@ -91,7 +91,7 @@ struct LifeCycleTests {
         )
         if case .essential = row.policy, row.isStaged {
             #expect(decision == .stage(.missing))
-        } else if case .leave = decision {
+        } else if case .skip = decision {
         } else {
             Issue.record("\(String(describing: decision))")
         }
@@ -226,7 +226,7 @@ struct LifeCycleTests {
         planner.choices = [packs[1].id: false, packs[2].id: true]
         let all = planner.plan(for: .event(.install, essentialOnly: false))
         #expect(all.packsToStage.map(\.id.text) == ["urgent", "chosen"])
-        #expect(all.entries.last?.decision == .leave(.declined))
+        #expect(all.entries.last?.decision == .skip(.declined))
         let essential = planner.plan(for: .event(.install, essentialOnly: true))
         #expect(essential.packsToStage.map(\.id.text) == ["urgent"])
     }

@@ -9,7 +9,7 @@ import Testing
 /// Misbehaving extensions: none stops the host, and none leaves files or processes behind.
 @Suite(.alone, .directory) struct ExtensionZooTests {
     private static let sh = "/bin/sh"
-    private static let short = ExtensionLimits(deadline: .milliseconds(300))
+    private static let short = ExtensionLimits(timeLimit: .milliseconds(300))
     private static let empty = #"echo '{"downloads":[]}'"#
 
     /// A program of the shell, and the error it comes to; `nil` for an empty answer.
@@ -58,25 +58,25 @@ import Testing
             "one that hangs",
             "echo wait >&2; exec sleep 600",
             short,
-            .deadlineExceeded(program: sh, short.deadline, standardError: "wait\n")
+            .deadlineExceeded(program: sh, short.timeLimit, standardError: "wait\n")
         ),
         Animal(
             "one that hangs with everything closed",
             "exec <&- >&- 2>&-; while :; do :; done",
             short,
-            .deadlineExceeded(program: sh, short.deadline, standardError: "")
+            .deadlineExceeded(program: sh, short.timeLimit, standardError: "")
         ),
         Animal(
             "one that stops itself",
             "kill -STOP $$",
             short,
-            .deadlineExceeded(program: sh, short.deadline, standardError: "")
+            .deadlineExceeded(program: sh, short.timeLimit, standardError: "")
         ),
         Animal(
             "one that ignores the polite signals",
             "trap '' TERM INT HUP XCPU; while :; do sleep 1; done",
             short,
-            .deadlineExceeded(program: sh, short.deadline, standardError: "")
+            .deadlineExceeded(program: sh, short.timeLimit, standardError: "")
         ),
         Animal(
             "one that prints without end",
@@ -132,7 +132,7 @@ import Testing
         Animal(
             "one that uses the processor for ever",
             "while :; do :; done",
-            ExtensionLimits(deadline: .seconds(20), processorSeconds: 1),
+            ExtensionLimits(timeLimit: .seconds(20), cpuSecondLimit: 1),
             .ended(program: sh, .signalled(Int(SIGKILL)), standardError: "")
         ),
         Animal(

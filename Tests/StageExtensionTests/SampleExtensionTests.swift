@@ -30,7 +30,7 @@ import Testing
         }
 
         func host() throws -> ExtensionHost {
-            let limits = ExtensionLimits(deadline: .seconds(60))
+            let limits = ExtensionLimits(timeLimit: .seconds(60))
             switch self {
             case .swift:
                 let tests = try #require(FilePath("/proc/self/exe").resolved)

@@ -283,11 +283,11 @@ struct FileOnDemandTests {
         // The server counts a transfer when it has ended.
         try await poll { publisher.bytesSent == 1_000_000 }
         #expect(try store.localURL(for: "a/large", inPack: .levels) == nil)
-        let options = PackStore.LoadOptions(deadline: .seconds(1))
+        let options = PackStore.LoadOptions(timeout: .seconds(1))
         let late = await error {
             try await store.url(for: "a/large", inPack: .levels, options: options)
         }
-        #expect(late == .deadlineExceeded(.levels, after: .seconds(1)))
+        #expect(late == .timedOut(.levels, after: .seconds(1)))
         try publisher.publish(index, version: 1)
         #expect(try await Array(store.contents(at: "a/large", inPack: .levels)) == content)
         // Half a megabyte at least was kept; what was under way may be lost.

@@ -97,9 +97,9 @@ struct OnDemandTests {
         try world.publish(pack)
         world.server.answer(pack.path, with: Answer.content(pack.archive).stalled(after: 2 << 20))
         let store = try store(world, by: fetching)
-        let options = PackStore.LoadOptions(deadline: .seconds(4))
+        let options = PackStore.LoadOptions(timeout: .seconds(4))
         let error = await failure { try await store.loadPack("aurora", options: options) }
-        #expect(error == .deadlineExceeded(try .aurora, after: .seconds(4)))
+        #expect(error == .timedOut(try .aurora, after: .seconds(4)))
         #expect(error?.retryAdvice == .now)
         try world.publish(pack)
         let url = try await store.loadPack("aurora")
@@ -119,13 +119,13 @@ struct OnDemandTests {
         let reason = "pack 'aurora': '\(world.server.url(pack.path))' was answered with status 404"
         #expect(
             error
-                == .fetchFailed(try .aurora, FetchFailure(.refused, reason: reason, retry: .later))
+                == .fetchFailed(try .aurora, FetchFailure(.refused, reason: reason, retryAdvice: .later))
         )
         let unknown = await failure { try await store.loadPack("borealis") }
         let words = FetchFailure(
             .unknownPack,
             reason: "the manifest has no pack 'borealis'",
-            retry: .never
+            retryAdvice: .never
         )
         #expect(unknown == .fetchFailed(try PackID("borealis"), words))
     }
@@ -236,7 +236,7 @@ struct OnDemandTests {
             Issue.record("found \(String(describing: error))")
             return
         }
-        #expect(failure.reason.contains("status 503") && failure.retry != .never)
+        #expect(failure.reason.contains("status 503") && failure.retryAdvice != .never)
     }
 
     @Test(arguments: Fetching.allCases)

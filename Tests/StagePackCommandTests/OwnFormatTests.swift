@@ -284,7 +284,7 @@ struct OwnFormatTests {
             _ = try await succeed(installed, "prefetch", "--container", place)
             let reader = try #require(try ContainerReader.open(installed.container))
             let record = try reader.storedManifest(for: try ApplicationID(Self.news))
-            #expect((record?.ownFormatOf != nil) == (format == .application))
+            #expect((record?.customFormatApplication != nil) == (format == .application))
         }
     }
 

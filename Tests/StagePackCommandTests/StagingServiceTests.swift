@@ -328,7 +328,7 @@ struct StagingServiceTests {
         let borealis = try PackID("borealis")
         let unknown = await failure(try request(world, .named([borealis])))
         #expect(unknown == .engine(.unknownPack(borealis), about: nil))
-        #expect(unknown?.kind == .unknownPack && unknown?.retry == .never)
+        #expect(unknown?.kind == .unknownPack && unknown?.retryAdvice == .never)
         var offline = try request(world)
         offline.isOffline = true
         offline.target.container = world.directory.path.appending("other")

@@ -60,8 +60,8 @@ import WallpaperStore
     }
 
     @Test(arguments: [Duration.seconds(Int64.max), .seconds(Int64.max) * 2])
-    func aDeadlineMayBeAsLongAsADuration(_ deadline: Duration) async throws {
-        let options = PackStore.LoadOptions(deadline: deadline)
+    func aDeadlineMayBeAsLongAsADuration(_ timeout: Duration) async throws {
+        let options = PackStore.LoadOptions(timeout: timeout)
         let url = try await publishingStore().loadPack("aurora", options: options)
         #expect(try text("sky", in: url) == "version 1")
     }
@@ -108,7 +108,7 @@ import WallpaperStore
     /// Errors of a fetcher reach the application with their advice.
     @Test(arguments: [RetryAdvice.now, .later, .never])
     func aFailureIsToldWithItsAdvice(advice: RetryAdvice) async throws {
-        let failure = FetchFailure(.refused, reason: "status 403", retry: advice)
+        let failure = FetchFailure(.refused, reason: "status 403", retryAdvice: advice)
         let store = failing(failure)
         let updates = store.updates()
         let error = await #expect(throws: PackStoreError.self) {
@@ -130,7 +130,7 @@ import WallpaperStore
         let error = await #expect(throws: PackStoreError.self) {
             try await failing(Errno.ioError).loadPack("aurora")
         }
-        let failure = FetchFailure(reason: "\(Errno.ioError)", retry: .later)
+        let failure = FetchFailure(reason: "\(Errno.ioError)", retryAdvice: .later)
         #expect(error == .fetchFailed(.aurora, failure))
     }
 
@@ -151,11 +151,11 @@ import WallpaperStore
             }
         }
         let store = PackStore(containers: [container.path], fetcher: fetcher)
-        let options = PackStore.LoadOptions(deadline: .milliseconds(20))
+        let options = PackStore.LoadOptions(timeout: .milliseconds(20))
         let error = await #expect(throws: PackStoreError.self) {
             try await store.loadPack("aurora", options: options)
         }
-        #expect(error == .deadlineExceeded(.aurora, after: .milliseconds(20)))
+        #expect(error == .timedOut(.aurora, after: .milliseconds(20)))
         #expect(error?.retryAdvice == .now)
         #expect(wasCancelled.current == 1)
     }
@@ -211,7 +211,7 @@ import WallpaperStore
     @Test func theManifestIsAskedForWithoutAPack() async throws {
         var fetcher = SampleFetcher { _, _, _ in Issue.record("a pack was asked for") }
         try await PackStore(containers: [container.path], fetcher: fetcher).fetchManifest()
-        let failure = FetchFailure(.unreachable, reason: "no answer", retry: .later)
+        let failure = FetchFailure(.unreachable, reason: "no answer", retryAdvice: .later)
         fetcher.onManifest = { throw failure }
         let store = PackStore(containers: [container.path], fetcher: fetcher)
         let error = await #expect(throws: PackStoreError.self) { try await store.fetchManifest() }
@@ -238,7 +238,7 @@ import WallpaperStore
         let store = PackStore(containers: [container.path], fetcher: fetcher)
         let failure = FetchFailure(
             reason: "the program '/nonexistent/stagepack' does not exist",
-            retry: .never
+            retryAdvice: .never
         )
         await #expect(throws: PackStoreError.fetchFailed(.aurora, failure)) {
             try await store.loadPack("aurora")
@@ -260,7 +260,7 @@ import WallpaperStore
         let words = FetchFailure(
             .containerUnusable,
             reason: "the path of the container is not UTF-8",
-            retry: .never
+            retryAdvice: .never
         )
         #expect(error == .fetchFailed(.aurora, words))
     }

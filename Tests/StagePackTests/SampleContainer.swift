@@ -112,7 +112,7 @@ struct SampleFetcher: PackFetcher {
 
     var onFetch: Body
     var onFile: @Sendable (ContentPath, PackID, FilePath) async throws -> Void = { _, _, _ in
-        throw FetchFailure(reason: "no file is fetched", retry: .never)
+        throw FetchFailure(reason: "no file is fetched", retryAdvice: .never)
     }
     var onManifest: @Sendable () async throws -> Void = {}
 

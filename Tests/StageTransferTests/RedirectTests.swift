@@ -160,7 +160,7 @@ import Testing
         var request = DownloadRequest(server.url("/pack", host: host), content: Self.content)
         request.trustedOrigins = TrustedOrigins(of: ["https://example.org/manifest.json"])
         let error = await failure(of: request, to: part)
-        #expect(error == .unacceptable(url: server.url("/pack", host: host), .thisMachine))
+        #expect(error == .unacceptable(url: server.url("/pack", host: host), .localAddress))
         #expect(server.requests.isEmpty)
         request.trustedOrigins = TrustedOrigins(of: [server.url("/manifest.json", host: host)])
         try await download(request, to: part)
@@ -188,7 +188,7 @@ import Testing
         var request = DownloadRequest(url, content: Self.content)
         request.trustedOrigins = TrustedOrigins(of: [])
         let error = await failure(of: request, to: part, configuration)
-        guard case .unacceptable(_, .thisMachine) = error else {
+        guard case .unacceptable(_, .localAddress) = error else {
             Issue.record("expected a refusal, found \(String(describing: error))")
             return
         }
@@ -240,7 +240,7 @@ import Testing
             server.answer("http://\(host)/document", with: .content([2]))
         }
         var request = FetchRequest(mirrors: [server.url("/start")], limit: ByteCount(10))
-        request.needsTrust = true
+        request.requiresTrustedTransport = true
         let wanted = request
         do {
             let fetched = try await withEngine(configuration) { try await $0.fetch(wanted) }

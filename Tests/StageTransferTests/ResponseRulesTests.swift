@@ -171,7 +171,7 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
     @Test func aTransientAnswerIsContentWhereNoOtherAttemptFollows() {
         var rules = Self.whole
         rules.acceptsErrorResponses = true
-        rules.longestPause = .seconds(60)
+        rules.maximumRetryAfter = .seconds(60)
         let pause = head(503, "Retry-After: 59")
         #expect(rules.judge(pause) == .retry(status: 503, after: .seconds(59)))
         #expect(rules.judge(head(503, "Retry-After: 60")) == .beginRefusal)

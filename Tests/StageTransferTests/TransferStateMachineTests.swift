@@ -197,7 +197,7 @@ import Testing
     }
 
     @Test func aWaitBeyondTheBudgetEndsAtOnce() {
-        var story = Story(1, policy: RetryPolicy(giveUpAfter: .seconds(10)))
+        var story = Story(1, policy: RetryPolicy(retryTimeLimit: .seconds(10)))
         _ = story.begin()
         let action = story.fail(pause: .seconds(60))
         #expect(action == .fail(Self.transient))

@@ -73,7 +73,7 @@ import Testing
         let limit = Duration.milliseconds(200)
         let start = ContinuousClock.now
         await #expect(throws: WebSocketClientError.slowHandshake(limit: limit)) {
-            try await Self.read(url) { $0.handshakeLimit = limit }
+            try await Self.read(url) { $0.handshakeTimeout = limit }
         }
         #expect(ContinuousClock.now - start < .seconds(25))
     }
@@ -134,7 +134,7 @@ import Testing
         }
         try await withEngine { engine in
             var options = WebSocketOptions()
-            options.closeLimit = .milliseconds(500)
+            options.closeTimeout = .milliseconds(500)
             options.pingInterval = nil
             try await WebSocket.withConnection(to: url, over: engine, options: options) {
                 _,
@@ -152,7 +152,7 @@ import Testing
         let start = ContinuousClock.now
         try await withEngine { engine in
             var options = WebSocketOptions()
-            options.closeLimit = .milliseconds(200)
+            options.closeTimeout = .milliseconds(200)
             try await WebSocket.withConnection(to: url, over: engine, options: options) { _, _ in }
         }
         #expect(ContinuousClock.now - start < .seconds(25))
@@ -189,7 +189,7 @@ import Testing
         }
         try await withEngine { engine in
             var options = WebSocketOptions()
-            options.closeLimit = .milliseconds(100)
+            options.closeTimeout = .milliseconds(100)
             try await WebSocket.withConnection(to: url, over: engine, options: options) {
                 messages,
                 _ in

@@ -83,8 +83,8 @@ import Testing
         let gate = Gate()
         serve(Answer.webSocket { peer in peer.echo() }.with { $0.gate = { gate.wait() } })
         var options = WebSocketOptions()
-        options.handshakeLimit = longest
-        options.closeLimit = longest
+        options.handshakeTimeout = longest
+        options.closeTimeout = longest
         options.pingInterval = longest
         var configuration = TransferConfiguration()
         configuration.connectTimeout = longest
@@ -94,7 +94,7 @@ import Testing
                 to: socketURL,
                 over: engine,
                 options: fixed.0,
-                policy: quickPolicy { $0.giveUpAfter = longest }
+                policy: quickPolicy { $0.retryTimeLimit = longest }
             ) { events, writer in
                 async let sent: Void = writer.send("a", waitingForConnection: longest)
                 gate.open()
@@ -221,7 +221,7 @@ import Testing
             policy.maximumDelay = .seconds(7200)
         }
         var options = WebSocketOptions()
-        options.handshakeLimit = .seconds(3600)
+        options.handshakeTimeout = .seconds(3600)
         let fixed = options
         let (begun, begin) = AsyncStream.makeStream(of: Void.self)
         await #expect(throws: WebSocketClientError.cancelled) {

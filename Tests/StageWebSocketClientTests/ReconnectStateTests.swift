@@ -14,7 +14,7 @@ import Testing
     }
 
     @Test func aConnectionThatLastsStartsTheTimeAnew() {
-        var state = Self.state { $0.giveUpAfter = .seconds(60) }
+        var state = Self.state { $0.retryTimeLimit = .seconds(60) }
         let lasted = ReconnectState.End(reason: .lost, uptime: .seconds(30))
         #expect(
             state.handle(lasted, at: .seconds(100), random: 0)

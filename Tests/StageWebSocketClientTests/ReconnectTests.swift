@@ -136,7 +136,7 @@ import Testing
             }
         )
         let events = EventLines()
-        try await events.read(quickPolicy { $0.longestPause = .seconds(3599) })
+        try await events.read(quickPolicy { $0.maximumRetryAfter = .seconds(3599) })
         #expect(events.lines == ["error: the server responded with status 503, expected 101"])
     }
 
@@ -234,7 +234,7 @@ import Testing
 
     @Test func aServerThatIsNotThereIsTriedUntilTheTimeIsOver() async throws {
         let events = EventLines()
-        try await events.read(to: Self.nowhere, quickPolicy { $0.giveUpAfter = .seconds(1) })
+        try await events.read(to: Self.nowhere, quickPolicy { $0.retryTimeLimit = .seconds(1) })
         #expect(events.lines.last?.hasPrefix("error: no connection lasted in ") == true)
         #expect(events.lines.dropLast().allSatisfy { $0.contains(" failed: ") })
     }
@@ -249,7 +249,7 @@ import Testing
     @Test func anAttemptEndsWithTheTimeForAll() async throws {
         serve(.script { $0.waitForEnd() })
         let events = EventLines()
-        try await events.read(quickPolicy { $0.giveUpAfter = .milliseconds(300) })
+        try await events.read(quickPolicy { $0.retryTimeLimit = .milliseconds(300) })
         #expect(events.lines.count == 1)
         let start =
             "error: no connection lasted in 1 attempt: the opening handshake took longer than 0."

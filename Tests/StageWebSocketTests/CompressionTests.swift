@@ -4,7 +4,7 @@ import Testing
 
 @Suite struct CompressionTests {
     static let directions: [DeflateDirection] = [8, 9, 12, 15].flatMap { bits in
-        [true, false].map { DeflateDirection(windowBits: bits, keepsContext: $0) }
+        [true, false].map { DeflateDirection(windowBits: bits, allowsContextTakeover: $0) }
     }
 
     @Test(arguments: directions)
@@ -31,8 +31,8 @@ import Testing
 
     @Test func aMessageRefersToTheOneBeforeOnlyWithContextTakeover() throws {
         let text = WebSocketMessage.text("a text of which the second copy is short")
-        func second(_ keepsContext: Bool) throws -> Int {
-            let direction = DeflateDirection(keepsContext: keepsContext)
+        func second(_ allowsContextTakeover: Bool) throws -> Int {
+            let direction = DeflateDirection(allowsContextTakeover: allowsContextTakeover)
             let agreement = DeflateAgreement(client: direction)
             let one = try sent([text], compression: agreement).count
             return try sent([text, text], compression: agreement).count - one

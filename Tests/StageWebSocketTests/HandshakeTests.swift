@@ -190,7 +190,7 @@ import Testing
     }
 
     @Test func anOfferWithoutContextTakeoverHasToBeConfirmed() throws {
-        let offer = DeflateAgreement(server: DeflateDirection(windowBits: 10, keepsContext: false))
+        let offer = DeflateAgreement(server: DeflateDirection(windowBits: 10, allowsContextTakeover: false))
         func agreement(_ parameters: String) throws -> DeflateAgreement? {
             var handshake = try ClientHandshake(
                 host: "a",
@@ -211,6 +211,6 @@ import Testing
             try agreement("; server_no_context_takeover; server_max_window_bits=11")
         }
         let smaller = try agreement("; server_no_context_takeover; server_max_window_bits=9")
-        #expect(smaller?.server == DeflateDirection(windowBits: 9, keepsContext: false))
+        #expect(smaller?.server == DeflateDirection(windowBits: 9, allowsContextTakeover: false))
     }
 }

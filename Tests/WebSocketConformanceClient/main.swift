@@ -27,7 +27,7 @@ var options = WebSocketOptions()
 options.limits = WebSocketLimits(messageSize: 32 << 20)
 
 if arguments.contains("--without-context-takeover") {
-    options.compression = DeflateAgreement(client: DeflateDirection(keepsContext: false))
+    options.compression = DeflateAgreement(client: DeflateDirection(allowsContextTakeover: false))
 }
 
 guard arguments.count >= 2 else { fatalError("expected a mode and a URL") }

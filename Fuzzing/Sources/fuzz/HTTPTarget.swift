@@ -99,7 +99,7 @@ enum HTTPTarget: FuzzTarget {
         conditional.limit = 1000
         var tolerant = ResponseRules()
         tolerant.acceptsErrorResponses = true
-        tolerant.longestPause = .seconds(60)
+        tolerant.maximumRetryAfter = .seconds(60)
         tolerant.isGet = false
         return [ResponseRules(), resumed, conditional, tolerant]
     }()

@@ -13,7 +13,7 @@ enum SettingsTarget: FuzzTarget {
         if let settings = command(bytes) {
             require(command(bytes) == settings, "settings are read the same again")
             if let rate = settings.bandwidth { require(rate > .zero, "a rate lets bytes through") }
-            if let deadline = settings.hookDeadline {
+            if let deadline = settings.hookTimeLimit {
                 require(deadline >= .zero, "a deadline is not in the past")
             }
             if let path = settings.certificateAuthorities {

@@ -40,7 +40,7 @@ enum WebSocketTarget: FuzzTarget {
         guard selector & 2 != 0 else { return nil }
         let direction = DeflateDirection(
             windowBits: 8 + Int(selector >> 3 & 7),
-            keepsContext: selector & 4 != 0
+            allowsContextTakeover: selector & 4 != 0
         )
         return DeflateAgreement(client: direction, server: direction)
     }

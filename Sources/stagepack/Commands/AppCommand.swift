@@ -217,7 +217,7 @@ struct AppRegisterCommand: ReportingSubcommand {
                 status: .manifestInvalid,
                 message: "registration '\(file.forDisplay())': \(fault)",
                 hint: "run \(HintSource.quoted(["app", "validate", file])) to see every error",
-                retry: .never
+                retryAdvice: .never
             )
         }
         let folders = RegistrationFolders(environment: ProcessEnvironment.current)
@@ -264,7 +264,7 @@ extension CommandFailure {
             status: error.isOutOfSpace ? .noSpace : .containerUnusable,
             message: error.description,
             hint: hint,
-            retry: error.isOutOfSpace ? .later : .never
+            retryAdvice: error.isOutOfSpace ? .later : .never
         )
     }
 }

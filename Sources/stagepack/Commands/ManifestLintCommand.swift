@@ -82,7 +82,7 @@ struct ManifestLintCommand: ReportingSubcommand {
                 status: .interrupted,
                 message: "the servers were not all asked",
                 hint: nil,
-                retry: .now
+                retryAdvice: .now
             )
         }
         do throws(FileError) {

@@ -54,7 +54,7 @@ extension PackageCommand {
             message:
                 "\(recipe.forDisplay()): it selects '\(selected.file.string.forDisplay())', which this command writes",
             hint: "write it elsewhere with --output-path, or leave it out with a 'fileExclusion'",
-            retry: .never
+            retryAdvice: .never
         )
     }
 }

@@ -257,7 +257,7 @@ struct RecipeFile {
                 status: .manifestInvalid,
                 message: "\(path.forDisplay()): \(error)",
                 hint: nil,
-                retry: .never
+                retryAdvice: .never
             )
             if case .invalid = error {
                 failure.hint = "'stagepack template' prints a recipe that says what there is"

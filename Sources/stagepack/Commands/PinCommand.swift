@@ -84,7 +84,7 @@ extension Session {
             status: .containerUnusable,
             message: "pack '\(pack)': it is pinned in '\(foreign)', which this user cannot change",
             hint: hints.local("pin", "--release", pack.text).map { "as root, run \($0)" },
-            retry: .never
+            retryAdvice: .never
         )
     }
 }

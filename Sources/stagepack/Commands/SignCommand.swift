@@ -182,7 +182,7 @@ extension SigningStateReport {
             message: "\(manifest.forDisplay()): the \(role.role.rawValue) metadata has expired, at "
                 + "\(role.expires), and clients refuse it",
             hint: "with the keys of the role: \(renewal(of: role.role))",
-            retry: .never
+            retryAdvice: .never
         )
     }
 

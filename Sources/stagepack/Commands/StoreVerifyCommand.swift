@@ -98,7 +98,7 @@ struct StoreVerifyCommand: ReportingSubcommand {
                 status: .interrupted,
                 message: "not all objects were compared",
                 hint: nil,
-                retry: .now
+                retryAdvice: .now
             )
         }
         do throws(FileError) {

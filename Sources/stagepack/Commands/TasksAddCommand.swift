@@ -119,7 +119,7 @@ struct TasksAddCommand: ReportingSubcommand {
                 status: .interrupted,
                 message: "interrupted: the daemon continues the download",
                 hint: HintSource.thisCommand().map { "run \($0) to wait for the file" },
-                retry: .now
+                retryAdvice: .now
             )
         case .failure(let error): throw CommandFailure(error)
         }

@@ -50,7 +50,7 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
                 status: .unknownPack,
                 message: "nothing was decided about pack '\(pack)' yet",
                 hint: Self.nextStep,
-                retry: .never,
+                retryAdvice: .never,
                 unknownPack: pack
             )
         }

@@ -109,7 +109,7 @@ extension DoctorReport {
             do throws(ManifestError) {
                 let manifest = try record.manifest.get()
                 let revision =
-                    record.record.ownFormatOf == nil
+                    record.record.customFormatApplication == nil
                     ? "revision \(manifest.revision)" : "in its own format"
                 add(.good, subject: "manifest", finding: "\(manifest.application), \(revision)")
             } catch {

@@ -75,7 +75,7 @@ struct NetworkOptions: ParsableArguments {
     private static let defaultAttempts = 4
 
     /// Maximum retry delay that a server may ask for, since a person or a hook waits.
-    private static let longestPause = Duration.seconds(60)
+    private static let maximumRetryAfter = Duration.seconds(60)
 
     /// Returns whether the environment disables network access.
     static func isOffline(_ environment: [String: String]) -> Bool {
@@ -112,7 +112,7 @@ struct NetworkOptions: ParsableArguments {
             configuration.netrc = try Self.readable(netrcFile, option: "--netrc-file")
         }
         configuration.retry.maximumAttempts = attempts ?? Self.defaultAttempts
-        configuration.retry.longestPause = Self.longestPause
+        configuration.retry.maximumRetryAfter = Self.maximumRetryAfter
         if let connectTimeout { configuration.connectTimeout = .seconds(connectTimeout) }
         for entry in tokenFile {
             let (host, token) = try Self.token(entry)

@@ -62,7 +62,7 @@ enum SettingsFile {
             status: .configurationInvalid,
             message: "configuration file '\(path)': \(message)",
             hint: hint,
-            retry: .never
+            retryAdvice: .never
         )
     }
 }

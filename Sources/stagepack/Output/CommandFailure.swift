@@ -12,7 +12,7 @@ struct CommandFailure: Error, Equatable {
     /// The recommended action, if there is one.
     var hint: String?
     /// The condition under which another attempt can succeed.
-    var retry: RetryAdvice
+    var retryAdvice: RetryAdvice
     /// The server that the command waited for, as a fragment, if the message does not name it.
     var place: String?
     /// The pack of the command line that is not staged or not offered; its identifier may be misspelt.
@@ -23,7 +23,7 @@ extension CommandFailure {
     /// Exits before the command has begun; in a hook, prints the failure in one line.
     func endProgram(isHook: Bool) -> Never {
         if isHook {
-            let parts = [message, hint, retry == .later ? "the next periodic run retries" : nil]
+            let parts = [message, hint, retryAdvice == .later ? "the next periodic run retries" : nil]
             let text = parts.compactMap(\.self).joined(separator: "; ")
             Console.say("stagepack: hook: nothing staged: \(text)")
         } else {
@@ -47,7 +47,7 @@ struct FailureReport: Codable, Equatable {
     init(_ failure: CommandFailure) {
         message = failure.message
         hint = failure.hint
-        retry = failure.retry
+        retry = failure.retryAdvice
         status = failure.status.rawValue
     }
 

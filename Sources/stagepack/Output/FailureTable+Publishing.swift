@@ -14,20 +14,20 @@ extension CommandFailure {
         case .file(let error):
             self.init(output: error)
         case .cancelled:
-            self.init(status: .interrupted, message: error.description, hint: nil, retry: .now)
+            self.init(status: .interrupted, message: error.description, hint: nil, retryAdvice: .now)
         case .changed:
             self.init(
                 status: .packagingFailed,
                 message: error.description,
                 hint: "run it again when nothing writes to the files",
-                retry: .now
+                retryAdvice: .now
             )
         default:
             self.init(
                 status: .packagingFailed,
                 message: "\(recipe.forDisplay()): \(error)",
                 hint: Self.hint(for: error),
-                retry: .never
+                retryAdvice: .never
             )
         }
     }
@@ -74,7 +74,7 @@ extension CommandFailure {
                 status: .inUse,
                 message: error.description,
                 hint: "run it again when that process has ended: 'fuser -v \(path)' names it",
-                retry: .later
+                retryAdvice: .later
             )
             return
         }
@@ -82,7 +82,7 @@ extension CommandFailure {
             status: error.isOutOfSpace ? .noSpace : .packagingFailed,
             message: error.description,
             hint: error.isOutOfSpace ? "free some space" : nil,
-            retry: error.isOutOfSpace ? .later : .never
+            retryAdvice: error.isOutOfSpace ? .later : .never
         )
     }
 }
@@ -121,7 +121,7 @@ extension CommandFailure {
             status: status,
             message: "\(manifest.forDisplay()): \(error)",
             hint: hint,
-            retry: .never
+            retryAdvice: .never
         )
     }
 
@@ -131,7 +131,7 @@ extension CommandFailure {
             status: .packagingFailed,
             message: "'\(path)' is damaged: its bytes have another digest than its name",
             hint: "package the version again; 'stagepack store verify' finds all damage",
-            retry: .never
+            retryAdvice: .never
         )
     }
 
@@ -145,7 +145,7 @@ extension CommandFailure {
                 message: "'\(archive)': \(error)",
                 hint:
                     "no application would unpack it; 'stagepack package --help' says how to make another",
-                retry: .never
+                retryAdvice: .never
             )
         }
     }
@@ -177,7 +177,7 @@ extension CommandFailure {
             status: .packagingFailed,
             message: "'\(archive.forDisplay())': \(error)",
             hint: hint,
-            retry: .never
+            retryAdvice: .never
         )
     }
 }
@@ -193,14 +193,14 @@ extension CommandFailure {
                 status: .packagingFailed,
                 message: error.description,
                 hint: "name the store and the manifests that were published from it",
-                retry: .never
+                retryAdvice: .never
             )
         case .index:
             self.init(
                 status: .packagingFailed,
                 message: error.description,
                 hint: "package the version again; 'stagepack package --help' describes '--indexed'",
-                retry: .never
+                retryAdvice: .never
             )
         }
     }

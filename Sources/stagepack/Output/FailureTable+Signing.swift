@@ -21,7 +21,7 @@ extension CommandFailure {
                 manifest: manifest.map(Self.quoted) ?? "MANIFEST",
                 keys: keys
             ),
-            retry: .never
+            retryAdvice: .never
         )
     }
 

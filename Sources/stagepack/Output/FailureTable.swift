@@ -10,7 +10,7 @@ import StagingService
 extension CommandFailure {
     /// Creates the failure for a command line that cannot be carried out.
     static func usage(_ message: String) -> CommandFailure {
-        CommandFailure(status: .usage, message: message, hint: nil, retry: .never)
+        CommandFailure(status: .usage, message: message, hint: nil, retryAdvice: .never)
     }
 
     /// Creates the failure that the command line reports for a failure of staging.
@@ -19,8 +19,8 @@ extension CommandFailure {
             status: failure.kind.exitStatus,
             message: failure.description,
             hint: failure.advice?.text(after: failure.retryAfter, about: failure.pack),
-            retry: failure.retry,
-            place: failure.place?.description,
+            retryAdvice: failure.retryAdvice,
+            place: failure.requestedManifest?.description,
             unknownPack: failure.unknownPack
         )
     }
@@ -53,6 +53,6 @@ extension CommandFailure {
             case .directory: nil
             case .address: "pass another --port, or 0 for any"
             }
-        self.init(status: .usage, message: error.description, hint: hint, retry: .never)
+        self.init(status: .usage, message: error.description, hint: hint, retryAdvice: .never)
     }
 }

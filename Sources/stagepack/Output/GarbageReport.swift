@@ -117,7 +117,7 @@ extension ContainerScope {
                 + "or read, or no manifest offers it",
             hint: "raise the quota, or remove packs"
                 + (hints.local("status").map { ": \($0) lists them" } ?? ""),
-            retry: .later
+            retryAdvice: .later
         )
     }
 }

@@ -211,7 +211,7 @@ extension FailureReport {
                 status: kind.map { $0.exitStatus } ?? .unfinished,
                 message: problem.message,
                 hint: advice?.textForLater(after: pause, about: pack),
-                retry: RetryAdvice(rawValue: problem.retry) ?? .later
+                retryAdvice: RetryAdvice(rawValue: problem.retry) ?? .later
             )
         )
     }

@@ -132,7 +132,7 @@ extension StatusReport.Part {
             manifests.append(
                 StatusReport.ManifestStatus(
                     application: manifest.application,
-                    revision: record.record.ownFormatOf == nil ? manifest.revision : nil,
+                    revision: record.record.customFormatApplication == nil ? manifest.revision : nil,
                     url: record.record.url,
                     receivedAt: Date(timeIntervalSince1970: Double(record.record.receivedAt))
                 )
