@@ -132,7 +132,7 @@ extension BADownloaderExtension {
     ///
     /// The main thread runs the main queue meanwhile.
     public static func main() {
-        StandardStreams.fill()
+        StandardStreams.openMissing()
         Task { await ExtensionSession.serve(Self()) }
         dispatchMain()
     }

@@ -77,11 +77,11 @@ STAGE_CHECKED static inline ssize_t stage_receive(
 }
 
 /// Makes reads from and writes to `socket` fail with EAGAIN after `microseconds` without a byte; 0 for no limit.
-STAGE_CHECKED static inline int stage_set_patience(int socket, int64_t microseconds) {
-    struct timeval patience = {.tv_sec = microseconds / 1000000, .tv_usec = microseconds % 1000000};
-    int status = setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+STAGE_CHECKED static inline int stage_set_timeout(int socket, int64_t microseconds) {
+    struct timeval timeout = {.tv_sec = microseconds / 1000000, .tv_usec = microseconds % 1000000};
+    int status = setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     if (status < 0) return status;
-    return setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    return setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
 }
 
 /// Connects a stream to the socket at `path`, and returns its descriptor. Fails with ENAMETOOLONG if the path is too
@@ -96,7 +96,7 @@ STAGE_CHECKED static inline int stage_connect(const char *path, int64_t microsec
     memcpy(address.sun_path, path, length + 1);
     int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (file < 0) return -1;
-    if (stage_set_patience(file, microseconds) == 0
+    if (stage_set_timeout(file, microseconds) == 0
         && connect(file, (struct sockaddr *)&address, sizeof address) == 0) {
         return file;
     }

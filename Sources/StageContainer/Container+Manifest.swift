@@ -178,7 +178,7 @@ extension ContainerReader {
         for application: ApplicationID
     ) throws(ContainerError) -> StoredManifest? {
         let name = FilePath(ContainerLayout.manifest).appending(application.recordName)
-        return try JSONRecord.readIfWhole(parsing: StoredManifest.self, at: name, in: root)
+        return try JSONRecord.readIfIntact(parsing: StoredManifest.self, at: name, in: root)
     }
 
     /// Returns the stored manifests of all applications, without those of damaged records.

@@ -56,7 +56,7 @@ extension Container {
         // A repair keeps the predecessor of the damaged generation.
         record.replaced =
             current.content.map { $0 == (record.version, record.contentDigest) } ?? false
-            ? try reader.wholeRecord(of: current, record.id)?.replaced : current.description
+            ? try reader.intactRecord(of: current, record.id)?.replaced : current.description
         return record
     }
 

@@ -146,7 +146,7 @@ extension Container {
     ) throws(FileError) -> Bool {
         guard let directory = try generations.directory(FilePath(id.component)) else { return true }
         let path = FilePath(name.component).appending(ContainerLayout.lease)
-        let lease = try FileLock.attempt(try directory.file(removingBehind: path), mode: .exclusive)
+        let lease = try FileLock.attempt(try directory.leaseFile(replacing: path), mode: .exclusive)
         guard let lease else { return false }
         try unlink()
         // Holds the lock until the end, so that no sweep takes it for an abandoned area.

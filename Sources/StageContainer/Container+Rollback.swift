@@ -80,7 +80,7 @@ extension ContainerReader {
         // Usually there are none, and no record has to be read.
         guard !others.isEmpty else { return nil }
         let before = [
-            try pin(of: id)?.rolledBackFrom, try wholeRecord(of: current, id)?.replaced,
+            try pin(of: id)?.rolledBackFrom, try intactRecord(of: current, id)?.replaced,
         ]
         for case let name? in before {
             if let known = others.first(where: { $0.name.description == name }) {
@@ -98,7 +98,7 @@ extension ContainerReader {
         guard let current = try currentGeneration(of: id) else { return [] }
         let others = try targets(ofRollbackFrom: current, id)
         guard !others.isEmpty else { return [] }
-        let latest = try wholeRecord(of: current, id)?.stagedAt ?? .max
+        let latest = try intactRecord(of: current, id)?.stagedAt ?? .max
         return others.filter { $0.stagedAt <= latest }.sorted { $0.stagedAt > $1.stagedAt }
             .map(\.name)
     }
@@ -110,14 +110,14 @@ extension ContainerReader {
     ) throws(ContainerError) -> [(stagedAt: Int64, name: GenerationName)] {
         var others: [(stagedAt: Int64, name: GenerationName)] = []
         for name in try generations(of: id) where name != current && !name.hasContent(of: current) {
-            guard name.content != nil, let record = try wholeRecord(of: name, id) else { continue }
+            guard name.content != nil, let record = try intactRecord(of: name, id) else { continue }
             others.append((record.stagedAt, name))
         }
         return others
     }
 
     /// Returns the record of a generation; `nil` if it is missing or damaged.
-    func wholeRecord(
+    func intactRecord(
         of name: GenerationName,
         _ id: PackID
     ) throws(ContainerError) -> StagedPack? {

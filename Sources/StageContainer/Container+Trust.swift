@@ -59,7 +59,7 @@ extension ContainerReader {
         for file in try ContainerLayout.metadataFiles(in: directory) {
             trust.files[file.string] = try ContainerLayout.metadata(file, in: directory)
         }
-        let record = try JSONRecord.readIfWhole(
+        let record = try JSONRecord.readIfIntact(
             TrustRecord.self,
             at: name.appending(ContainerLayout.refresh),
             in: root

@@ -194,9 +194,9 @@ public final class ContainerReader: Sendable {
 
     /// Returns the record of the pack's current generation, or `nil` if the pack is not staged or its record is
     /// damaged.
-    package func wholeRecord(of id: PackID) throws(ContainerError) -> StagedPack? {
+    package func intactRecord(of id: PackID) throws(ContainerError) -> StagedPack? {
         guard let generation = try currentGeneration(of: id) else { return nil }
-        return try wholeRecord(of: generation, id)
+        return try intactRecord(of: generation, id)
     }
 
     func record(of generation: GenerationName, _ id: PackID) throws(ContainerError) -> StagedPack? {

@@ -107,7 +107,7 @@ extension ContainerReader {
         of id: PackID,
         as role: StoredGeneration.Role
     ) throws(ContainerError) -> StoredGeneration? {
-        let record = try wholeRecord(of: name, id)
+        let record = try intactRecord(of: name, id)
         return try ContainerError.wrapping { () throws(FileError) in
             let path = path(of: name, id).appending(ContainerLayout.lease)
             guard let lease = try root.leaseFile(path) else { return nil }

@@ -11,7 +11,7 @@ enum JSONRecord {
 
     /// Reads the record at `name`; returns `nil` if it does not exist or is damaged, for example after a power
     /// failure.
-    static func readIfWhole<Value: Decodable>(
+    static func readIfIntact<Value: Decodable>(
         _ type: Value.Type,
         at name: FilePath,
         in directory: Directory
@@ -53,7 +53,7 @@ enum JSONRecord {
 
     /// Reads the record at `name` with the type's own parser; returns `nil` if it does not exist or is
     /// damaged.
-    static func readIfWhole<Value: JSONReadable>(
+    static func readIfIntact<Value: JSONReadable>(
         parsing type: Value.Type,
         at name: FilePath,
         in directory: Directory

@@ -34,7 +34,7 @@ extension Directory {
 
     /// Opens the lease file of a directory that is to be deleted; creates it if it does not exist or is not a
     /// regular file.
-    func file(removingBehind path: FilePath) throws(FileError) -> File {
+    func leaseFile(replacing path: FilePath) throws(FileError) -> File {
         do throws(FileError) {
             return try file(updating: path, exactly: .file)
         } catch {

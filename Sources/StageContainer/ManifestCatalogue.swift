@@ -73,7 +73,7 @@ extension ContainerReader {
         var packs: Set<PackID> = []
         for id in try stagedPacks() {
             guard let generation = try currentGeneration(of: id) else { continue }
-            if isIncluded(try wholeRecord(of: generation, id)) { packs.insert(id) }
+            if isIncluded(try intactRecord(of: generation, id)) { packs.insert(id) }
         }
         return packs
     }

@@ -147,7 +147,7 @@ extension Container {
         let path = FilePath(name).appending(ContainerLayout.lease)
         let file: File
         do throws(FileError) {
-            file = try files.file(removingBehind: path)
+            file = try files.leaseFile(replacing: path)
         } catch {
             // Another process has deleted the directory.
             guard error.errno == .noSuchFileOrDirectory else { throw error }

@@ -107,7 +107,7 @@ extension ContainerReader {
     /// Returns the recorded pin of the pack, effective or not; a damaged one counts as none.
     func recordedPin(of id: PackID) throws(ContainerError) -> Pin? {
         let name = FilePath(ContainerLayout.pins).appending(id.pinName)
-        return try JSONRecord.readIfWhole(parsing: Pin.self, at: name, in: root)
+        return try JSONRecord.readIfIntact(parsing: Pin.self, at: name, in: root)
     }
 }
 

@@ -23,7 +23,7 @@ package struct AcknowledgementWindow: Sendable {
     }
 
     /// Takes back the receipt of the last event, so that it can be delivered again.
-    package mutating func release(_ sequence: Int64) {
+    package mutating func takeBack(_ sequence: Int64) {
         guard sequence == received else { return }
         received -= 1
         inProgress.remove(sequence)

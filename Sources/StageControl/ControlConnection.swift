@@ -21,7 +21,7 @@ package final class ControlConnection: Sendable {
     /// - Throws: ``ControlError/untrusted(_:user:)`` for a process of another user.
     package init(path: String, timeout: Duration? = nil) throws(ControlError) {
         do throws(FileError) {
-            socket = try UnixSocket.connect(to: FilePath(path), patience: timeout)
+            socket = try UnixSocket.connect(to: FilePath(path), timeout: timeout)
         } catch {
             throw ControlError(connecting: error, timeout: timeout)
         }
@@ -73,7 +73,7 @@ package final class ControlConnection: Sendable {
     /// Sets the time without data after which the daemon counts as lost.
     private func setTimeout(_ timeout: Duration) throws(ControlError) {
         do throws(FileError) {
-            try socket.setPatience(timeout)
+            try socket.setTimeout(timeout)
         } catch {
             throw .system(error)
         }

@@ -107,7 +107,7 @@ struct SessionAttachment {
     mutating func receive(_ sequence: Int64) -> Bool { window.receive(sequence) }
 
     /// Takes back the receipt of an event.
-    mutating func release(_ sequence: Int64) { window.release(sequence) }
+    mutating func takeBack(_ sequence: Int64) { window.takeBack(sequence) }
 
     /// Marks an event as processed.
     mutating func finish(_ sequence: Int64) { window.finish(sequence) }

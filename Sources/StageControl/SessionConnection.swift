@@ -258,7 +258,7 @@ package final class SessionConnection: Sendable {
             try receiver.take(event)
         } catch {
             if let sequence = event.sequence {
-                monitor.change { $0.attachment.release(sequence) }
+                monitor.change { $0.attachment.takeBack(sequence) }
             }
             throw error
         }

@@ -13,10 +13,10 @@ final class AcceptThrottle: ChannelDuplexHandler {
     /// Length of a pause, during which the server accepts no connection.
     private static let pause = TimeAmount.milliseconds(200)
     /// Errors of accept(2) that are temporary or concern a single connection.
-    private static let passing = [EMFILE, ENFILE, ENOBUFS, ENOMEM, ECONNABORTED]
+    private static let temporaryErrors = [EMFILE, ENFILE, ENOBUFS, ENOMEM, ECONNABORTED]
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        guard let error = error as? IOError, Self.passing.contains(error.errnoCode) else {
+        guard let error = error as? IOError, Self.temporaryErrors.contains(error.errnoCode) else {
             context.fireErrorCaught(error)
             return
         }

@@ -21,7 +21,7 @@ struct ConnectionTable {
         /// Concurrent requests of one user.
         ///
         /// A request with a large body counts as all but one of them.
-        var worksPerUser = 4
+        var requestsPerUser = 4
     }
 
     /// Decision on a new connection.
@@ -33,7 +33,7 @@ struct ConnectionTable {
     }
 
     /// Decision on a complete request.
-    enum Turn: Equatable, Sendable {
+    enum StartDecision: Equatable, Sendable {
         /// The request runs now.
         case now
         /// The request waits until ``ConnectionTable/end(_:)`` or ``ConnectionTable/stream(_:)`` returns its connection.
@@ -58,7 +58,7 @@ struct ConnectionTable {
         var user: UInt32
         var activity = Activity.waiting
         var body = 0
-        /// Weight of the running request, counted against ``Limits/worksPerUser``.
+        /// Weight of the running request, counted against ``Limits/requestsPerUser``.
         var weight = 0
         /// Set if the connection closed while its request was running.
         var isClosed = false
@@ -116,11 +116,11 @@ struct ConnectionTable {
     /// Queues the complete request of a connection, and decides whether it runs now.
     ///
     /// The request of a closed connection would count for no user, so it does not run.
-    mutating func begin(_ id: Int) -> Turn {
+    mutating func begin(_ id: Int) -> StartDecision {
         guard let connection = connections[id] else { return .gone }
         guard connection.activity == .waiting else { return .now }
         let isLarge = connection.body > limits.smallBody
-        connections[id]?.weight = isLarge ? max(limits.worksPerUser - 1, 1) : 1
+        connections[id]?.weight = isLarge ? max(limits.requestsPerUser - 1, 1) : 1
         connections[id]?.activity = .queued
         shares[connection.user]?.queue.append(id)
         return next(of: connection.user).contains(id) ? .now : .queued
@@ -157,7 +157,7 @@ struct ConnectionTable {
     private mutating func next(of user: UInt32) -> [Int] {
         var started: [Int] = []
         while let id = shares[user]?.queue.first, let weight = connections[id]?.weight,
-            (shares[user]?.works ?? 0) + weight <= limits.worksPerUser
+            (shares[user]?.works ?? 0) + weight <= limits.requestsPerUser
         {
             shares[user]?.queue.removeFirst()
             shares[user]?.works += weight

@@ -32,7 +32,7 @@ final class EventFeed: Sendable {
     private let progress = Mutex(Deque<(event: SessionEvent, session: Int64)>())
     private let state = Mutex(State())
     /// Number of subscriptions and watchers.
-    private let audience = Atomic<Int>(0)
+    private let listenerCount = Atomic<Int>(0)
 
     init() {
         (progressWakes, progressWake) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
@@ -43,7 +43,7 @@ final class EventFeed: Sendable {
 
     /// Queues a progress event, from any thread; drops it if no client listens.
     func report(_ event: SessionEvent, of session: Int64) {
-        guard audience.load(ordering: .relaxed) > 0 else { return }
+        guard listenerCount.load(ordering: .relaxed) > 0 else { return }
         progress.withLock { progress in
             if progress.count >= Self.limit { progress.removeFirst() }
             progress.append((event, session))
@@ -90,7 +90,7 @@ final class EventFeed: Sendable {
     /// Adds the client of a session that has none.
     func attach(_ subscription: Subscription) {
         state.withLock { $0.subscriptions[subscription.session] = subscription }
-        audience.add(1, ordering: .relaxed)
+        listenerCount.add(1, ordering: .relaxed)
     }
 
     /// Removes the client of a session; returns whether it was attached.
@@ -100,7 +100,7 @@ final class EventFeed: Sendable {
             state.subscriptions[subscription.session] = nil
             return true
         }
-        if wasAttached { audience.subtract(1, ordering: .relaxed) }
+        if wasAttached { listenerCount.subtract(1, ordering: .relaxed) }
         return wasAttached
     }
 
@@ -122,14 +122,14 @@ final class EventFeed: Sendable {
             state.watchers[state.nextWatcher] = Watcher(client: client, continuation: continuation)
             return state.nextWatcher
         }
-        audience.add(1, ordering: .relaxed)
+        listenerCount.add(1, ordering: .relaxed)
         return Watch(id: id, events: events, continuation: continuation)
     }
 
     /// Removes a watcher.
     func unwatch(_ id: Int) {
         guard let watcher = state.withLock({ $0.watchers.removeValue(forKey: id) }) else { return }
-        audience.subtract(1, ordering: .relaxed)
+        listenerCount.subtract(1, ordering: .relaxed)
         watcher.continuation.finish()
     }
 }

@@ -18,11 +18,11 @@ extension Journal {
         created: Date,
         limit: Int64
     ) async throws(DaemonError) -> [(record: TaskRecord, isNew: Bool)] {
-        let floor = floor
+        let taskIDLowerBound = taskIDLowerBound
         return try await write { database in
             let user = try Self.user(of: session, in: database)
             return try Self.write(for: user, limit: limit, in: database) {
-                var last = max(try Self.lastNumber(database), floor)
+                var last = max(try Self.lastNumber(database), taskIDLowerBound)
                 var known = try Self.tasks(
                     of: session,
                     with: tasks.map(\.request.token),

@@ -15,11 +15,11 @@ final class Journal: Sendable {
     private let pool: DatabasePool
     /// Path of the database file.
     var path: String { pool.path }
-    private let mark: TaskNumberMark
+    private let mark: TaskIDHighWaterMark
     /// Lower bound of task identifiers: the first task of this journal gets a higher one.
     ///
     /// Above the journal's own counter only if an earlier journal was lost.
-    let floor: Int64
+    let taskIDLowerBound: Int64
     private let pending = Mutex(Pending())
     private let logger: Logger
 
@@ -44,10 +44,10 @@ final class Journal: Sendable {
         logger: Logger,
         forgetting: () throws(DaemonError) -> Bool
     ) throws(DaemonError) -> Journal {
-        let mark: TaskNumberMark
+        let mark: TaskIDHighWaterMark
         let isMissing: Bool
         do throws(FileError) {
-            mark = try TaskNumberMark(in: try Directory.open(path.removingLastComponent()))
+            mark = try TaskIDHighWaterMark(in: try Directory.open(path.removingLastComponent()))
             // Taking the directory's lock creates an empty journal file.
             isMissing = try File.open(reading: path).status().size == 0
         } catch {
@@ -64,7 +64,7 @@ final class Journal: Sendable {
                 }
                 return try makeNew(path, mark: mark, isFirst: !wasLost, logger: logger)
             }
-            let journal = try Journal(path, mark: mark, floor: mark.number ?? 0, logger: logger)
+            let journal = try Journal(path, mark: mark, taskIDLowerBound: mark.number ?? 0, logger: logger)
             if mark.number == nil { journal.makeMark() }
             return journal
         } catch let error as DatabaseError where error.isDamage {
@@ -113,28 +113,28 @@ final class Journal: Sendable {
     /// Creates an empty journal that does not reuse the task identifiers of an earlier one.
     private static func makeNew(
         _ path: FilePath,
-        mark: TaskNumberMark,
+        mark: TaskIDHighWaterMark,
         isFirst: Bool,
         logger: Logger
     ) throws -> Journal {
         // Without a mark, the seconds since 1970 exceed any identifier assigned so far.
         let time = isFirst ? 0 : Int64(Date.now.timeIntervalSince1970)
-        let floor = mark.number ?? time
-        try mark.raise(to: floor)
-        return try Journal(path, mark: mark, floor: floor, logger: logger)
+        let taskIDLowerBound = mark.number ?? time
+        try mark.raise(to: taskIDLowerBound)
+        return try Journal(path, mark: mark, taskIDLowerBound: taskIDLowerBound, logger: logger)
     }
 
     private init(
         _ path: FilePath,
-        mark: TaskNumberMark,
-        floor: Int64,
+        mark: TaskIDHighWaterMark,
+        taskIDLowerBound: Int64,
         logger: Logger
     ) throws {
         var configuration = Configuration()
         configuration.busyMode = .timeout(5)
         self.logger = logger
         self.mark = mark
-        self.floor = floor
+        self.taskIDLowerBound = taskIDLowerBound
         // The journal contains secrets of clients. Files that SQLite adds get the mode of this one.
         try FileDescriptor.open(
             path,

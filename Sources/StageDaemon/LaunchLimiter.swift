@@ -100,7 +100,7 @@ struct LaunchLimiter: Equatable, Sendable {
     }
 
     /// Ends a launch during which the daemon stopped, and counts it as failed.
-    mutating func recover() {
+    mutating func failInterruptedLaunch() {
         guard activeToken != nil else { return }
         activeToken = nil
         failures += 1

@@ -23,7 +23,7 @@ extension TransferCoordinator {
             var session = TransferState.Session(record: record)
             if record.launchLimiter.activeToken != nil {
                 // The daemon did not see the handler end: the launch counts as failed.
-                session.record.launchLimiter.recover()
+                session.record.launchLimiter.failInterruptedLaunch()
                 let launchLimiter = session.record.launchLimiter
                 await attempt { () throws(DaemonError) in
                     try await self.journal.update(launchLimiter, of: record.id)
@@ -47,7 +47,7 @@ extension TransferCoordinator {
             state.schedule(record, at: now)
         }
         for record in verified { await commitVerified(record) }
-        for record in unanswered { try await giveUpAnswer(of: record.id) }
+        for record in unanswered { try await failUnansweredUpload(of: record.id) }
         for id in state.sessions.keys.sorted() { await removeIfOver(id) }
         let files = files
         let known = try await journal.taskNumbers()
@@ -70,7 +70,7 @@ extension TransferCoordinator {
     }
 
     /// Fails an upload that an earlier run of the daemon sent completely without seeing the response.
-    private func giveUpAnswer(of id: Int64) async throws(DaemonError) {
+    private func failUnansweredUpload(of id: Int64) async throws(DaemonError) {
         guard let task = try await journal.task(id) else { return }
         await fail(task, with: .lostResponse)
     }

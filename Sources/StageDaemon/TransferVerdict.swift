@@ -55,7 +55,7 @@ enum TransferVerdict: Equatable, Sendable {
             self = .retry(PendingReason(.quota, until: now + TransferState.quotaWait))
         case .storage(let error) where error.errno == .noSpace:
             self = .retry(PendingReason(.disk, until: now + TransferState.diskWait))
-        case .storage(let error) where Self.passing.contains(error.errno):
+        case .storage(let error) where Self.temporaryErrors.contains(error.errno):
             self = .retry(
                 PendingReason(.backoff, until: now + Self.shortageWait, problem: "\(error)")
             )
@@ -64,7 +64,7 @@ enum TransferVerdict: Equatable, Sendable {
     }
 
     /// Errors of temporary resource shortages.
-    private static let passing: Set<Errno> = [
+    private static let temporaryErrors: Set<Errno> = [
         .tooManyOpenFiles, .tooManyOpenFilesInSystem, .noMemory,
     ]
     /// Delay in seconds after a resource shortage.

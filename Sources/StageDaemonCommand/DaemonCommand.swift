@@ -16,7 +16,7 @@ import UnixSignals
 /// only once.
 package struct DaemonCommand: AsyncParsableCommand {
     /// True if this process was started under the daemon's name.
-    package static var isAsked: Bool {
+    package static var isInvokedAsDaemon: Bool {
         guard let name = CommandLine.arguments.first else { return false }
         return FilePath(name).lastComponent == "stagepackd"
     }
@@ -57,7 +57,7 @@ package struct DaemonCommand: AsyncParsableCommand {
 
     /// Runs the daemon until a signal ends it.
     package static func main() async {
-        StandardStreams.fill()
+        StandardStreams.openMissing()
         ProcessEnvironment.clean()
         SystemShortage.endIfAny()
         if let fault = CommandLineEncoding.fault() {
@@ -79,7 +79,7 @@ package struct DaemonCommand: AsyncParsableCommand {
         // inherit this mask.
         umask(0o022)
         raiseFileLimit()
-        HeapMemory.shareHeaps()
+        HeapMemory.limitArenas()
         await EventLoops.start()
         // Clients get paths of the state directory, and handlers that of the socket.
         let file = FilePath(config ?? paths.configuration).absolute

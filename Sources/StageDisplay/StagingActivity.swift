@@ -7,7 +7,7 @@ package import StageModel
 /// A value without side effects; times are in seconds from any fixed instant.
 package struct StagingActivity: Equatable, Sendable {
     /// The seconds without data after which a server counts as silent.
-    static let patience = 1.0
+    static let silenceThreshold = 1.0
 
     /// The state of the request for the manifest.
     struct ManifestRequest: Equatable, Sendable {
@@ -78,7 +78,7 @@ package struct StagingActivity: Equatable, Sendable {
     /// received or the server is not silent.
     func silence(of pack: PackProgress, at time: Double) -> Int? {
         guard pack.phase == .receiving, let since = times[pack.id]?.changedAt,
-            time - since >= Self.patience
+            time - since >= Self.silenceThreshold
         else { return nil }
         return Int(time - since)
     }

@@ -125,7 +125,7 @@ struct FrameDownloader: Sendable {
                 await consumer.settle()
                 guard case .transfer = error else { throw error }
             }
-            progress.leave(try await consumer.finish())
+            progress.addUndecoded(try await consumer.finish())
         case .bundle(let request):
             let consumer = RangeConsumer(
                 fetch: self,
@@ -251,7 +251,7 @@ final class FetchProgress: Sendable {
     func receive(ofDeltas count: Int) { state.withLock { $0.received += Int64(count) } }
 
     /// Counts a frame that was produced from a delta, without its own bytes.
-    func make(_ frame: ContentIndex.Frame) {
+    func countDecoded(_ frame: ContentIndex.Frame) {
         state.withLock { state in
             state.present += Int64(frame.storedLength)
             state.reused += Int64(frame.storedLength)
@@ -268,7 +268,7 @@ final class FetchProgress: Sendable {
     }
 
     /// Adds frames that their deltas failed to produce.
-    func leave(_ frames: [Int]) { state.withLock { $0.undecodedFrames += frames } }
+    func addUndecoded(_ frames: [Int]) { state.withLock { $0.undecodedFrames += frames } }
 
     /// Records the URL that bytes came from.
     func note(source: String) { state.withLock { $0.source = source } }

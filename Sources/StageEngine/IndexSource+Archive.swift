@@ -152,7 +152,7 @@ extension IndexSource {
             try StageError.wrapping { () throws(FileError) in
                 try run.tree.moveFiles(
                     from: unpacked,
-                    to: local.begun.done,
+                    to: local.areaInventory.done,
                     except: local.expected.done,
                     areVerified: areVerified
                 ) { cancellation.isRequested }
@@ -160,7 +160,7 @@ extension IndexSource {
         }
         guard let done else { throw .cancelled }
         try await removeUnpacked(in: run.area)
-        return local.adding(IndexedTree.Inventory(done: done, frames: local.begun.frames))
+        return local.adding(IndexedTree.Inventory(done: done, frames: local.areaInventory.frames))
     }
 
     /// Removes the directory that the archive was unpacked to.

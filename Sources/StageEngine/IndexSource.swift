@@ -85,8 +85,8 @@ struct IndexSource: Sendable {
         try await StageError.blocking { () throws(FileError) in
             // Returns the heap memory of this work, and of decoding the index, to the system.
             defer { HeapMemory.release() }
-            let begun = try begin(run.tree, in: run.area)
-            return ReusableContent(of: run.tree, begun: begun, base: run.base)
+            let areaInventory = try begin(run.tree, in: run.area)
+            return ReusableContent(of: run.tree, areaInventory: areaInventory, base: run.base)
         }
     }
 

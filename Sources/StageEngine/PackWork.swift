@@ -64,7 +64,7 @@ struct PackWork: Sendable {
         let application = manifest.manifest.application
         return try StageError.wrapping { () throws(ContainerError) in
             let reader = container.reader
-            guard let record = try reader.wholeRecord(of: pack.id),
+            guard let record = try reader.intactRecord(of: pack.id),
                 record.application == application, record.manifestRevision > revision,
                 try reader.hasFiles(of: pack.id),
                 let stored = try reader.storedManifest(for: application),

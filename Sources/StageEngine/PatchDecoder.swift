@@ -171,7 +171,7 @@ private struct PieceWriter: ~Copyable {
     init(_ content: PatchContent, of tree: IndexedTree, local: ReusableContent) {
         self.content = content
         self.tree = tree
-        inventory = local.begun
+        inventory = local.areaInventory
         others = local.expected.done
         missing = Set(local.missing)
         cursor = DirectoryCursor(tree.content)

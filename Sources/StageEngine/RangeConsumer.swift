@@ -211,7 +211,7 @@ final class RangeConsumer: Sendable {
                 using: &cursor
             )
         }
-        if deltas != nil { progress.make(fetch.tree.index.frames[position]) }
+        if deltas != nil { progress.countDecoded(fetch.tree.index.frames[position]) }
         progress.write(written)
     }
 }

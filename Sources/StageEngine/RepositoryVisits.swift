@@ -133,7 +133,7 @@ private final class RepositoryVisit {
         before: AcceptedManifest?
     ) async throws(StageError) -> AcceptedManifest {
         try trusting { () throws(TrustError) in
-            let chain = try state.chain(from: trust.shipped)
+            let chain = try state.chain(from: trust.initialRoot)
             let stored = state.metadata(under: chain.bytes)
             rootVersion = chain.root.version
             // A conditional request with the tag of a damaged timestamp would get 304 forever.
@@ -169,7 +169,7 @@ private final class RepositoryVisit {
     private func isStillSigned(_ before: AcceptedManifest, from source: ManifestSource) -> Bool {
         var metadata = metadataBefore
         metadata.roots = state.roots
-        let ledger = TrustLedger(root: trust.shipped, stored: metadata)
+        let ledger = TrustLedger(root: trust.initialRoot, stored: metadata)
         return (try? ledger.verify(before.record, from: source.urls, at: nil)) != nil
     }
 

@@ -14,7 +14,7 @@ struct ReusableContent: Sendable {
     let expected: IndexedTree.Inventory
     private let tree: IndexedTree
     /// The files and frames that are in the area.
-    let begun: IndexedTree.Inventory
+    let areaInventory: IndexedTree.Inventory
     private let base: IndexSource.Base?
 
     /// Expected content that is missing or does not match its digest.
@@ -25,13 +25,13 @@ struct ReusableContent: Sendable {
         var frames: Set<Int> = []
     }
 
-    init(of tree: IndexedTree, begun: IndexedTree.Inventory, base: IndexSource.Base?) {
+    init(of tree: IndexedTree, areaInventory: IndexedTree.Inventory, base: IndexSource.Base?) {
         self.tree = tree
-        self.begun = begun
+        self.areaInventory = areaInventory
         self.base = base
-        var expected = begun
+        var expected = areaInventory
         if let map = base?.contentMap {
-            for (position, file) in tree.index.files where !begun.done[position] {
+            for (position, file) in tree.index.files where !areaInventory.done[position] {
                 expected.done[position] = map.path(of: file) != nil
             }
             for frame in tree.frames(except: expected.done)
@@ -48,8 +48,8 @@ struct ReusableContent: Sendable {
     }
 
     /// Returns the reusable content with a later inventory of the area.
-    func adding(_ begun: IndexedTree.Inventory) -> ReusableContent {
-        ReusableContent(of: tree, begun: begun, base: base)
+    func adding(_ areaInventory: IndexedTree.Inventory) -> ReusableContent {
+        ReusableContent(of: tree, areaInventory: areaInventory, base: base)
     }
 
     /// Takes the expected content from the generation; returns `nil` if stopped early.
@@ -60,7 +60,7 @@ struct ReusableContent: Sendable {
         var cursor = DirectoryCursor(tree.content)
         var buffer = [UInt8](repeating: 0, count: 1 << 20)
         for (position, file) in tree.index.files
-        where expected.done[position] && !begun.done[position] {
+        where expected.done[position] && !areaInventory.done[position] {
             if isStopped() { return nil }
             let path = base.contentMap.path(of: file) ?? ""
             let isTaken = try tree.reuseFile(
@@ -73,7 +73,7 @@ struct ReusableContent: Sendable {
             if !isTaken { lost.files.append(position) }
         }
         var source = Source()
-        for position in expected.frames.subtracting(begun.frames).sorted() {
+        for position in expected.frames.subtracting(areaInventory.frames).sorted() {
             if isStopped() { return nil }
             if let bytes = try source.content(
                 of: position,

@@ -116,9 +116,9 @@ extension IndexSource {
         let lock = try await lock(for: "file \(path)")
         defer { lock.end() }
         if try await StageError.blocking(isThere) { return false }
-        let mark = Self.mark(of: path)
+        let partialName = Self.partialDirectoryName(for: path)
         let (tree, local) = try await withBlockingThread { () throws(StageError) in
-            try prepare(position, of: index, in: place, mark: mark)
+            try prepare(position, of: index, in: place, partialName: partialName)
         }
         let missing = tree.frames(except: local.done).filter { !local.frames.contains($0) }
         _ = try await FrameDownloader(source: self, tree: tree, done: local.done, deltas: nil)
@@ -131,13 +131,13 @@ extension IndexSource {
             try tree.content.moveFile(FilePath(path.text), to: name, in: place)
         }
         // A directory that cannot be removed now is removed with its parent.
-        await withBlockingThread { _ = try? place.removeTree(mark) }
+        await withBlockingThread { _ = try? place.removeTree(partialName) }
         return true
     }
 
     /// Returns the name of the directory for an incomplete file: the same for each run, so that a run can
     /// resume.
-    private static func mark(of path: ContentPath) -> FilePath.Component {
+    private static func partialDirectoryName(for path: ContentPath) -> FilePath.Component {
         FilePath.Component(known: "part-\(Digest(of: Array(path.text.utf8)))")
     }
 
@@ -147,7 +147,7 @@ extension IndexSource {
         _ position: Int,
         of verified: VerifiedIndex,
         in place: Directory,
-        mark: FilePath.Component
+        partialName: FilePath.Component
     ) throws(StageError) -> (IndexedTree, IndexedTree.Inventory) {
         let index = verified.content
         let path = FilePath(index.entries.path(at: position).text)
@@ -156,7 +156,7 @@ extension IndexSource {
         let wanted = done
         if let file = index.entries.file(at: position) {
             let (status, free) = try StageError.wrapping { () throws(FileError) in
-                (try place.status(FilePath(mark).pushing(path)), try place.freeSpace())
+                (try place.status(FilePath(partialName).pushing(path)), try place.freeSpace())
             }
             let missing = ByteCount(max(0, file.size - (status?.allocatedSize ?? 0)))
             guard missing + Planner.reserve <= ByteCount(free.bytes) else {
@@ -165,9 +165,9 @@ extension IndexSource {
             }
         }
         return try StageError.wrapping { () throws(FileError) in
-            let isContinued = try place.status(FilePath(mark)) != nil
+            let isContinued = try place.status(FilePath(partialName)) != nil
             let scratch = try place.makeDirectory(
-                FilePath(mark),
+                FilePath(partialName),
                 exactly: .ownerReadWriteExecute
             )
             if isContinued { try scratch.synchronizeFileSystem() }

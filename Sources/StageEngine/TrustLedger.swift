@@ -12,7 +12,7 @@ import Synchronization
 /// files always belong together.
 public final class TrustLedger: Sendable {
     /// The root metadata that the application is registered with.
-    let shipped: [UInt8]
+    let initialRoot: [UInt8]
     private let state: Mutex<StoredTrust>
     private let named: Mutex<ApplicationID?>
 
@@ -28,7 +28,7 @@ public final class TrustLedger: Sendable {
         application: ApplicationID? = nil
     ) {
         named = Mutex(application)
-        shipped = root
+        initialRoot = root
         state = Mutex(stored)
     }
 
@@ -50,7 +50,7 @@ public final class TrustLedger: Sendable {
         let own = stored
         var all = own
         all.roots.merge(other.roots) { left, _ in left }
-        guard let root = try? all.chain(from: shipped).bytes,
+        guard let root = try? all.chain(from: initialRoot).bytes,
             let later = try? TrustedMetadata(stored: other.metadata(under: root))
         else { return false }
         guard let metadata = try? TrustedMetadata(stored: own.metadata(under: root)) else {
@@ -84,8 +84,8 @@ extension TrustLedger: Equatable {
 
 extension StoredTrust {
     /// Returns the chain of trusted roots that starts at the registered one.
-    func chain(from shipped: [UInt8]) throws(TrustError) -> RootChain {
-        try RootChain(from: shipped) { roots[$0] }
+    func chain(from initialRoot: [UInt8]) throws(TrustError) -> RootChain {
+        try RootChain(from: initialRoot) { roots[$0] }
     }
 
     /// Returns the stored metadata of the top-level roles, for verification with a root.
@@ -130,13 +130,13 @@ extension TrustLedger {
     /// - Throws: `TrustError` for the first file that is missing or invalid.
     public func verified(at time: MetadataTime? = nil) throws(TrustError) -> TrustedMetadata {
         let stored = stored
-        let root = try stored.chain(from: shipped).bytes
+        let root = try stored.chain(from: initialRoot).bytes
         return try TrustedMetadata(stored: stored.metadata(under: root), at: time)
     }
 
     /// Returns the newest trusted root metadata, independent of the state of the other roles.
     public func trustedRoot() throws(TrustError) -> RootMetadata {
-        try stored.chain(from: shipped).root
+        try stored.chain(from: initialRoot).root
     }
 
     /// Verifies that the stored metadata names a stored manifest.

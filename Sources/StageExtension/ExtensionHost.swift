@@ -138,7 +138,7 @@ public struct ExtensionHost: Sendable {
             environment: Self.environment(scratch: request.scratch),
             directory: request.scratch,
             sandbox: sandbox(for: request, readable: readable),
-            deadline: limits.timeLimit,
+            timeLimit: limits.timeLimit,
             outputLimit: ExtensionAnswer.byteLimit
         )
         let killSwitch = KillSwitch()

@@ -78,7 +78,7 @@ package struct DeltaSetWriter: Sendable {
         for base in bases { updates.append(try await write(to: version, from: base, in: store)) }
         try PackagingError.wrapping { () throws(FileError) in
             // Marks existing sets too: no manifest may have named them yet.
-            try StoreMark.write(version, deltas: updates.compactMap(\.delta), to: store)
+            try OfferMark.write(version, deltas: updates.compactMap(\.delta), to: store)
         }
         return updates
     }

@@ -115,7 +115,7 @@ enum EntryValidator {
             guard let twin = folded.updateValue(index, forKey: path.text.lowercased()) else {
                 continue
             }
-            warnings.append(.twins(entries[twin].content.path, path))
+            warnings.append(.nameCollision(entries[twin].content.path, path))
         }
         for entry in entries {
             guard case .link(let target) = entry.content.kind,

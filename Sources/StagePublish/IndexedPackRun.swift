@@ -23,7 +23,7 @@ struct IndexedPackRun: ~Copyable {
     /// The positions of the previous version's bundles that the store has with other bytes.
     private let damaged: Set<Int>
     /// Abandoned frames of the previous version.
-    private var sparse: Set<Int> = []
+    private var abandonedFrames: Set<Int> = []
 
     /// Small files that share a frame, and their bytes.
     private struct Cluster {
@@ -104,7 +104,7 @@ struct IndexedPackRun: ~Copyable {
         }
         for (frame, size) in left
         where size * 2 < Int64(writer.previous.frames[frame].length) {
-            sparse.insert(frame)
+            abandonedFrames.insert(frame)
         }
     }
 
@@ -183,7 +183,7 @@ struct IndexedPackRun: ~Copyable {
     private mutating func use(_ digest: Digest) -> Content? {
         if let entry = contents[digest] { return .same(entry: entry) }
         switch previousFile(with: digest)?.content {
-        case .part(let frame, let offset) where !sparse.contains(frame) && isUsable([frame]):
+        case .part(let frame, let offset) where !abandonedFrames.contains(frame) && isUsable([frame]):
             return .part(packer.add(previous: frame), offset: offset)
         case .frames(let list) where isUsable(list):
             return .frames(list.map { packer.add(previous: $0) })

@@ -254,7 +254,7 @@ package struct IndexedPackWriter: Sendable {
         guard !named.isEmpty else { return updates }
         try PackagingError.wrapping { () throws(FileError) in
             // Marks existing sets too: no manifest may have named them yet.
-            try StoreMark.write(stored, deltas: named, to: store)
+            try OfferMark.write(stored, deltas: named, to: store)
         }
         return updates
     }
@@ -290,7 +290,7 @@ package struct IndexedPackWriter: Sendable {
         let delta = archive == nil ? nil : objects.fileTableDelta
         let name = Digest(of: objects.stored)
         // Written before the index, with which the version can be offered.
-        try StoreMark.write(
+        try OfferMark.write(
             objects.index,
             named: name,
             archive: archive,

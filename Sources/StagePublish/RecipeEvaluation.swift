@@ -32,11 +32,11 @@ package struct RecipeEvaluation: Sendable {
     /// Valid content that is probably unintended.
     package enum Warning: Hashable, Sendable {
         /// Two paths that are equal on file systems that ignore case or Unicode normal forms.
-        case twins(ContentPath, ContentPath)
+        case nameCollision(ContentPath, ContentPath)
         /// A link to a path that the pack does not contain.
         case danglingLink(ContentPath, target: String)
         /// An exclusion of a single path that does not exist.
-        case idleExclusion(String)
+        case unusedExclusion(String)
     }
 
     /// The recipe.
@@ -71,7 +71,7 @@ package struct RecipeEvaluation: Sendable {
         self.recipe = recipe
         entries = try EntryValidator.ordered(walk.found)
         try EntryValidator.checkLinks(entries)
-        warnings = EntryValidator.warnings(entries) + walk.idleExclusions.map(Warning.idleExclusion)
+        warnings = EntryValidator.warnings(entries) + walk.unusedExclusions.map(Warning.unusedExclusion)
         try EntryValidator.checkLimits(entries, size: installedSize, count: fileCount)
     }
 }
@@ -80,11 +80,11 @@ extension RecipeEvaluation.Warning: CustomStringConvertible {
     /// The warning, as a sentence fragment.
     package var description: String {
         switch self {
-        case .twins(let first, let second):
+        case .nameCollision(let first, let second):
             "'\(first)' and '\(second)' are one name where the file system ignores case"
         case .danglingLink(let path, let target):
             "the link '\(path)' leads to '\(target.forDisplay())', which the pack does not have"
-        case .idleExclusion(let text):
+        case .unusedExclusion(let text):
             "fileExclusion '\(text.forDisplay())' excludes nothing"
         }
     }

@@ -20,7 +20,7 @@ struct SelectorWalk {
     }
 
     /// The exclusions of single paths that have matched nothing.
-    var idleExclusions: [String] {
+    var unusedExclusions: [String] {
         exclusions.filter { !$0.isUsed && $0.pattern.isLiteral }.map(\.pattern.text)
     }
 

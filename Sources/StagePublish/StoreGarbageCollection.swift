@@ -8,7 +8,7 @@ package import SystemPackage
 ///
 /// Clients with an older manifest may still download such objects, so an object is kept for some time after
 /// it was first found unused. The store records that time in its file `.unused`, and deletes the record when
-/// a manifest names the object again, or a version that contains it is packaged or offered (``StoreMark``).
+/// a manifest names the object again, or a version that contains it is packaged or offered (``OfferMark``).
 /// Only objects in the directories `a`, `b`, `d`, `i` and `p` are considered.
 package struct StoreGarbageCollection: Equatable, Sendable {
     /// The number and total size of objects.
@@ -36,7 +36,7 @@ package struct StoreGarbageCollection: Equatable, Sendable {
 
     /// Returns whether a temporary file is one of the record or of a mark.
     static func isOwnFile(_ name: String) -> Bool {
-        name.hasPrefix(".\(recordName.string).") || name.hasPrefix(".\(StoreMark.prefix)")
+        name.hasPrefix(".\(recordName.string).") || name.hasPrefix(".\(OfferMark.prefix)")
     }
 
     /// Removes objects that have been unused for a time, and records objects that are unused now.
@@ -87,7 +87,7 @@ package struct StoreGarbageCollection: Equatable, Sendable {
     ) throws(FileError) {
         let record = try UnusedObjects(of: store)
         let known = record ?? UnusedObjects()
-        let marks = try StoreMark.all(in: store)
+        let marks = try OfferMark.all(in: store)
         var unused = UnusedObjects()
         var expired: [(folder: Directory, name: FilePath.Component)] = []
         for folder in StoreObjectKind.allCases.map(\.folder) {

@@ -12,7 +12,7 @@ package struct StoreLock: ~Copyable, Sendable {
     /// The name of the lock file, in the store.
     private static let name: FilePath.Component = ".lock"
     /// The time limit for the cleanup by another process.
-    private static let patience = Duration.seconds(30)
+    private static let timeout = Duration.seconds(30)
 
     /// Removes the temporary files of earlier runs if no other process is using the store, and takes the
     /// lock.
@@ -42,7 +42,7 @@ package struct StoreLock: ~Copyable, Sendable {
                 for: Self.name,
                 in: store,
                 mode: .shared,
-                patience: Self.patience
+                timeout: Self.timeout
             )
         } catch {
             guard Self.isWithoutLocks(error, canBeReadOnly: canBeReadOnly) else { throw error }
@@ -67,7 +67,7 @@ package struct StoreLock: ~Copyable, Sendable {
                 for: Self.name,
                 in: store,
                 mode: .exclusive,
-                patience: Self.patience
+                timeout: Self.timeout
             )
             // Files that cannot be removed are left to a later run.
             if !isDryRun { _ = try? Self.sweep(store) }

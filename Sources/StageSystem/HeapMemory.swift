@@ -9,7 +9,7 @@ package enum HeapMemory {
     /// blocks of that size stay in the heap.
     ///
     /// For programs, at their start; a library must not change the allocator of its program.
-    package static func shareHeaps() {
+    package static func limitArenas() {
         // On an error, the process uses more memory; nothing else changes.
         _ = stage_limit_arenas(2)
         _ = stage_map_from(512 << 10)

@@ -27,16 +27,16 @@ package struct LockFile: ~Copyable, Sendable {
         return LockFile(directory: directory, name: name, lock: lock)
     }
 
-    /// Takes the lock, and waits for other holders at most for `patience`.
+    /// Takes the lock, and waits for other holders at most for `timeout`.
     ///
     /// - Throws: ``FileError`` with ``FileError/isHeldByOthers`` after that time, or when the task is cancelled.
     package static func wait(
         for name: FilePath.Component,
         in directory: Directory,
         mode: FileLock.Mode,
-        patience: Duration
+        timeout: Duration
     ) async throws(FileError) -> LockFile {
-        let deadline = ContinuousClock.now + patience.sleepable
+        let deadline = ContinuousClock.now + timeout.sleepable
         while true {
             if let lock = try attempt(name, in: directory, mode: mode) { return lock }
             guard ContinuousClock.now < deadline, !Task.isCancelled else {

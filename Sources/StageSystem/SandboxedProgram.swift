@@ -17,7 +17,7 @@ package struct SandboxedProgram: Sendable {
     /// The restrictions without which it is not started.
     package var required: Sandbox.Restrictions
     /// The longest run time.
-    package var deadline: Duration
+    package var timeLimit: Duration
     /// The most bytes of its standard output.
     package var outputLimit: Int
     /// The number of bytes that are kept from the end of its standard error.
@@ -31,7 +31,7 @@ package struct SandboxedProgram: Sendable {
         directory: FilePath,
         sandbox: Sandbox,
         required: Sandbox.Restrictions = .required,
-        deadline: Duration,
+        timeLimit: Duration,
         outputLimit: Int = 1 << 20,
         errorLimit: Int = 4 << 10
     ) {
@@ -41,7 +41,7 @@ package struct SandboxedProgram: Sendable {
         self.directory = directory
         self.sandbox = sandbox
         self.required = required
-        self.deadline = deadline
+        self.timeLimit = timeLimit
         self.outputLimit = outputLimit
         self.errorLimit = errorLimit
     }
@@ -122,7 +122,7 @@ package struct SandboxedProgram: Sendable {
         errors.closeWriting()
         report.closeWriting()
         defer { Self.end(supervisor, disarming: killSwitch) }
-        let end = ContinuousClock.now + deadline
+        let end = ContinuousClock.now + timeLimit
         let restrictions = try restrictions(from: report, until: end)
         guard restrictions?.isSuperset(of: required) ?? true else {
             return .notConfined(restrictions ?? .none)

@@ -6,5 +6,5 @@ package enum StandardStreams {
     /// printed text would be written into it.
     ///
     /// For programs, before all else. Reads and writes of such a stream fail as on a closed one.
-    package static func fill() { stage_fill_streams() }
+    package static func openMissing() { stage_fill_streams() }
 }

@@ -22,17 +22,17 @@ package final class UnixSocket: Sendable {
 
     /// Connects to the process that listens at `path`.
     ///
-    /// With a `patience`, the connection and each call on it fail with `EAGAIN` after that time without progress.
+    /// With a `timeout`, the connection and each call on it fail with `EAGAIN` after that time without progress.
     ///
     /// - Throws: ``FileError`` with `ENOENT` or `ECONNREFUSED` if no process listens, and with
     ///   `ENAMETOOLONG` if the path has more than the 107 bytes that the kernel takes.
     package static func connect(
         to path: FilePath,
-        patience: Duration? = nil
+        timeout: Duration? = nil
     ) throws(FileError) -> UnixSocket {
         let descriptor = try Directory.attempt("connect to", at: path) {
             unsafe path.withPlatformString {
-                unsafe stage_connect($0, patience.map(\.microseconds) ?? 0)
+                unsafe stage_connect($0, timeout.map(\.microseconds) ?? 0)
             }
         }
         return UnixSocket(adopting: FileDescriptor(rawValue: descriptor), path: path)
@@ -49,9 +49,9 @@ package final class UnixSocket: Sendable {
     }
 
     /// Sets the time after which a call without progress fails with `EAGAIN`.
-    package func setPatience(_ patience: Duration) throws(FileError) {
+    package func setTimeout(_ timeout: Duration) throws(FileError) {
         try Directory.attempt("set up", at: path) {
-            stage_set_patience(descriptor.rawValue, patience.microseconds)
+            stage_set_timeout(descriptor.rawValue, timeout.microseconds)
         }
     }
 

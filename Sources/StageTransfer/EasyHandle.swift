@@ -110,8 +110,8 @@ import SystemPackage
             }
             if code != CURLE_OK { return code }
         }
-        if !request.mayAskThisMachine {
-            let code = refuseThisMachine(request.url, configuration: configuration)
+        if !request.allowsLocalAddresses {
+            let code = denyLocalAddresses(request.url, configuration: configuration)
             if code != CURLE_OK { return code }
         }
         return unsafe stage_easy_set_fields(pointer, fields)
@@ -121,7 +121,7 @@ import SystemPackage
 extension EasyHandle {
     /// Refuses a request to an address of this machine or its link, and connections to one; a name that a proxy
     /// resolves is not checked.
-    private mutating func refuseThisMachine(
+    private mutating func denyLocalAddresses(
         _ url: TransferURL,
         configuration: TransferConfiguration
     ) -> CURLcode {

@@ -42,7 +42,7 @@ struct ExchangeRequest {
     /// `true` if the engine's credentials may be sent.
     var mayAuthenticate = true
     /// `true` if the server may be on this machine or its link.
-    var mayAskThisMachine = true
+    var allowsLocalAddresses = true
     /// `true` if libcurl may send the request twice: it does so by itself if a reused connection closes without a
     /// response.
     var mayRepeat = true

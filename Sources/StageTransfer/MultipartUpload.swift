@@ -178,7 +178,7 @@ struct MultipartUpload {
         case .incomplete:
             let detail = "the response to the completion is truncated"
             return .retry(.unreachable(url: url.display, detail: detail), after: nil)
-        case .error(let code) where CompletionAnswer.passing.contains(code):
+        case .error(let code) where CompletionAnswer.temporaryErrors.contains(code):
             let detail = "the server responded to the completion with the error '\(code)'"
             return .retry(.unreachable(url: url.display, detail: detail), after: nil)
         case .error(let code):
@@ -196,9 +196,9 @@ struct MultipartUpload {
         let error = TransferError.refused(
             url: url.display,
             status: answer.status,
-            retryAfter: answer.pause
+            retryAfter: answer.retryDelay
         )
-        return .retry(error, after: answer.pause)
+        return .retry(error, after: answer.retryDelay)
     }
 }
 
@@ -213,7 +213,7 @@ enum CompletionAnswer: Equatable {
     case incomplete
 
     /// Error codes after which the completion is sent again.
-    static let passing: Set<String> = ["InternalError", "ServiceUnavailable", "SlowDown"]
+    static let temporaryErrors: Set<String> = ["InternalError", "ServiceUnavailable", "SlowDown"]
 
     /// Parses the body of a response: an error is an XML document whose root is `Error`.
     init(_ body: [UInt8], isComplete: Bool) {

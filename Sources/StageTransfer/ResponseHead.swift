@@ -62,7 +62,7 @@ struct ResponseHead: Equatable, Sendable {
 
     /// Delay that the server asks for, up to 24 hours, from either form of `Retry-After`; a date counts from the
     /// response's own `Date`, and without one from this machine's clock.
-    var pause: Duration? {
+    var retryDelay: Duration? {
         retryAfter.flatMap { RetryAfter.delay(in: $0, answeredAt: date, readAt: .now) }
     }
 

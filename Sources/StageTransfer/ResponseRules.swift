@@ -108,10 +108,10 @@ struct ResponseRules: Equatable, Sendable {
         case 416 where offset > 0:
             isProof(head) ? .complete : .restart
         case _ where ResponseSummary.transientStatuses.contains(head.status):
-            isContent(head) ? finalRefusal(head) : .retry(status: head.status, after: head.pause)
+            isContent(head) ? finalRefusal(head) : .retry(status: head.status, after: head.retryDelay)
         case 404, 410:
             toleratesMissing && offset == 0
-                ? .retry(status: head.status, after: head.pause) : refusal(head)
+                ? .retry(status: head.status, after: head.retryDelay) : refusal(head)
         case 511 where detectsPortals: .portal
         default: refusal(head)
         }
@@ -132,7 +132,7 @@ struct ResponseRules: Equatable, Sendable {
     /// Returns whether the caller accepts a response that otherwise causes another attempt.
     private func isContent(_ head: ResponseHead) -> Bool {
         guard acceptsErrorResponses else { return false }
-        return acceptsTransientResponses || isLong(head.pause)
+        return acceptsTransientResponses || isLong(head.retryDelay)
     }
 
     /// Returns whether a server asks for a delay that is too long for another attempt.
@@ -163,8 +163,8 @@ struct ResponseRules: Equatable, Sendable {
         switch head.status {
         case 307, 308: redirection(head)
         case _ where ResponseSummary.transientStatuses.contains(head.status):
-            mayRepeat && !isLong(head.pause)
-                ? .retry(status: head.status, after: head.pause) : .begin
+            mayRepeat && !isLong(head.retryDelay)
+                ? .retry(status: head.status, after: head.retryDelay) : .begin
         case 511: .portal
         default: .begin
         }

@@ -388,7 +388,7 @@ extension ResumableUpload {
     }
 
     private func retry(_ answer: ResponseHead, from url: TransferURL) -> Action {
-        let pause = answer.pause
+        let pause = answer.retryDelay
         let error = TransferError.refused(
             url: url.display,
             status: answer.status,

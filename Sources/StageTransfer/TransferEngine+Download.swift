@@ -82,7 +82,7 @@ extension TransferEngine {
         let wasContinued = download.reused > 0
         download.reused = 0
         download.request.report(.restarted(.wrongDigest))
-        return step(wasContinued ? .continuedWrongly : .verified(false), of: &download)
+        return step(wasContinued ? .resumedContentIsWrong : .verified(false), of: &download)
     }
 
     /// Sends a request to one mirror, follows redirects, and returns the next action.
@@ -227,7 +227,7 @@ extension DownloadRequest {
             size: (size?.rawValue ?? rules.partialTotal ?? .max) - rules.offset,
             timeout: requestTimeout,
             mayAuthenticate: redirects.isAtOrigin && isTrusted,
-            mayAskThisMachine: isTrusted,
+            allowsLocalAddresses: isTrusted,
             mayRepeat: isRepeatedSafely,
             requiresNewestTLS: requiresNewestTLS,
             decodesContent: decodesContent

@@ -167,7 +167,7 @@ extension TransferEngine {
                     priority: request.priority,
                     timeout: request.requestTimeout,
                     mayAuthenticate: redirects.isAtOrigin,
-                    mayAskThisMachine: upload.mayAskThisMachine(step),
+                    allowsLocalAddresses: upload.allowsLocalAddresses(step),
                     mayRepeat: upload.mayRepeat(step),
                     requiresNewestTLS: request.requiresNewestTLS
                 ),

@@ -13,7 +13,7 @@ struct TransferStateMachine {
         /// The complete content was verified, with this result.
         case verified(Bool)
         /// The complete content failed verification, and an earlier run had received part of it.
-        case continuedWrongly
+        case resumedContentIsWrong
     }
 
     /// The outcome of an attempt.
@@ -126,7 +126,7 @@ struct TransferStateMachine {
             return .succeed
         case .verified(false):
             return startOver(&history, at: moment)
-        case .continuedWrongly:
+        case .resumedContentIsWrong:
             // Bytes from an earlier run are no evidence against a mirror.
             startsOver = true
             for index in mirrors.indices { mirrors[index].wasTried = false }

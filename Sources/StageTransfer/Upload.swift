@@ -145,7 +145,7 @@ final class Upload {
     }
 
     /// Returns whether the server of a step may be on this machine: a remote server must not name one there.
-    func mayAskThisMachine(_ step: ResumableUpload.Step) -> Bool {
+    func allowsLocalAddresses(_ step: ResumableUpload.Step) -> Bool {
         switch step {
         // The application chose these URLs itself.
         case .request, .create, .part, .completion: true

@@ -12,17 +12,17 @@ package struct RootChain: Hashable, Sendable {
     /// requested from the repository. Expiry is not checked.
     ///
     /// - Parameters:
-    ///   - shipped: The root metadata file that is trusted initially.
+    ///   - initialRoot: The root metadata file that is trusted initially.
     ///   - limits: The limits of files.
     ///   - next: Returns the stored file of a version, or `nil` if there is none.
     /// - Throws: ``TrustError`` if the first root metadata is invalid.
     package init(
-        from shipped: [UInt8],
+        from initialRoot: [UInt8],
         limits: TrustLimits = TrustLimits(),
         next: (_ version: Int) -> [UInt8]?
     ) throws(TrustError) {
-        root = try RootMetadata(trusted: shipped, limits: limits)
-        bytes = shipped
+        root = try RootMetadata(trusted: initialRoot, limits: limits)
+        bytes = initialRoot
         while let found = next(root.version + 1) {
             // An invalid stored file counts as missing.
             guard

@@ -34,7 +34,7 @@ struct TaskRecord {
     /// The application's request; `nil` for a task of another process.
     var original: URLRequest?
     /// Value of the session's `attachments` when it learned of the task from the daemon; `nil` for a task of this process.
-    var found: Int?
+    var discoveryAttachment: Int?
 
     /// Properties that the application sees.
     var identifier = 0
@@ -121,7 +121,7 @@ struct TaskRecord {
             request.isSuspended = isSuspended
             // The daemon responds to a repeated request with the task that the first one created, which may differ
             // from the current state: send all of it as a change.
-            pending = requests > 0 || isCancelled ? whole : TransferChange()
+            pending = requests > 0 || isCancelled ? completeChange : TransferChange()
             requests += 1
             return .create(request)
         }
@@ -238,7 +238,7 @@ struct TaskRecord {
     }
 
     /// Change with all properties that may differ from the first request.
-    private var whole: TransferChange {
+    private var completeChange: TransferChange {
         var change = TransferChange()
         change.state = isCancelled ? .cancelled : isSuspended ? .suspended : .running
         change.producesResumeToken = pending.producesResumeToken

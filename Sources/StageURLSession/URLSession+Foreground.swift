@@ -18,7 +18,7 @@ enum ForegroundEnd {
 
 extension URLSession {
     /// Starts, pauses, resumes or ends a task, as its record says.
-    func drive(_ task: URLSessionTask) {
+    func applyState(of task: URLSessionTask) {
         guard let transfer = task.transfer else {
             endIfUnsendable(task)
             return

@@ -97,7 +97,7 @@ extension URLSession {
     /// Sends the changes of tasks to the daemon; returns at once.
     func sendChanges(of tasks: [URLSessionTask]) {
         guard !isForeground else {
-            for task in tasks { drive(task) }
+            for task in tasks { applyState(of: task) }
             return
         }
         link.enqueue(
@@ -136,7 +136,7 @@ extension URLSession {
                 guard let number = record.number, earlier.contains(number), !record.hasEnded
                 else { return (false, nil) }
                 // A daemon that has lost its records gives the number to another task.
-                return (known[number] != record.request.token, record.found)
+                return (known[number] != record.request.token, record.discoveryAttachment)
             }
             guard isGone else { continue }
             if found == attachments {
@@ -181,7 +181,7 @@ extension URLSession {
                 state.byNumber[task.id] = known
                 return (known, true)
             }
-            record.found = state.attachments
+            record.discoveryAttachment = state.attachments
             let new =
                 task.request.kind == .download
                 ? URLSessionDownloadTask(record, session: self)

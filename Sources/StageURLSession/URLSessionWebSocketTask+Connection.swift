@@ -16,9 +16,9 @@ extension URLSessionWebSocketTask {
 
     /// Opens the connection, or ends a task that must not open one.
     func begin() {
-        if let refusal = record.withLock({ $0.refusal }) { return leave(refusal) }
+        if let refusal = record.withLock({ $0.refusal }) { return endForApplication(refusal) }
         session.engine.run { [self] engine in
-            guard let engine else { return leave(URLError.lackOfThreads) }
+            guard let engine else { return endForApplication(URLError.lackOfThreads) }
             await run(over: engine)
         }
     }
@@ -41,17 +41,17 @@ extension URLSessionWebSocketTask {
         )
         limits.continuation.yield(isOpen ? Self.closeTimeout : .zero)
         for handler in handlers { answer(handler) }
-        if frame == nil || !isOpen { leave(URLError(URLError.Code.cancelled)) }
+        if frame == nil || !isOpen { endForApplication(URLError(URLError.Code.cancelled)) }
     }
 
     /// Ends the task and its connection at once.
     func end(_ error: URLError) {
-        leave(error)
+        endForApplication(error)
         limits.continuation.yield(.zero)
     }
 
     /// Ends the task for the application, if it has not ended.
-    private func leave(_ error: (any Error)?) {
+    private func endForApplication(_ error: (any Error)?) {
         let handlers = calls.withLock { $0.fail(error ?? POSIXError.webSocketIsClosed) }
         for handler in handlers { answer(handler) }
         outputs.continuation.finish()
@@ -105,11 +105,11 @@ extension URLSessionWebSocketTask {
             let (code, reason) = (close.taskCode, close.taskReason)
             calls.withLock { $0.noteClose(code: code, reason: reason) }
             session.reportClose(of: self, code: code, reason: reason)
-            return leave(nil)
+            return endForApplication(nil)
         }
-        if isClosing { return leave(nil) }
+        if isClosing { return endForApplication(nil) }
         let error = failure as? WebSocketClientError ?? .cancelled
-        leave(error.taskError(url: originalRequest?.url, wasOpen: connection != nil))
+        endForApplication(error.taskError(url: originalRequest?.url, wasOpen: connection != nil))
     }
 
     private func connect(over engine: TransferEngine) async throws {

@@ -56,11 +56,11 @@ public struct DeflateAgreement: Hashable, Sendable {
             let parameters = DeflateParameters(element)
         else { throw .handshake(.extensions) }
         var agreement = offer
-        if parameters.serverForgets { agreement.server.allowsContextTakeover = false }
-        if parameters.clientForgets { agreement.client.allowsContextTakeover = false }
+        if parameters.serverNoContextTakeover { agreement.server.allowsContextTakeover = false }
+        if parameters.clientNoContextTakeover { agreement.client.allowsContextTakeover = false }
         // The response must confirm the client's requirements for the server (RFC 7692, sections 7.1.1.1 and
         // 7.1.2.1).
-        guard offer.server.allowsContextTakeover || parameters.serverForgets else {
+        guard offer.server.allowsContextTakeover || parameters.serverNoContextTakeover else {
             throw .handshake(.extensions)
         }
         switch parameters.serverBits {
@@ -90,11 +90,11 @@ public struct DeflateAgreement: Hashable, Sendable {
             guard let parameters = DeflateParameters(element) else { continue }
             var agreement = preference
             var answer = [name]
-            if parameters.serverForgets || !preference.server.allowsContextTakeover {
+            if parameters.serverNoContextTakeover || !preference.server.allowsContextTakeover {
                 agreement.server.allowsContextTakeover = false
                 answer.append("server_no_context_takeover")
             }
-            if parameters.clientForgets || !preference.client.allowsContextTakeover {
+            if parameters.clientNoContextTakeover || !preference.client.allowsContextTakeover {
                 agreement.client.allowsContextTakeover = false
                 answer.append("client_no_context_takeover")
             }
@@ -127,8 +127,8 @@ private struct DeflateParameters {
         case value(Int)
     }
 
-    var serverForgets = false
-    var clientForgets = false
+    var serverNoContextTakeover = false
+    var clientNoContextTakeover = false
     var serverBits: Bits?
     var clientBits: Bits?
 
@@ -138,8 +138,8 @@ private struct DeflateParameters {
         for (name, value) in element.parameters {
             guard names.insert(name).inserted else { return nil }
             switch name {
-            case "server_no_context_takeover" where value == nil: serverForgets = true
-            case "client_no_context_takeover" where value == nil: clientForgets = true
+            case "server_no_context_takeover" where value == nil: serverNoContextTakeover = true
+            case "client_no_context_takeover" where value == nil: clientNoContextTakeover = true
             case "server_max_window_bits", "client_max_window_bits":
                 var bits = Bits.bare
                 if let value {

@@ -86,7 +86,7 @@ extension WebSocketSupervisor {
         let pause = Mutex<Duration?>(nil)
         let onResponse = options.onResponse
         options.onResponse = { head in
-            pause.withLock { $0 = head.pause }
+            pause.withLock { $0 = head.retryDelay }
             onResponse?(head)
         }
         var opened: WebSocketMessages?
@@ -267,7 +267,7 @@ extension WebSocketSupervisor.State {
 
 extension HTTPHead {
     /// Time that the server asks to wait.
-    fileprivate var pause: Duration? {
+    fileprivate var retryDelay: Duration? {
         guard let value = values(of: "Retry-After").first else { return nil }
         let now = HTTPDate(seconds: Int64(Date.now.timeIntervalSince1970))
         return RetryAfter.delay(in: value, answeredAt: values(of: "Date").first, readAt: now)

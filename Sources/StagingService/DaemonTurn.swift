@@ -15,9 +15,9 @@ import Synchronization
 struct DaemonTurn: Sendable {
     /// Result of a turn.
     enum Outcome: Sendable {
-        /// The work has ended; `goesOn` is the number of the task that the daemon resumes, `nil` if it
+        /// The work has ended; `resumedTask` is the number of the task that the daemon resumes, `nil` if it
         /// resumes none.
-        case done(goesOn: Int64?)
+        case finished(resumedTask: Int64?)
         /// The daemon stages the missing packs later, once these reasons to wait are gone.
         case held([PendingReason])
         /// A person has cancelled the task.
@@ -42,16 +42,16 @@ struct DaemonTurn: Sendable {
 
     /// Time of the last unanswered request of this process; it sends no other one for the duration of
     /// ``silence``.
-    private static let lastSilence = Mutex<ContinuousClock.Instant?>(nil)
+    private static let lastTimeout = Mutex<ContinuousClock.Instant?>(nil)
     /// Time for which this process does not contact a daemon that did not answer.
     private static let silence = Duration.seconds(300)
     /// Time limit for each answer of a daemon, which may first have to end a worker.
-    private static let answerPatience = Duration.seconds(15)
+    private static let answerTimeout = Duration.seconds(15)
 
     /// Connection to the daemon and number of the task there.
-    private struct Place: Sendable {
+    private struct DaemonTask: Sendable {
         var connection: SessionConnection
-        var task: Int64
+        var id: Int64
     }
 
     /// An event during a turn.
@@ -83,17 +83,17 @@ struct DaemonTurn: Sendable {
         _ work: @escaping @Sendable () async -> StagedPacks
     ) async -> (StagedPacks, Outcome) {
         let (steps, step) = AsyncStream.makeStream(of: Step.self)
-        guard let place = await open(telling: step) else {
+        guard let daemonTask = await open(telling: step) else {
             let holds = await unmetConditions()
             return holds.isEmpty
-                ? (await work(), .done(goesOn: nil)) : (StagedPacks(), .held(holds))
+                ? (await work(), .finished(resumedTask: nil)) : (StagedPacks(), .held(holds))
         }
-        let progress = TurnProgress(of: place.task, environment: environment)
+        let progress = TurnProgress(of: daemonTask.id, environment: environment)
         defer { progress.end() }
         return await withTaskGroup(of: StagedPacks?.self) { group in
-            group.addTask { [patience] in
+            group.addTask { [timeout] in
                 // Cancelled: nothing waits for the daemon any more.
-                if (try? await Task.sleep(for: patience)) != nil { step.yield(.late) }
+                if (try? await Task.sleep(for: timeout)) != nil { step.yield(.late) }
                 return nil
             }
             var state = State(isDiscretionary: order.conditions != nil)
@@ -106,13 +106,13 @@ struct DaemonTurn: Sendable {
                     return staged
                 }
             }
-            defer { place.connection.close() }
-            if case .done = outcome {
+            defer { daemonTask.connection.close() }
+            if case .finished = outcome {
                 let end = state.staged.end
-                let isTold = await tell(end, to: place)
+                let isTold = await tell(end, to: daemonTask)
                 group.cancelAll()
                 let isLeft = end == nil || end?.hold != nil
-                return (state.staged, .done(goesOn: isTold && isLeft ? place.task : nil))
+                return (state.staged, .finished(resumedTask: isTold && isLeft ? daemonTask.id : nil))
             }
             group.cancelAll()
             if let outcome { return (state.staged, outcome) }
@@ -126,15 +126,15 @@ struct DaemonTurn: Sendable {
             } else {
                 state.staged.add(await work())
             }
-            return (state.staged, .done(goesOn: place.task))
+            return (state.staged, .finished(resumedTask: daemonTask.id))
         }
     }
 
     /// Time limit for the daemon to give the turn.
     ///
     /// Longer for a discretionary staging, since the daemon first determines the state of network and power.
-    private var patience: Duration {
-        order.conditions != nil ? Self.answerPatience : ControlClient.discoveryTimeout
+    private var timeout: Duration {
+        order.conditions != nil ? Self.answerTimeout : ControlClient.discoveryTimeout
     }
 
     /// State of a turn.
@@ -193,7 +193,7 @@ struct DaemonTurn: Sendable {
             case .ended(let staged):
                 state.staged.add(staged)
                 if state.isCancelled { return .cancelled }
-                if Task.isCancelled || !state.isStopped { return .done(goesOn: nil) }
+                if Task.isCancelled || !state.isStopped { return .finished(resumedTask: nil) }
                 (state.work, state.isStopped) = (nil, false)
                 if let outcome = hold(&state) { return outcome }
                 // The daemon may have lifted the hold before the work had stopped.
@@ -223,18 +223,18 @@ struct DaemonTurn: Sendable {
 
     /// Reports the end of the work to the daemon unless a worker is to resume it; returns `false` if the request fails or
     /// takes longer than `ControlClient.discoveryTimeout`.
-    private func tell(_ end: StagingEnd?, to place: Place) async -> Bool {
+    private func tell(_ end: StagingEnd?, to daemonTask: DaemonTask) async -> Bool {
         guard let end, !Task.isCancelled else { return true }
         var change = TransferChange()
         change.stagingEnd = end
         return await withTaskGroup(of: Bool?.self) { group in
-            group.addTask { [change] in await send(change, to: place) }
+            group.addTask { [change] in await send(change, to: daemonTask) }
             group.addTask {
                 // Cancelled: the daemon has answered.
                 guard (try? await Task.sleep(for: ControlClient.discoveryTimeout)) != nil else {
                     return nil
                 }
-                Self.lastSilence.withLock { $0 = .now }
+                Self.lastTimeout.withLock { $0 = .now }
                 return false
             }
             defer { group.cancelAll() }
@@ -242,11 +242,11 @@ struct DaemonTurn: Sendable {
         }
     }
 
-    private func send(_ change: TransferChange, to place: Place) async -> Bool {
+    private func send(_ change: TransferChange, to daemonTask: DaemonTask) async -> Bool {
         do throws(ControlError) {
-            try await place.connection.client.withoutBlocking {
+            try await daemonTask.connection.client.withoutBlocking {
                 [change] client throws(ControlError) in
-                _ = try client.change(place.task, by: change)
+                _ = try client.change(daemonTask.id, by: change)
             }
             return true
         } catch {
@@ -256,8 +256,8 @@ struct DaemonTurn: Sendable {
         }
     }
 
-    private func open(telling step: AsyncStream<Step>.Continuation) async -> Place? {
-        let isSilent = Self.lastSilence.withLock { last in
+    private func open(telling step: AsyncStream<Step>.Continuation) async -> DaemonTask? {
+        let isSilent = Self.lastTimeout.withLock { last in
             last.map { ContinuousClock.now - $0 < Self.silence } ?? false
         }
         guard usesDaemon, !isSilent else { return nil }
@@ -268,7 +268,7 @@ struct DaemonTurn: Sendable {
             Self.identifier(of: order),
             configuration: configuration,
             environment: environment,
-            timeout: Self.answerPatience
+            timeout: Self.answerTimeout
         )
         let connection = SessionConnection(client)
         let receiver = TurnReceiver(client, steps: step)
@@ -279,10 +279,10 @@ struct DaemonTurn: Sendable {
                 try client.createTasks([request])[0]
             }
             receiver.begin(id)
-            return Place(connection: connection, task: id)
+            return DaemonTask(connection: connection, id: id)
         } catch {
             connection.close()
-            if case .lost(_, .some) = error { Self.lastSilence.withLock { $0 = .now } }
+            if case .lost(_, .some) = error { Self.lastTimeout.withLock { $0 = .now } }
             // Without a daemon, this process stages the packs alone.
             logger.debug("The daemon does not help", metadata: ["error": "\(error)"])
             return nil

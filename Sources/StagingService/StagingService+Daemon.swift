@@ -58,7 +58,7 @@ extension StagingService {
         var (staged, outcome) = await turn.take { await work(plan) }
         let missing = packs.filter { !staged.hasStaged($0) }
         switch outcome {
-        case .done(let task):
+        case .finished(let task):
             if let task { report(.leftToDaemon(task: task)) }
         case .held(let holds):
             for id in missing {

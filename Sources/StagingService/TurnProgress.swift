@@ -25,7 +25,7 @@ final class TurnProgress: Sendable {
     /// Time until the next report after one that the daemon did not answer.
     private static let pause = Duration.seconds(10)
     /// Time limit for the daemon's answer.
-    private static let patience = Duration.seconds(3)
+    private static let timeout = Duration.seconds(3)
 
     private let task: Int64
     private let environment: [String: String]
@@ -70,7 +70,7 @@ final class TurnProgress: Sendable {
                     try ControlClient.find(environment: environment)
                 }
             do throws(ControlError) {
-                _ = try client.answer(to: .change(task, by: change), timeout: Self.patience)
+                _ = try client.answer(to: .change(task, by: change), timeout: Self.timeout)
             } catch .refused(let refusal) where refusal.code == .conflict {
                 // The daemon is about to hold the task, or another process has taken it over.
             }

@@ -15,22 +15,22 @@ struct HookRun: Sendable {
     let sessions: ApplicationSessions
     let event: ContentRequest?
     /// Time limit for all applications together.
-    let deadline: Duration
+    let timeLimit: Duration
     let output: OutputOptions
 
-    /// Returns the deadline from the option, the environment or the configuration file, or else 60 seconds.
+    /// Returns the time limit from the option, the environment or the configuration file, or else 60 seconds.
     ///
     /// In a privileged process the variable only shortens the deadline: another user may have set it.
-    static func deadline(option: Double?, environment: [String: String]) -> Duration {
+    static func timeLimit(option: Double?, environment: [String: String]) -> Duration {
         let limits = 0...1e9
         if let option, limits.contains(option) { return .seconds(option) }
         // A file that cannot be used fails the runs of the applications, each with its line.
         let usual = (try? SettingsFile.settings())?.hookTimeLimit ?? .seconds(60)
-        var deadline = usual
+        var timeLimit = usual
         if let text = environment["STAGEPACK_HOOK_DEADLINE"], !text.isEmpty {
             if let seconds = Double(text), limits.contains(seconds) {
                 let variable = Duration.seconds(seconds)
-                deadline = ProcessEnvironment.isPrivileged ? min(usual, variable) : variable
+                timeLimit = ProcessEnvironment.isPrivileged ? min(usual, variable) : variable
             } else {
                 Console.note(
                     "stagepack: warning: STAGEPACK_HOOK_DEADLINE is '\(text.forDisplay())', expected seconds; "
@@ -38,8 +38,8 @@ struct HookRun: Sendable {
                 )
             }
         }
-        HookGuard.setDeadline(deadline)
-        return deadline
+        HookGuard.setDeadline(timeLimit)
+        return timeLimit
     }
 
     /// Stages, and prints a line at the start and one for each application.
@@ -58,7 +58,7 @@ struct HookRun: Sendable {
             var late: [(entry: HookOrder.Entry, ending: Ending)] = []
             var isInterrupted = false
             for (index, entry) in order.entries.enumerated() where !isInterrupted {
-                let rest = max(.zero, deadline - (ContinuousClock.now - start))
+                let rest = max(.zero, timeLimit - (ContinuousClock.now - start))
                 let share = order.share(of: rest, at: index)
                 guard let ending = await run(entry.turn, within: share, isRepetition: isRepetition)
                 else { continue }
@@ -71,7 +71,7 @@ struct HookRun: Sendable {
             }
             // Repeats runs that their shares ended, in the time that other applications have left.
             guard !isInterrupted, !late.isEmpty,
-                deadline - (ContinuousClock.now - start) >= .seconds(1)
+                timeLimit - (ContinuousClock.now - start) >= .seconds(1)
             else {
                 for (_, ending) in late { report(ending, worsening: &status) }
                 return status
@@ -93,7 +93,7 @@ struct HookRun: Sendable {
         let packs =
             count == 1
             ? "essential packs" : "essential packs of \(count.quantity(of: "application"))"
-        Console.say("stagepack: installing \(packs), within \(deadline.inWords)")
+        Console.say("stagepack: installing \(packs), within \(timeLimit.inWords)")
     }
 
     private func reportNoApplication() -> ExitStatus {

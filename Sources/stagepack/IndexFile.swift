@@ -88,7 +88,7 @@ struct IndexFile {
             damaged = positions.min().map { position in
                 bundles.appending("\(stored.index.bundles[position].digest)")
             }
-            if damaged == nil { try StoreMark.write(stored, to: store) }
+            if damaged == nil { try OfferMark.write(stored, to: store) }
         } catch {
             throw CommandFailure(output: error)
         }

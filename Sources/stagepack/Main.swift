@@ -68,8 +68,8 @@ struct StagePackCommand: AsyncParsableCommand {
     )
 
     static func main() async {
-        if DaemonCommand.isAsked { return await DaemonCommand.main() }
-        StandardStreams.fill()
+        if DaemonCommand.isInvokedAsDaemon { return await DaemonCommand.main() }
+        StandardStreams.openMissing()
         // In a hook, the rest runs in a child process, whose crash the caller of the hook does not see.
         let isHook = HookGuard.enter(SystemShortage.hookWords)
         ProcessEnvironment.clean()
@@ -77,7 +77,7 @@ struct StagePackCommand: AsyncParsableCommand {
         UnpackServiceCommand.runIfAsked()
         // A closed pipe on standard output must not end a transfer.
         signal(SIGPIPE, SIG_IGN)
-        HeapMemory.shareHeaps()
+        HeapMemory.limitArenas()
         SystemShortage.endIfAny(isHook: isHook)
         // Also before the first 'await': threads inherit the confinement of the thread that starts them.
         if let worker = StagingWorker.startIfAsked() {

@@ -46,9 +46,9 @@ extension ManifestFile {
         let isFirst = try !isPublished()
         if takesManifest || isFirst { _ = try read() }
         let (directory, component) = try place()
-        let lock = try await lock(component, in: directory, patience: .seconds(30))
+        let lock = try await lock(component, in: directory, timeout: .seconds(30))
         // The manifests of a directory share their metadata. The lock on a manifest is always taken first.
-        let shared = try await self.lock("metadata", in: directory, patience: .seconds(30))
+        let shared = try await self.lock("metadata", in: directory, timeout: .seconds(30))
         if takesManifest, refusesOlder { try refuseOlder(component, in: directory) }
         let report = try perform(body, with: keyring, on: component, in: directory)
         _ = consume shared

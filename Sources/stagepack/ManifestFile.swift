@@ -67,15 +67,15 @@ struct ManifestFile {
     /// Changes the manifest in its current state, and replaces the file atomically and durably; an `edit`
     /// that returns `false` leaves the file unchanged.
     ///
-    /// Excludes other commands that change the manifest; waits for them at most for `patience`.
+    /// Excludes other commands that change the manifest; waits for them at most for `timeout`.
     func change(
-        patience: Duration = .seconds(30),
+        timeout: Duration = .seconds(30),
         _ edit: (inout ManifestDocument) throws(ManifestEditError) -> Bool
     ) async throws(CommandFailure) -> (document: ManifestDocument, isChanged: Bool) {
         // Reports errors of the file before waiting for the lock.
         _ = try read()
         let (directory, component) = try place()
-        let lock = try await lock(component, in: directory, patience: patience)
+        let lock = try await lock(component, in: directory, timeout: timeout)
         return try replace(component, in: directory, holding: lock, edit: edit)
     }
 
@@ -131,7 +131,7 @@ struct ManifestFile {
     func lock(
         _ component: FilePath.Component,
         in directory: Directory,
-        patience: Duration
+        timeout: Duration
     ) async throws(CommandFailure) -> LockFile {
         let lock = FilePath.Component(".\(component.string).lock") ?? component
         do throws(FileError) {
@@ -139,7 +139,7 @@ struct ManifestFile {
                 for: lock,
                 in: directory,
                 mode: .exclusive,
-                patience: patience
+                timeout: timeout
             )
         } catch {
             if Task.isCancelled { throw CommandFailure(StageError.cancelled) }

@@ -91,7 +91,7 @@ import Testing
         _ = attachment.receive(1)
         attachment.finish(1)
         _ = attachment.receive(2)
-        attachment.release(2)
+        attachment.takeBack(2)
         let received = attachment.prepare(status(last: 2, acknowledged: 0))
         #expect(received == 1)
         let isNew = attachment.receive(2)

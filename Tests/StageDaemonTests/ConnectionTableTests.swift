@@ -16,7 +16,7 @@ struct ConnectionTableTests {
         func admit(_ id: Int, of user: UInt32) -> ConnectionTable.Admission {
             table.admit(id, of: user)
         }
-        func begin(_ id: Int) -> ConnectionTable.Turn { table.begin(id) }
+        func begin(_ id: Int) -> ConnectionTable.StartDecision { table.begin(id) }
         func end(_ id: Int) -> [Int] { table.end(id) }
         func stream(_ id: Int) -> [Int]? { table.stream(id) }
         func close(_ id: Int) -> Bool { table.close(id) }
@@ -68,7 +68,7 @@ struct ConnectionTableTests {
     }
 
     @Test func aRequestThatWaitsForOthersKeepsNobodyOut() {
-        let table = table { $0.worksPerUser = 1 }
+        let table = table { $0.requestsPerUser = 1 }
         for id in 1...3 {
             _ = table.admit(id, of: 1)
             #expect(table.begin(id) == (id == 1 ? .now : .queued))
@@ -91,7 +91,7 @@ struct ConnectionTableTests {
     }
 
     @Test func requestsOfOneUserTakeTurns() {
-        let table = table { $0.worksPerUser = 1 }
+        let table = table { $0.requestsPerUser = 1 }
         for id in 1...3 { _ = table.admit(id, of: 1) }
         _ = table.admit(4, of: 2)
         #expect(table.begin(1) == .now)
@@ -104,7 +104,7 @@ struct ConnectionTableTests {
     }
 
     @Test func aRequestWhoseClientIsGoneCountsUntilItsEnd() {
-        let table = table { $0.worksPerUser = 1 }
+        let table = table { $0.requestsPerUser = 1 }
         for id in 1...2 { _ = table.admit(id, of: 1) }
         #expect(table.reserveMemory(1 << 20, by: 1))
         #expect(table.begin(1) == .now)

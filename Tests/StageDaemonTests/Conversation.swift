@@ -56,21 +56,21 @@ extension DaemonProcess {
     func events(
         of session: String = "s",
         after sequence: Int64 = 0,
-        within patience: Duration = .seconds(120),
+        within timeout: Duration = .seconds(120),
         until isLast: @escaping @Sendable (SessionEvent) -> Bool
     ) async throws -> [SessionEvent] {
         let stream = try await attach(session, after: sequence)
         defer { stream.close() }
-        return try await stream.take(within: patience, until: isLast)
+        return try await stream.take(within: timeout, until: isLast)
     }
 
     /// The durable events of a session once everything in it has ended.
     func outcomes(
         of session: String = "s",
         after sequence: Int64 = 0,
-        within patience: Duration = .seconds(120)
+        within timeout: Duration = .seconds(120)
     ) async throws -> [SessionEvent] {
-        try await events(of: session, after: sequence, within: patience) {
+        try await events(of: session, after: sequence, within: timeout) {
             $0.kind == .finishedEvents
         }
         .filter { $0.sequence != nil }
@@ -102,7 +102,7 @@ extension DaemonProcess {
 extension ControlEvents {
     /// Returns the events up to the first for which `isLast` returns `true`.
     func take(
-        within patience: Duration = .seconds(120),
+        within timeout: Duration = .seconds(120),
         until isLast: @escaping @Sendable (SessionEvent) -> Bool
     ) async throws -> [SessionEvent] {
         try await withThrowingTaskGroup(of: [SessionEvent]?.self) { group in
@@ -116,12 +116,12 @@ extension ControlEvents {
             }
             group.addTask {
                 // Cancelled once it is not needed.
-                try? await Task.sleep(for: patience)
+                try? await Task.sleep(for: timeout)
                 return nil
             }
             let events = try await group.next() ?? nil
             group.cancelAll()
-            return try #require(events, "what was waited for did not come in \(patience)")
+            return try #require(events, "what was waited for did not come in \(timeout)")
         }
     }
 }

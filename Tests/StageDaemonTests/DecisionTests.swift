@@ -158,10 +158,10 @@ struct RelaunchTests {
 
     @Test func aDaemonThatDiedCountsTheLaunchThatWasUnderWay() {
         var launchLimiter = LaunchLimiter()
-        launchLimiter.recover()
+        launchLimiter.failInterruptedLaunch()
         #expect(launchLimiter == LaunchLimiter())
         #expect(decide(&launchLimiter, 0) == .launch)
-        launchLimiter.recover()
+        launchLimiter.failInterruptedLaunch()
         #expect(launchLimiter.failures == 1)
         #expect(decide(&launchLimiter, 1) == .wait(until: start + 60))
     }

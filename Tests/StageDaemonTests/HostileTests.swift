@@ -29,11 +29,11 @@ struct HostileTests {
     private func status(of bytes: [UInt8]) async throws -> Int? {
         let client = try UnixSocket.connect(to: daemon.socket)
         // Ends the test if the daemon neither reads nor responds.
-        let patience = Task {
+        let timeout = Task {
             try await Task.sleep(for: .seconds(10))
             client.shutDown()
         }
-        defer { patience.cancel() }
+        defer { timeout.cancel() }
         return await withBlockingThread {
             // The daemon may refuse a request before it has read all of it.
             _ = try? client.send(bytes)

@@ -389,7 +389,7 @@ struct ConnectionLimitTests {
             try client.send(Array(piece.utf8))
             let deadline = ContinuousClock.now + .seconds(40)
             await withBlockingThread {
-                try? client.setPatience(.seconds(1))
+                try? client.setTimeout(.seconds(1))
                 // Bytes come all the time, and never enough.
                 while ContinuousClock.now < deadline, (try? client.send([0x20])) != nil {
                     if let bytes = try? client.receive(), bytes.isEmpty { return }

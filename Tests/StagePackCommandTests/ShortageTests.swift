@@ -89,8 +89,8 @@ enum Shortage: CustomTestStringConvertible {
 @Suite(.apart, .serialized, .server, .directory)
 struct ShortageTests {
     private static let deadline = 3.0
-    /// The guard's patience beyond the deadline, and the time that a busy machine takes.
-    private static let patience = Duration.seconds(deadline + 5 + 25)
+    /// The guard's timeout beyond the deadline, and the time that a busy machine takes.
+    private static let timeout = Duration.seconds(deadline + 5 + 25)
 
     private static let shortages: [Shortage] =
         (1...12).map { .processes($0) } + [16, 24].map { .processes($0) }
@@ -141,7 +141,7 @@ struct ShortageTests {
         let arguments = ["prefetch", "--hook", "--attempts", "1", "--deadline", "\(Self.deadline)"]
         guard let (ending, time) = try await run(arguments, shortage) else { return }
         #expect(ending.status == 0, "\(ending)")
-        #expect(time < Self.patience)
+        #expect(time < Self.timeout)
         let lines = ending.hookLines
         #expect(lines.count == 1, "\(ending)")
         #expect(lines.allSatisfy { $0.hasPrefix("stagepack: ") })
@@ -284,7 +284,7 @@ struct ShortageTests {
         )
         if ending.status == 127, Self.isLoaders(ending.error) { return }
         #expect(ending.status == 0, "\(ending)")
-        #expect(ContinuousClock.now - start < Self.patience)
+        #expect(ContinuousClock.now - start < Self.timeout)
         #expect(ending.hookLines.count == 1, "\(ending)")
     }
 }

@@ -371,9 +371,9 @@ struct SigningTests {
     func aProgramThatDoesNotSignIsNamed(script: String, message: String) async throws {
         try await createManifest()
         try ProgramFile.write("#!/bin/sh\n\(script)\n", to: directory.path.appending("signer"))
-        let patience = message.contains("1 second") ? 1 : message.contains("5 seconds") ? 5 : 60
+        let timeout = message.contains("1 second") ? 1 : message.contains("5 seconds") ? 5 : 60
         let ending = try await run(
-            "keys init manifest.json --key exec:./signer --signer-timeout \(patience)"
+            "keys init manifest.json --key exec:./signer --signer-timeout \(timeout)"
         )
         #expect(ending.status == 31)
         #expect(

@@ -89,12 +89,12 @@ struct LockFileTests {
         let lock = try LockFile.attempt(Self.name, in: directory, mode: .shared)
         let directory = directory
         let error = await #expect(throws: FileError.self) {
-            let patience = Duration.milliseconds(30)
+            let timeout = Duration.milliseconds(30)
             _ = try await LockFile.wait(
                 for: Self.name,
                 in: directory,
                 mode: .exclusive,
-                patience: patience
+                timeout: timeout
             )
         }
         #expect(error?.isHeldByOthers == true)

@@ -121,8 +121,8 @@ package final class DaemonProcess: Sendable {
     }
 
     /// Waits for the end of the daemon.
-    package func end(within patience: Duration = .seconds(120)) async throws -> Int32 {
-        let deadline = ContinuousClock.now + patience
+    package func end(within timeout: Duration = .seconds(120)) async throws -> Int32 {
+        let deadline = ContinuousClock.now + timeout
         while true {
             if let status {
                 child.withLock { $0 = nil }

@@ -15,7 +15,7 @@ final class MockProcess: Sendable {
     private let socket: CInt
 
     /// The time in which the program must respond.
-    private static let patience = Duration.seconds(120)
+    private static let timeout = Duration.seconds(120)
 
     /// Starts a program, the first of `command`.
     init(_ command: [String]) throws(Failure) {
@@ -76,7 +76,7 @@ final class MockProcess: Sendable {
 
     /// Waits for a line of the program.
     func readLine() throws(Failure) -> String {
-        let deadline = ContinuousClock.now + Self.patience
+        let deadline = ContinuousClock.now + Self.timeout
         var line: [UInt8] = []
         while ContinuousClock.now < deadline {
             var wish = pollfd(fd: socket, events: Int16(POLLIN), revents: 0)

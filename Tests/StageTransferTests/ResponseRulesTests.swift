@@ -224,7 +224,7 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
     func anAnswerToAnUpload(head: ResponseHead, decision: Decision) {
         let rules = ResponseRules()
         #expect(rules.judgeUpload(head, mayRepeat: true) == decision)
-        let isRetried = decision == .retry(status: head.status, after: head.pause)
+        let isRetried = decision == .retry(status: head.status, after: head.retryDelay)
         #expect(rules.judgeUpload(head, mayRepeat: false) == (isRetried ? .begin : decision))
     }
 
@@ -317,7 +317,7 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
     ])
     func thePauseIsReadInEitherForm(text: String, pause: Duration?) {
         let head = head(503, "Retry-After: \(text)", "Date: Sun, 06 Nov 1994 08:49:37 GMT")
-        #expect(head.pause == pause)
+        #expect(head.retryDelay == pause)
     }
 
     @Test(arguments: [[], ["Date: yesterday"]])
@@ -325,7 +325,7 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
         func pause(_ text: String) -> Duration? {
             var head = head(503, "Retry-After: \(text)")
             for line in lines { head.read("\(line)\r\n"[...]) }
-            return head.pause
+            return head.retryDelay
         }
         #expect(pause("Wed, 21 Oct 2099 07:28:00 GMT") == .seconds(86400))
         #expect(pause("Wed, 21 Oct 1999 07:28:00 GMT") == nil)

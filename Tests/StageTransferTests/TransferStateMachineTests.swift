@@ -72,7 +72,7 @@ import Testing
         _ = story.begin()
         let accepted = Machine.Progress(wasAccepted: true, newBytes: 1)
         _ = story.handle(.ended(.complete, accepted))
-        let again = story.handle(.continuedWrongly)
+        let again = story.handle(.resumedContentIsWrong)
         #expect(again == .attempt(mirror: 0, isRanged: false))
         #expect(story.history == MirrorHistory())
         // Only what this run has received counts.

@@ -111,7 +111,7 @@ enum HTTPTarget: FuzzTarget {
         for line in lines.dropFirst() { head.read(line) }
         require(head.fields.count < lines.count, "a field is a line")
         require((head.contentLength ?? 0) >= 0, "a length is one")
-        if let pause = head.pause {
+        if let pause = head.retryDelay {
             require((.zero ... .seconds(86400)).contains(pause), "a pause is bounded")
         }
         if case .bytes(let range, let total) = head.contentRange {

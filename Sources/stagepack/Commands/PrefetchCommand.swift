@@ -82,7 +82,7 @@ struct PrefetchCommand: SourcedSubcommand {
             let run = HookRun(
                 sessions: sessions,
                 event: event?.request,
-                deadline: HookRun.deadline(option: deadline?.value, environment: environment),
+                timeLimit: HookRun.timeLimit(option: deadline?.value, environment: environment),
                 output: output
             )
             let status = try await run.run(isStrict: strict)

@@ -47,7 +47,7 @@ struct StoreCollectCommand: ReportingSubcommand {
             valueName: "time"
         )
     )
-    var keep = KeptTime(seconds: 30 * 24 * 60 * 60)
+    var keep = RetentionPeriod(seconds: 30 * 24 * 60 * 60)
 
     @Flag(help: "Say what would be removed, and change nothing.") var dryRun = false
     @Flag(help: "Print the result as JSON.") var json = false
@@ -97,7 +97,7 @@ struct StoreCollectCommand: ReportingSubcommand {
 }
 
 /// A duration on the command line: a whole number of seconds, minutes, hours or days.
-struct KeptTime: ExpressibleByArgument, CustomStringConvertible {
+struct RetentionPeriod: ExpressibleByArgument, CustomStringConvertible {
     let seconds: Int64
 
     private static let units: [Character: Int64] = ["s": 1, "m": 60, "h": 3600, "d": 86400]

@@ -13,8 +13,8 @@ struct CommandFailure: Error, Equatable {
     var hint: String?
     /// The condition under which another attempt can succeed.
     var retryAdvice: RetryAdvice
-    /// The server that the command waited for, as a fragment, if the message does not name it.
-    var place: String?
+    /// The manifest that the command waited for, as a fragment, if the message does not name it.
+    var requestedManifest: String?
     /// The pack of the command line that is not staged or not offered; its identifier may be misspelt.
     var unknownPack: PackID?
 }

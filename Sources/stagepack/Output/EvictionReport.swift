@@ -35,8 +35,8 @@ struct EvictionReport: Encodable, CustomStringConvertible {
         size = stored.size
         reason = eviction.reason.rawValue
         lastUsed = Date(timeIntervalSince1970: Double(stored.lastUsed))
-        explanation = eviction.reason.text(stored.lastUsed, readers: .programs)
-        text = eviction.reason.text(stored.lastUsed, readers: .people)
+        explanation = eviction.reason.text(stored.lastUsed, audience: .programs)
+        text = eviction.reason.text(stored.lastUsed, audience: .people)
     }
 
     var description: String { "\(pack) \(version ?? 0) (\(size), \(text))" }
@@ -44,12 +44,12 @@ struct EvictionReport: Encodable, CustomStringConvertible {
 
 extension EvictionReason {
     /// Returns the reason as a fragment; `lastUsed` is in seconds since 1970.
-    func text(_ lastUsed: Int64, readers: Readers) -> String {
+    func text(_ lastUsed: Int64, audience: Audience) -> String {
         switch self {
         case .obsolete: "an obsolete generation"
         case .previous: "the previous generation"
-        case .onDemand: "policy 'onDemand', last used \(readers.text(ofTime: lastUsed))"
-        case .prefetch: "policy 'prefetch', last used \(readers.text(ofTime: lastUsed))"
+        case .onDemand: "policy 'onDemand', last used \(audience.text(ofTime: lastUsed))"
+        case .prefetch: "policy 'prefetch', last used \(audience.text(ofTime: lastUsed))"
         }
     }
 }

@@ -20,7 +20,7 @@ extension CommandFailure {
             message: failure.description,
             hint: failure.advice?.text(after: failure.retryAfter, about: failure.pack),
             retryAdvice: failure.retryAdvice,
-            place: failure.requestedManifest?.description,
+            requestedManifest: failure.requestedManifest?.description,
             unknownPack: failure.unknownPack
         )
     }

@@ -94,8 +94,8 @@ struct HistoryReport: Encodable {
                 decided: Self.date(entry.decidedAt),
                 outcome: entry.outcome.rawValue,
                 rule: entry.rule.text,
-                reason: entry.reason.text(for: entry.outcome, readers: .programs),
-                textOfReason: entry.reason.text(for: entry.outcome, readers: .people),
+                reason: entry.reason.text(for: entry.outcome, audience: .programs),
+                textOfReason: entry.reason.text(for: entry.outcome, audience: .people),
                 source: entry.source,
                 failures: entry.failures,
                 problem: entry.problem.map { FailureReport($0, about: entry.id) }

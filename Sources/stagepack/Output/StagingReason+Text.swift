@@ -5,14 +5,14 @@ import StageEngine
 import StageModel
 import StagingService
 
-/// Readers of a text, who need times in different formats.
-enum Readers {
+/// Audience of a text: people and programs need times in different formats.
+enum Audience {
     /// People at this machine: local times, with the time that has passed.
     case people
     /// Programs: times in RFC 3339 format.
     case programs
 
-    /// Returns a time, in seconds since 1970, in the format for these readers.
+    /// Returns a time, in seconds since 1970, in the format for this audience.
     func text(ofTime seconds: Int64) -> String {
         // Clamped, since a file system can store any number.
         let time = InternetTime(Date(timeIntervalSince1970: Double(seconds)))
@@ -22,7 +22,7 @@ enum Readers {
 
 extension StagingReason {
     /// Returns the reason for an outcome, as a fragment; for a staged pack, its state before that.
-    func text(for outcome: PackOutcome, readers: Readers) -> String {
+    func text(for outcome: PackOutcome, audience: Audience) -> String {
         switch (outcome, self) {
         case (.staged, .missing): "it was missing"
         case (.staged, .outdated(let version)): "in place of version \(version)"
@@ -32,12 +32,12 @@ extension StagingReason {
         case (.failed, .outdated(let version)): "it stays at version \(version)"
         case (.failed, .contentChanged): "other content stays staged under this version"
         case (.failed, .damaged): "the damaged files stay staged"
-        default: text(readers)
+        default: text(audience)
         }
     }
 
     /// Returns the reason for a decision, as a fragment.
-    private func text(_ readers: Readers) -> String {
+    private func text(_ audience: Audience) -> String {
         switch self {
         case .missing: "not staged yet"
         case .outdated(let version): "version \(version) is staged"
@@ -61,8 +61,8 @@ extension StagingReason {
         case .exceedsAllowance(let name): "exceeds '\(name)'"
         case .disallowedDomain: "its hosts are not in 'downloadDomainAllowList'"
         case .makesRoom(let reason, let lastUsed):
-            "makes room: \(reason.text(lastUsed, readers: readers))"
-        case .evicted(let reason, let lastUsed): reason.text(lastUsed, readers: readers)
+            "makes room: \(reason.text(lastUsed, audience: audience))"
+        case .evicted(let reason, let lastUsed): reason.text(lastUsed, audience: audience)
         case .inUse: "staged, and in use since it was to make room"
         case .stagedByOther: "another process staged it meanwhile"
         case .held(let names):

@@ -137,8 +137,8 @@ struct PackReport: Encodable {
         version = result.pack.version
         policy = result.pack.policy.name
         outcome = result.outcome
-        reason = result.reason.text(for: result.outcome, readers: .programs)
-        textOfReason = result.reason.text(for: result.outcome, readers: .people)
+        reason = result.reason.text(for: result.outcome, audience: .programs)
+        textOfReason = result.reason.text(for: result.outcome, audience: .people)
         downloadSize = result.pack.downloadSize
         installedSize = result.pack.installedSize
         transferred = result.transferred

@@ -8,7 +8,7 @@ import SystemPackage
 /// Existing objects are not rewritten, so their timestamps do not show that a new version uses them. Without
 /// the mark, ``StoreGarbageCollection`` could remove one before a manifest names it. The collection deletes the
 /// marks; a store that was never collected gets none.
-package enum StoreMark {
+package enum OfferMark {
     /// The prefix of the names of marks.
     static let prefix = ".offered."
     /// The most bytes of a mark, enough for the bundles of the largest index.

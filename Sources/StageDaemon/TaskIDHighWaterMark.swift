@@ -7,7 +7,7 @@ import SystemPackage
 /// The mark is durable before the transaction that assigns an identifier commits. So identifiers are never reused,
 /// even if the journal was deleted or has lost its last commits. Only the daemon can write the file; names in users'
 /// directories do not count.
-final class TaskNumberMark: Sendable {
+final class TaskIDHighWaterMark: Sendable {
     private static let name: FilePath.Component = "task-numbers"
     /// Digits of the largest number, so that each mark overwrites the previous one in place.
     private static let width = 19
