@@ -219,7 +219,7 @@ struct URLSessionTests {
         try await world.end(again)
     }
 
-    @Test func aSecondSessionOfAnIdentifierSaysWhyItIsNone() async throws {
+    @Test func aSecondSessionWithTheSameIdentifierIsInvalid() async throws {
         let world = try await World()
         let session = world.session()
         let other = Recorder()

@@ -53,7 +53,7 @@ struct BackoffTests {
     }
 
     @Test(arguments: [TransferChange.State.running, .unpaused])
-    func whoSetsATaskGoingWaitsForNothing(state: TransferChange.State) async throws {
+    func resumingATaskEndsItsDelay(state: TransferChange.State) async throws {
         try await start()
         let id = try await failing("/a")
         var change = TransferChange()

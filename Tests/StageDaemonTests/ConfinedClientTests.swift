@@ -273,7 +273,7 @@ struct ConfinedClientTests {
         #expect(answer.status == 403 && answer.body.contains("fewer capabilities"), "\(answer)")
     }
 
-    @Test func aNameMeansNoSessionOfSomebodyElse() async throws {
+    @Test func aSessionNameSelectsOnlyTheCallersSession() async throws {
         let (attacker, group): (UInt32, UInt32) = (4, 65534)
         let shared = #"{"group": "nogroup"}"#
         _ = try await peer.ask(as: attacker, group, "PUT", "/v1/sessions/s", shared)

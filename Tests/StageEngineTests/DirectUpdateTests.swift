@@ -80,7 +80,7 @@ struct DirectUpdateTests {
     }
 
     @Test(arguments: [80, 5000, 600_000])
-    func aBentSetOverTwoVersionsIsMadeUpFor(position: Int) async throws {
+    func aDamagedSetOverTwoVersionsFallsBackToBundles(position: Int) async throws {
         let packs = try await publish()
         let (set, _) = try delta(from: packs[0])
         var content = try bytes(of: world.store.path.appending(String(set.dropFirst())))

@@ -30,7 +30,7 @@ struct DaemonStagingTests {
     }
 
     @Test(arguments: Order.all, StagingWorld.Kind.allCases)
-    func whoeverGoesOnGoesOnFromWhatIsThere(
+    func aKilledStagingIsResumedByCommandOrWorker(
         _ order: Order,
         _ kind: StagingWorld.Kind
     ) async throws {

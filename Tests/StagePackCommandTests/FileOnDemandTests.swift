@@ -149,7 +149,7 @@ struct FileOnDemandTests {
     }
 
     @Test(arguments: Fetching.allCases)
-    func whatCannotBeHadIsSaidAndLeavesNothing(by fetching: OnDemandTests.Fetching) async throws {
+    func aFileThatCannotBeFetchedThrowsAndLeavesNoFiles(by fetching: OnDemandTests.Fetching) async throws {
         var world = try World()
         let store = try store(world, by: fetching)
         let none = await error { try await store.url(for: "b", inPack: .levels) }

@@ -261,7 +261,7 @@ struct ScopeTests {
     }
 
     @Test(arguments: ["status", "verify", "gc", "why"])
-    func everyApplicationIsNoneByName(command: String) async throws {
+    func allExcludesAnApplicationName(command: String) async throws {
         let installed = try await Installed()
         let ending = try await installed.run(command, "--all", "--app", "net.example.wallpaper")
         #expect(ending.status == 64)

@@ -29,7 +29,7 @@ struct UserProgramTests {
         try await program.run(grace: .seconds(1))
     }
 
-    @Test func theEndIsWhatTheProgramMadeOfIt() async throws {
+    @Test func theExitStatusOrSignalIsReturned() async throws {
         #expect(try await end(shell("exit 3")) == .exited(3))
         #expect(try await end(shell("kill -9 $$")) == .signalled(9))
         let script = "test $(env | wc -l) -le 4 && test $PWD = \"$D\" && test ! -s /dev/stdin"

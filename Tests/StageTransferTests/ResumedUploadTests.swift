@@ -298,7 +298,7 @@ import Testing
 
     /// A new upload has last bytes of its own.
     @Test(.timeLimit(.minutes(1)))
-    func leaveIsAskedForAgainAfterAResourceThatIsGone() async throws {
+    func permissionIsRequestedAgainAfterA404() async throws {
         let kept = Kept()
         server.replace { head in
             switch head.method {

@@ -273,7 +273,7 @@ import Testing
     }
 
     @Test(arguments: [0, 1, 1 << 16, large])
-    func theLastBytesWaitForLeave(size: Int) async throws {
+    func theLastBytesWaitForWillComplete(size: Int) async throws {
         let content = noise(size)
         server.answer("/in", with: answer(201))
         let received = Mutex<Int?>(nil)
@@ -289,7 +289,7 @@ import Testing
     }
 
     @Test(arguments: [0, 1, 1 << 16, large])
-    func withoutLeaveTheLastBytesAreNotSent(size: Int) async throws {
+    func anErrorOfWillCompleteEndsTheUpload(size: Int) async throws {
         server.answer("/in", with: answer(201))
         var request = request()
         let path = place.directory.path
