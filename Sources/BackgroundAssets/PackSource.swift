@@ -40,7 +40,9 @@ final class PackSource: Sendable {
 
     /// Returns whether the manifest has the application's own format, which does not say which packs are
     /// obsolete.
-    func hasOwnFormat() throws(PackStoreError) -> Bool { try record()?.value.customFormatApplication != nil }
+    func hasOwnFormat() throws(PackStoreError) -> Bool {
+        try record()?.value.customFormatApplication != nil
+    }
 
     private func record() throws(PackStoreError) -> (key: ApplicationID, value: StoredManifest)? {
         let records = try store.storedManifests()

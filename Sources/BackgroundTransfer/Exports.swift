@@ -1,5 +1,5 @@
-// Apple's Foundation has these; on Linux they are in FoundationNetworking. One by one, since a file that has imported
-// no more than Foundation and this module gets no second URLSession by it.
+// These belong to Foundation on Apple's platforms, and to FoundationNetworking on Linux. Exporting them one by one keeps the
+// second URLSession away from a file that imports only Foundation and this module.
 @_exported public import class FoundationNetworking.CachedURLResponse
 @_exported public import class FoundationNetworking.HTTPCookie
 @_exported public import struct FoundationNetworking.HTTPCookiePropertyKey
@@ -36,9 +36,8 @@
 @_exported public import struct StageControl.LaunchHandler
 @_exported public import struct StageControl.PendingReason
 // Swift prefers a declaration that is imported by its name to one that comes with a whole module (scoped imports shadow
-// unscoped ones). Exported by name, these are what a file means that also imports FoundationNetworking, or
-// BackgroundAssets, which exports it: both have a URLSession of their own. This works only for declarations of another
-// module, hence StageURLSession.
+// unscoped ones). So these names mean this module's types even in a file that also imports FoundationNetworking, or
+// BackgroundAssets, which exports it. That works only for declarations of another module: they are in StageURLSession.
 @_exported public import struct StageURLSession.BackgroundLaunch
 @_exported public import enum StageURLSession.BackgroundTransferEvent
 @_exported public import struct StageURLSession.BackgroundTransferEvents

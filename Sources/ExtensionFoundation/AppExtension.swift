@@ -1,7 +1,7 @@
-/// A program of an application that the system starts to ask it for decisions.
+/// An extension of an application: a program that the system runs to make decisions.
 ///
-/// Of Apple's framework of the same name only what a downloader extension needs: that it can be made
-/// without arguments, and is the program itself (`@main`).
+/// Has only the part of Apple's protocol that a downloader extension needs: it is created without arguments, and it is the
+/// program itself (`@main`).
 public protocol AppExtension: SendableMetatype {
     /// Creates the extension; it lives for one message of the host.
     init()

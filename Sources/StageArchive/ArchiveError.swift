@@ -21,7 +21,7 @@ public indirect enum ArchiveError: Error, Equatable, Sendable, Codable {
     case tooLarge(entry: String, limit: ByteCount)
     /// A file system call failed.
     case fileSystem(FileError)
-    /// The unpacking process was killed by a signal, or exited, by itself.
+    /// The unpacking process exited early, or was killed by a signal, without a request to end.
     case interrupted(ChildProcess.Ending)
     /// The process has root's rights, and decoding cannot be confined because this is missing.
     case notConfined(Missing)

@@ -129,7 +129,7 @@ final class DirectoryCounter: Sendable {
     private func makeDirectory(_ path: PathBytes) throws(ArchiveError) {
         let parent = try directory(path, length: path.parentLength)
         guard try !makeDirectory(path, length: path.count, in: parent) else { return }
-        // It exists, created for this entry or one below it. A file or a link is a collision.
+        // An existing directory was created for this entry or one below it; a file or a link is a collision.
         _ = try directory(path, length: path.count)
     }
 

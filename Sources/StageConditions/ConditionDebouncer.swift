@@ -61,7 +61,7 @@ extension Conditions {
     }
 }
 
-/// Reading that the debouncer treats by itself.
+/// Requirement of transfers that the debouncer tracks separately from the others.
 enum ConditionNeed: Hashable, CaseIterable {
     /// A usable network.
     case network
@@ -74,7 +74,7 @@ enum ConditionNeed: Hashable, CaseIterable {
 }
 
 extension Conditions {
-    /// Returns whether a reading is no obstacle.
+    /// Returns whether the conditions meet a requirement; unknown conditions do.
     func isSatisfied(_ need: ConditionNeed) -> Bool {
         switch need {
         case .network: connectivity != .none && connectivity != .portal

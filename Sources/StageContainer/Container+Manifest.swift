@@ -65,7 +65,7 @@ public struct StoredManifest: Hashable, Sendable, Codable {
     /// Returns whether the record is under a wrong name: its manifest is that of another application than
     /// `application`.
     ///
-    /// A manifest that cannot be decoded is of no other application.
+    /// Returns `false` if the manifest cannot be decoded.
     package func isMisplaced(under application: ApplicationID) -> Bool {
         if seemsToBe(of: application) { return false }
         guard let manifest = try? manifest() else { return false }

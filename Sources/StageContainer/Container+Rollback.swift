@@ -92,8 +92,8 @@ extension ContainerReader {
 
     /// Returns the generations with other content that the current one may have replaced, the newest first.
     ///
-    /// One that was staged after the current generation is none of them: a rollback took it out of use, or a
-    /// crash came before its publication. Without a record of the current generation that is not known.
+    /// Excludes generations that were staged after the current one: a rollback has replaced them, or a crash prevented
+    /// their publication. Without a record of the current generation, excludes none.
     func predecessors(of id: PackID) throws(ContainerError) -> [GenerationName] {
         guard let current = try currentGeneration(of: id) else { return [] }
         let others = try targets(ofRollbackFrom: current, id)

@@ -11,7 +11,7 @@ extension Container {
     ///
     /// - Parameters:
     ///   - now: The time, in seconds since 1970.
-    ///   - offered: The content that manifests offer; `nil` if it is unknown, which keeps what may be resumed.
+    ///   - offered: The content that manifests offer; `nil` if it is unknown, which keeps all resumable content.
     /// - Returns: The counts.
     public func sweep(now: Int64, offering offered: OfferedContent?) -> Removal {
         var removal = Removal()

@@ -85,8 +85,8 @@ public final class ContainerReader: Sendable {
     /// Returns whether a reader has used a generation of the pack since it was staged.
     ///
     /// A lease file is published with an access time of zero, and readers read a byte of it. Counts only reads after
-    /// the last change of the file, so a container that was copied, as into the layer of an image, is unread. A file
-    /// system that is mounted with `noatime` records no use.
+    /// the last change of the file, so a container that was copied, as into the layer of an image, is unread. With the mount
+    /// option `noatime`, reads are not recorded.
     public func hasBeenLoaded(_ id: PackID) throws(ContainerError) -> Bool {
         guard let files = try stagedFiles(of: id) else { return try hasReadLease(of: id) }
         if files.wereRead { return true }

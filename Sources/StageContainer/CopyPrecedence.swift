@@ -1,6 +1,6 @@
 /// The rule that selects a copy of a pack if several containers have one: the newest acceptable version.
 ///
-/// A pin decides which version is acceptable, also after a rollback, which takes a version out of use. So
+/// A pin determines the acceptable version, also after a rollback, which pins the version that it restores. So
 /// pinned copies come before others, and among them the first container's. Without a pin, the highest version
 /// comes first and, for equal versions, the first container's. The copy with the greatest value is used.
 package struct CopyPrecedence: Comparable, Sendable {

@@ -52,7 +52,8 @@ extension ContainerReader {
     ) throws(ContainerError) -> Set<PackID> {
         var applications: Set<ApplicationID> = []
         for application in try self.applications() where !ignored.contains(application) {
-            guard try storedManifest(for: application)?.customFormatApplication == application else { continue }
+            guard try storedManifest(for: application)?.customFormatApplication == application
+            else { continue }
             applications.insert(application)
         }
         guard !applications.isEmpty else { return [] }
@@ -83,7 +84,7 @@ extension ContainerReader {
 public struct OfferedContent: Equatable, Sendable {
     /// The digests of `Pack.downloads` of all packs.
     public var all: Set<String> = []
-    /// Those of packs that are not staged in the offered version, whose downloads can be resumed.
+    /// The digests of packs that are not staged in the offered version: their downloads can be resumed.
     public var missing: Set<String> = []
 
     /// Creates a value without content.

@@ -98,7 +98,7 @@ extension Container {
         }
     }
 
-    /// Waits until no process deletes abandoned areas, for up to 300 seconds: that may be many files.
+    /// Waits up to 300 seconds for a process that deletes abandoned areas, since these may contain many files.
     private func waitForCreationLock() throws(FileError) -> FileLock {
         try waitForLock(Self.creationLock, mode: .shared, seconds: 300)
     }

@@ -12,9 +12,9 @@ struct ConnectionTable {
         var perUser: Int
         /// Event streams of one user, including those of all sessions.
         var streamsPerUser: Int
-        /// Bytes of unfinished requests' bodies, of all users.
+        /// Most bytes of unfinished request bodies, for all users together.
         var bodies = 32 << 20
-        /// Bytes of unfinished requests' bodies, of one user.
+        /// Most bytes of unfinished request bodies, for one user.
         var bodiesPerUser = 8 << 20
         /// Bytes of each body that are not counted, so that small requests always get through.
         var smallBody = 16 << 10

@@ -40,7 +40,7 @@ package struct Daemon: Sendable {
         self.logger = logger
     }
 
-    /// Runs until the task is cancelled, and then keeps what was received.
+    /// Runs until the task is cancelled, and keeps the bytes received by then.
     ///
     /// After a crash, the next run continues from what is on disk. Of a configuration in `reloads`, the settings for
     /// tasks, limits and launches take effect; network settings stay as they were at the start.

@@ -253,9 +253,9 @@ extension DaemonConfiguration: Decodable {
     }
 }
 
-/// Whole number of any size that `Int` holds.
+/// Whole number in the range of `Int`.
 ///
-/// The decoder calls a document with another number in the place of an `Int` no valid JSON.
+/// For other numbers, decoding an `Int` would report invalid JSON; this type reports the number.
 private struct WholeNumber: Decodable {
     var value: Int
 

@@ -64,7 +64,12 @@ final class Journal: Sendable {
                 }
                 return try makeNew(path, mark: mark, isFirst: !wasLost, logger: logger)
             }
-            let journal = try Journal(path, mark: mark, taskIDLowerBound: mark.number ?? 0, logger: logger)
+            let journal = try Journal(
+                path,
+                mark: mark,
+                taskIDLowerBound: mark.number ?? 0,
+                logger: logger
+            )
             if mark.number == nil { journal.makeMark() }
             return journal
         } catch let error as DatabaseError where error.isDamage {
@@ -87,8 +92,8 @@ final class Journal: Sendable {
     /// Returns the date of the last change of the journal at `path`, by the clock of that time; `nil` if there is no
     /// journal.
     static func lastChange(of path: FilePath) -> Date? {
-        // Changes are in the log file, which is missing after an orderly end. While there is one, the time of the other
-        // file may be that of a clock that was set back since. A file that cannot be inspected fails when it is opened.
+        // Changes go to the log file, which an orderly end removes. While the log exists, the time of the database file may
+        // come from a clock that was set back later. A file that cannot be inspected fails when it is opened.
         for file in [path.string + "-wal", path.string] {
             guard let time = try? File.open(reading: FilePath(file)).status().modified else {
                 continue

@@ -30,7 +30,7 @@ extension TransferState {
 
     /// Next step after an attempt that did not complete.
     enum Judgement: Equatable {
-        /// None: the scheduler retries the task.
+        /// No step: the scheduler retries the task.
         case wait
         /// Wait until the disk has space.
         case waitForSpace

@@ -81,7 +81,7 @@ package struct DaemonCommand: AsyncParsableCommand {
         raiseFileLimit()
         HeapMemory.limitArenas()
         await EventLoops.start()
-        // Clients get paths of the state directory, and handlers that of the socket.
+        // Makes the paths absolute, since clients get paths in the state directory, and handlers the path of the socket.
         let file = FilePath(config ?? paths.configuration).absolute
         let isRequired = config != nil
         do throws(DaemonError) {
@@ -175,7 +175,7 @@ package struct DaemonCommand: AsyncParsableCommand {
         _ settings: () throws(DaemonError) -> DaemonConfiguration,
         after start: DaemonConfiguration
     ) -> DaemonConfiguration? {
-        // A handler of its own leaves out no repeated message: each signal gets its answer.
+        // A separate log handler suppresses no repeated message: each signal gets its line in the log.
         let logger = Logger(label: "stagepackd") { LineLogHandler(label: $0) }
         do throws(DaemonError) {
             let changed = try settings()

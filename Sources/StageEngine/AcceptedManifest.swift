@@ -202,7 +202,7 @@ extension Stager {
         } catch .cancelled {
             throw .cancelled
         } catch {
-            // A login page is the reason that the user can do most about.
+            // A captive portal takes precedence, since the user can log in.
             if case .captivePortal = error { throw .manifestUnavailable(error) }
             throw judge.refusal ?? .manifestUnavailable(error)
         }

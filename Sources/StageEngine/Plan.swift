@@ -116,7 +116,7 @@ public struct Planner: Sendable {
     public var manifest: Manifest
     /// The packs that are staged in the container.
     public var staged: [PackID: StagedVersion]
-    /// Those of the staged packs whose files are missing: they are staged again, whatever their policy.
+    /// The staged packs whose files are missing; these are staged again, whatever their policy.
     package var incomplete: Set<PackID> = []
     /// True if a reader has used the current generation of a pack since it was staged.
     package var hasReadPack = false

@@ -82,7 +82,7 @@ final class RangeConsumer: Sendable {
 
     private func remainingRange(_ next: Int) -> Range<Int64> {
         let end = request.range.upperBound
-        // The bytes before the first frame of a request belong to no other.
+        // If no frame has arrived, the whole range is missing, with any bytes before its first frame.
         if next == 0 { return request.range }
         return next < request.frames.count
             ? range(of: request.frames[next]).lowerBound..<end : end..<end

@@ -129,7 +129,7 @@ extension Stager {
             options.transfer.add(credential, forOriginOf: url)
         }
         return await withStager(options, logger: logger, perform: body) { _ in
-            // Without another thread, the server has to refuse requests without credentials.
+            // If the system refuses another thread, the requests go without the credentials, and the server refuses them.
             await body(self)
         }
     }

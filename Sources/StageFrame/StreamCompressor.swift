@@ -49,8 +49,7 @@ import CZstd
         try run(bytes, operation: ZSTD_e_continue, sink: sink)
     }
 
-    /// Compresses the rest of the frame and ends it; bytes that follow come into a further frame, which refers to none
-    /// before.
+    /// Compresses the rest of the frame and ends it; later bytes go into a new frame that does not refer to earlier frames.
     package mutating func endFrame<Failure: Error>(
         to sink: (Span<UInt8>) throws(Failure) -> Void
     ) throws(Failure) {

@@ -18,7 +18,7 @@ package struct RangePlan: Equatable, Sendable {
     package static let gap = Int64(64 << 10)
     /// The range of a request's maximum length; larger transfers use longer requests to need fewer of them.
     package static let length = Int64(4 << 20)...Int64(16 << 20)
-    /// The number of requests up to which they keep the shortest maximum length and the smallest gap.
+    /// Up to this number of requests, a plan keeps the shortest maximum length and the smallest gap.
     package static let count = 8
     /// The share of the requested bytes that wider gaps may add, as a divisor.
     package static let waste = Int64(16)

@@ -7,13 +7,11 @@ public import StagingService
 import Synchronization
 public import SystemPackage
 
-/// Fetches packs inside the application, for one that cannot rely on the `stagepack` command.
+/// Fetches packs in the application's own process, for applications that cannot rely on the `stagepack` command.
 ///
-/// Links libcurl and libarchive. Archives are decoded on a thread that can write to the staging area
-/// only, but in the application's own process, which is refused to root; `CommandFetcher` decodes them
-/// in another one and outlives the application. Quota, history and the daemon's turn are the command's, since
-/// both have `StagingService` do the work: where a daemon answers, it goes on with what was cancelled, or what
-/// the application has left when it ended.
+/// Links libcurl and libarchive. Decodes archives on a thread that can write only to the staging area, which is not available
+/// to root; `CommandFetcher` decodes them in another process, which outlives the application. Quota, history and daemon work
+/// as for the command: a running daemon resumes a fetch that was cancelled, or that the application left unfinished.
 public struct EngineFetcher: PackFetcher {
     private let target: StagingTarget
     private let options: StagerOptions
@@ -23,10 +21,10 @@ public struct EngineFetcher: PackFetcher {
     /// Creates a fetcher of the packs of an application or a manifest.
     ///
     /// - Parameters:
-    ///   - target: Where the manifest is asked for; its container is the one that the `PackStore` names.
-    ///   - options: How packs are staged.
-    ///   - logger: Told what could not be tidied up.
-    ///   - usesDaemon: Whether the daemon, where one answers, goes on with what is cancelled or left.
+    ///   - target: The source of the manifest; the container that the `PackStore` passes replaces the target's.
+    ///   - options: The options for staging.
+    ///   - logger: Logs failures to clean up and to write the history.
+    ///   - usesDaemon: Whether a running daemon resumes a fetch that was cancelled or left unfinished.
     public init(
         target: StagingTarget,
         options: StagerOptions,
@@ -64,15 +62,19 @@ public struct EngineFetcher: PackFetcher {
         let results = try await Self.telling { () async throws(StagingFailure) in
             try await service.stage()
         }
-        // The pack may be there though the manifest is the stored one.
+        // Ignores a failure to fetch the manifest: the stored one may suffice for the pack.
         let pack = results.lazy.flatMap(\.packs).first { $0.id == id }
         if let failure = pack?.failure { throw Self.error(failure) }
         if pack?.outcome == .waiting {
-            throw FetchFailure(.interrupted, reason: "pack '\(id)': it is paused", retryAdvice: .later)
+            throw FetchFailure(
+                .interrupted,
+                reason: "pack '\(id)': it is paused",
+                retryAdvice: .later
+            )
         }
     }
 
-    /// Fetches one file, with the stored manifest where the server of the manifest does not answer.
+    /// Fetches one file; uses the stored manifest if the manifest's server does not respond.
     ///
     /// - Throws: `PackStoreError.fileNotFound(_:)`; `FetchFailure` with the reason;
     ///   `CancellationError`.
@@ -91,7 +93,7 @@ public struct EngineFetcher: PackFetcher {
         }
     }
 
-    /// Asks for the manifest and keeps it.
+    /// Fetches the manifest and stores it in the container.
     ///
     /// - Throws: `FetchFailure` with the reason; `CancellationError`.
     public func fetchManifest(into path: FilePath) async throws {
@@ -118,7 +120,7 @@ public struct EngineFetcher: PackFetcher {
         return StagingService(request, logger: logger, report: report)
     }
 
-    /// Returns what `body` returns, its failure as an application is told of it.
+    /// Runs `body`, and converts its failure to the error that applications get.
     private static func telling<Value>(
         _ body: () async throws(StagingFailure) -> Value
     ) async throws -> Value {

@@ -2,7 +2,7 @@ import StagePack
 import StagingService
 
 extension FetchFailure {
-    /// Creates the failure that an application is told of.
+    /// Converts a failure of `StagingService`.
     init(_ failure: StagingFailure) {
         self.init(
             Kind(failure.kind.exitStatus),

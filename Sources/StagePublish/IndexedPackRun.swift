@@ -183,7 +183,8 @@ struct IndexedPackRun: ~Copyable {
     private mutating func use(_ digest: Digest) -> Content? {
         if let entry = contents[digest] { return .same(entry: entry) }
         switch previousFile(with: digest)?.content {
-        case .part(let frame, let offset) where !abandonedFrames.contains(frame) && isUsable([frame]):
+        case .part(let frame, let offset)
+        where !abandonedFrames.contains(frame) && isUsable([frame]):
             return .part(packer.add(previous: frame), offset: offset)
         case .frames(let list) where isUsable(list):
             return .frames(list.map { packer.add(previous: $0) })

@@ -63,8 +63,7 @@ package struct IndexedPack: Equatable, Sendable {
 package struct IndexedPackWriter: Sendable {
     /// The compression level of frames, 1 to 22; delta sets and index deltas have fixed levels.
     package var level = 19
-    /// The compression level of the archive, 1 to 22; `nil` for that of frames, but for the fastest in
-    /// incompressible files.
+    /// The compression level of the archive, 1 to 22; `nil` uses ``level``, and the fastest level for incompressible files.
     package var archiveLevel: Int?
     /// The number of processors to use.
     package var width: Int

@@ -24,8 +24,8 @@ struct PatchWriter: Sendable {
     /// The level of compression of all parts; `nil` to choose it for each.
     private let level: Int?
 
-    /// The share of the bytes of the smallest other way that a patch has to save, as a divisor: a client resumes a transfer
-    /// of objects frame by frame, and needs less memory for it.
+    /// The fraction of the smallest alternative's bytes that a patch must save, as a divisor: a client resumes a transfer of
+    /// objects frame by frame, and needs less memory for it.
     private static let leastSaving = Int64(16)
     /// The share of a fast compression's size, as a divisor, that a slow one is assumed to reach at best.
     private static let bestGain = Int64(2)
@@ -35,10 +35,10 @@ struct PatchWriter: Sendable {
     /// 169,960 at level 12 after 6 s, and 169,954 at level 15 after 36 s. The patch of an executable of 186 MB is a quarter
     /// smaller at level 12 than at level 1.
     private static let (fastLevel, middleLevel, slowLevel) = (1, 12, 19)
-    /// The share of the fast compression's size, as a divisor, that the middle one has to save if a large part is to
-    /// be compressed by the slow one.
+    /// The fraction of the fast compression's size, as a divisor, that the middle level must save before a large part is
+    /// compressed at the slow level.
     private static let leastGain = Int64(20)
-    /// The most bytes of a part that is compressed by the slow level without a look at the middle one.
+    /// The most bytes of a part that is compressed at the slow level without trying the middle level first.
     private static let smallPart = 8 << 20
 
     /// The smallest frame for which similar runs are searched: fewer bytes are not worth the time.
@@ -300,7 +300,7 @@ private struct PatchDraft: ~Copyable {
     private var table = PatchTable()
     private var frameSize = Int64(0)
 
-    /// Creates an empty draft in the directory of the bundles: that of patches may not be needed.
+    /// Creates an empty draft in the directory of the bundles; the directory of patches is created only for a patch that is kept.
     static func make(in bundles: Directory) throws(FileError) -> PatchDraft {
         let name = StoreObjectKind.bundle.makeName()
         let frames = try bundles.file(creating: FilePath(name))

@@ -13,7 +13,7 @@ struct PrefixChoice {
     /// The pieces of each file of the older version, by entry, in the order of their offsets.
     private let ofFile: [Int: [Int]]
 
-    /// The weight of a sample that is found in one place: a multiple of all numbers of places.
+    /// The weight of a sample that occurs at one address; divisible by 1 to 8, the numbers of addresses that a sample may have.
     private static let whole = 840
     /// The number of bytes before and after the same offset of the counterpart whose pieces get a weight.
     private static let reach = Int64(1 << 20)

@@ -71,7 +71,8 @@ package struct RecipeEvaluation: Sendable {
         self.recipe = recipe
         entries = try EntryValidator.ordered(walk.found)
         try EntryValidator.checkLinks(entries)
-        warnings = EntryValidator.warnings(entries) + walk.unusedExclusions.map(Warning.unusedExclusion)
+        warnings =
+            EntryValidator.warnings(entries) + walk.unusedExclusions.map(Warning.unusedExclusion)
         try EntryValidator.checkLimits(entries, size: installedSize, count: fileCount)
     }
 }

@@ -3,7 +3,7 @@ import StageSystem
 
 /// Finds ranges of a part's content that are similar to ranges of its prefix, as `bsdiff` does (``SimilarRun``).
 ///
-/// A run goes on through mismatches, until another place of the prefix has clearly more in common with what follows. Both of its
+/// A run continues through mismatches until another place of the prefix matches the following bytes clearly better. Both of its
 /// ends are then moved to where most bytes are equal. Places are found by eight equal bytes and not by a sorted index of all
 /// suffixes, which would take eight times the memory of the prefix and minutes: runs in programs have such eight bytes every
 /// few instructions.

@@ -34,7 +34,7 @@ package struct StoreGarbageCollection: Equatable, Sendable {
     /// The file that records since when objects are unused.
     static let recordName: FilePath.Component = ".unused"
 
-    /// Returns whether a temporary file is one of the record or of a mark.
+    /// Returns whether a temporary file belongs to the record or to a mark.
     static func isOwnFile(_ name: String) -> Bool {
         name.hasPrefix(".\(recordName.string).") || name.hasPrefix(".\(OfferMark.prefix)")
     }

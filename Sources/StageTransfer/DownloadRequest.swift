@@ -91,7 +91,7 @@ public struct DownloadRequest: Sendable {
     ///
     /// These failures do not count as attempts of this download.
     public var failuresBefore = 0
-    /// Most bytes of the content that earlier downloads of it had at a time.
+    /// Largest number of bytes of the content that an earlier download had received.
     ///
     /// Only bytes beyond these count as progress, which resets the delays: earlier ones may have been received and lost.
     public var receivedBefore = ByteCount.zero

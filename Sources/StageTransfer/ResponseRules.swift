@@ -108,7 +108,8 @@ struct ResponseRules: Equatable, Sendable {
         case 416 where offset > 0:
             isProof(head) ? .complete : .restart
         case _ where ResponseSummary.transientStatuses.contains(head.status):
-            isContent(head) ? finalRefusal(head) : .retry(status: head.status, after: head.retryDelay)
+            isContent(head)
+                ? finalRefusal(head) : .retry(status: head.status, after: head.retryDelay)
         case 404, 410:
             toleratesMissing && offset == 0
                 ? .retry(status: head.status, after: head.retryDelay) : refusal(head)
@@ -136,7 +137,9 @@ struct ResponseRules: Equatable, Sendable {
     }
 
     /// Returns whether a server asks for a delay that is too long for another attempt.
-    private func isLong(_ pause: Duration?) -> Bool { pause.map { $0 >= maximumRetryAfter } ?? false }
+    private func isLong(_ pause: Duration?) -> Bool {
+        pause.map { $0 >= maximumRetryAfter } ?? false
+    }
 
     /// Judges a refusal, which may concern only the range: some servers, and filters before them, refuse requests with `Range`.
     private func refusal(_ head: ResponseHead) -> Decision {

@@ -201,7 +201,8 @@ extension TransferError.Unacceptable {
                 + "or an address such as '127.0.0.1' or '[::1]'"
         case .noMirror: "there is no URL to fetch from"
         case .domain(let host): "'\(url)' is on '\(host)', which is none of the allowed domains"
-        case .localAddress: "'\(url)' is on this machine or its link, where requests are not allowed"
+        case .localAddress:
+            "'\(url)' is on this machine or its link, where requests are not allowed"
         case .redirect(let target):
             "'\(url)' redirects to '\(target.forDisplay())', which is not allowed"
         case .redirects(let limit):

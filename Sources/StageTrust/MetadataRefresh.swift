@@ -19,9 +19,9 @@ import StageModel
 /// }
 /// ```
 ///
-/// Each step is to be performed before the next one is asked for, in this order also on disk: then a
-/// crash at any point leaves metadata that a later refresh starts from. A refresh that throws has handed
-/// out every file that it verified until then, and a new refresh may follow at any time.
+/// Perform each step, durably, before requesting the next one: then a crash at any point leaves metadata that a later
+/// refresh can start from. A refresh that throws has returned every file that it had verified; a new refresh may follow at
+/// any time.
 package struct MetadataRefresh: Sendable {
     /// The next action of the caller.
     package enum Step: Hashable, Sendable {

@@ -50,7 +50,7 @@ extension SessionLink {
     /// Handles the loss of the connection.
     func wasDetached(by problem: ControlError) {
         outbox.change { outbox in
-            // A daemon that refuses to send events to this process may accept requests all the same.
+            // A daemon that refuses to send events to this process may still accept requests.
             if case .refused = problem, !outbox.isPaused { return }
             outbox.fail()
         }
@@ -290,7 +290,7 @@ extension TransferChange {
             // arrive.
             (rest.authorization, rest.rejectsChallenge) = (nil, nil)
         } else {
-            // A value is invalid, often the description: the task must run or end all the same.
+            // A value is invalid, often the description; the task must run or end nevertheless.
             rest = TransferChange()
             (rest.state, rest.producesResumeToken) = (state, producesResumeToken)
             (rest.authorization, rest.rejectsChallenge) = (authorization, rejectsChallenge)

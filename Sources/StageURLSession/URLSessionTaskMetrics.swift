@@ -126,7 +126,11 @@ public final class URLSessionTaskTransactionMetrics: NSObject, @unchecked Sendab
     @available(*, unavailable, message: "the daemon does not record proxies; compare remoteAddress")
     public var isProxyConnection: Bool { preconditionFailure("unavailable") }
     /// Unavailable: not recorded.
-    @available(*, unavailable, message: "a network is metered or not on Linux: see task.pendingReasons")
+    @available(
+        *,
+        unavailable,
+        message: "a network is metered or not on Linux: see task.pendingReasons"
+    )
     public var isCellular: Bool { preconditionFailure("unavailable") }
     /// Unavailable: not recorded.
     @available(*, unavailable, message: "the daemon records no networks: see task.pendingReasons")

@@ -20,7 +20,7 @@ import CZlib
     }
 
     deinit {
-        // zlib reports an error for a stream with pending input, and frees it all the same.
+        // zlib reports an error for a stream with pending input, but frees it.
         unsafe _ = deflateEnd(stream)
         unsafe stream.deallocate()
     }

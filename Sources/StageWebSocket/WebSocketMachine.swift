@@ -48,10 +48,16 @@ package struct WebSocketMachine: ~Copyable {
         guard let compression else { return }
         var (sending, receiving) = (compression.server, compression.client)
         if case .client = role { swap(&sending, &receiving) }
-        inflater = Inflater(windowBits: receiving.windowBits, resets: !receiving.allowsContextTakeover)
+        inflater = Inflater(
+            windowBits: receiving.windowBits,
+            resets: !receiving.allowsContextTakeover
+        )
         // zlib compresses with at least 9 bits: with 8, messages are sent uncompressed.
         if sending.windowBits >= 9 {
-            deflater = Deflater(windowBits: sending.windowBits, resets: !sending.allowsContextTakeover)
+            deflater = Deflater(
+                windowBits: sending.windowBits,
+                resets: !sending.allowsContextTakeover
+            )
         }
     }
 

@@ -112,7 +112,9 @@ struct DaemonTurn: Sendable {
                 let isTold = await tell(end, to: daemonTask)
                 group.cancelAll()
                 let isLeft = end == nil || end?.hold != nil
-                return (state.staged, .finished(resumedTask: isTold && isLeft ? daemonTask.id : nil))
+                return (
+                    state.staged, .finished(resumedTask: isTold && isLeft ? daemonTask.id : nil)
+                )
             }
             group.cancelAll()
             if let outcome { return (state.staged, outcome) }

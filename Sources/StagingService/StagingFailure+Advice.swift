@@ -65,7 +65,7 @@ extension StagingFailure {
         case .manifestUnavailable(let error): manifestOutcome(of: error)
         case .manifestInvalid(_, .unknownVersion): (.manifestInvalid, .updateStagePack, .never)
         case .manifestInvalid: (.manifestInvalid, .checkManifest, .never)
-        // An outdated copy at the server is replaced by and by.
+        // The publisher will replace an outdated copy on the server.
         case .manifestRefused(_, .wentBack(_, _)):
             (.manifestRefused, .tellPublisherOfRevision, .later)
         case .manifestRefused(_, let refusal): (.manifestRefused, advice(for: refusal), .never)
@@ -129,7 +129,8 @@ extension StagingFailure {
             (.transferRefused, advice(forStatus: status), retryAdvice(after: error))
         case .captivePortal: (.captivePortal, .logIn, .later)
         case .wrongSize, .wrongDigest: (.digestMismatch, .tellPublisherOfOtherFile, .later)
-        case .unacceptable(_, let reason): (.transferRefused, advice(for: reason), retryAdvice(after: error))
+        case .unacceptable(_, let reason):
+            (.transferRefused, advice(for: reason), retryAdvice(after: error))
         case .untrusted(_, let fault, _): (.transferFailed, advice(for: fault), .later)
         case .outOfSpace: (.noSpace, .freeSpace, .later)
         case .storage(let error) where error.isOfOtherKindThanPublished:

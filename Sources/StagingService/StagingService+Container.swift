@@ -72,7 +72,7 @@ extension StagingService {
                 after: history
             )
         } catch {
-            // The packs are staged all the same, and the end of the run records what is missing.
+            // The run continues, and records the missing events at its end.
             logger.info(
                 "Incomplete events cannot be recorded in the history",
                 metadata: ["error": "\(error)"]

@@ -63,7 +63,7 @@ public struct StagingService: Sendable {
         if let list = restrictions?.downloadDomainAllowList {
             options.allowedDomains = Self.domains(list, allowedBy: options.allowedDomains)
         }
-        // Of a registration that was replaced meanwhile, a hook may have staged other packs.
+        // Publishes nothing after the registration was replaced: a hook may have staged packs for the new one.
         if !request.isDryRun { options.mayPublish = { [target] in !target.isObsolete } }
         let sources = try target.sources(reader)
         return try checkNames(
@@ -99,7 +99,7 @@ public struct StagingService: Sendable {
                         )
                     )
                 } catch {
-                    // The packs of other manifests are staged all the same.
+                    // A manifest that fails does not prevent staging the packs of the others.
                     staged.failures.append(error)
                     if error.endsRun { break }
                 }

@@ -11,7 +11,9 @@ import SystemPackage
 
 extension Registration {
     /// The application, if its manifest is in a format of its own; else `nil`.
-    var customFormatApplication: ApplicationID? { manifestFormat == .application ? application : nil }
+    var customFormatApplication: ApplicationID? {
+        manifestFormat == .application ? application : nil
+    }
 
     /// Returns the ledger of the application's signed metadata, based on the root of the registration; `nil`
     /// if the registration trusts the transport alone.

@@ -4,7 +4,7 @@ import StageModel
 import StageSystem
 import StagingService
 
-/// The applications that a command stages packs of; the registration of each is read when its turn comes.
+/// The applications whose packs a command stages; the registration of each is read when its run begins.
 struct ApplicationSessions: Sendable {
     let source: SourceOptions
     let network: NetworkOptions
@@ -15,7 +15,7 @@ struct ApplicationSessions: Sendable {
         RegistrationFolders(environment: ProcessEnvironment.current)
     }
 
-    /// Returns the registered applications; one `nil` for the application or manifest that the options name.
+    /// Returns the registered applications, or a single `nil` for the application or manifest that the options name.
     func turns() throws(CommandFailure) -> [ApplicationID?] {
         guard isForAll else { return [nil] }
         return try CommandFailure.wrapping { () throws(StagingFailure) in
@@ -23,7 +23,7 @@ struct ApplicationSessions: Sendable {
         }
     }
 
-    /// Returns the session of a turn; `nil` if the application is no longer registered.
+    /// Returns the session for an element of ``turns()``; `nil` if the application is no longer registered.
     func session(of turn: ApplicationID?) throws(CommandFailure) -> Session? {
         guard let id = turn else { return try Session(source, network: network) }
         guard !RegistrationLocations.files(of: id, in: folders.folders).isEmpty else { return nil }
@@ -54,19 +54,19 @@ private struct ApplicationQueue {
         registrations[registration.application] = registration
     }
 
-    /// Forgets the registration that an application was run with, so that it has another turn while it is registered.
+    /// Forgets the registration that an application was run with, so that the application runs again if it is registered.
     mutating func forget(_ turn: ApplicationID?) {
         if let turn { registrations[turn] = nil }
     }
 
-    /// Returns whether an application can have another turn.
+    /// Returns whether an application may run again.
     func mayRepeat(_ turn: ApplicationID?) -> Bool {
         turn.map { counts[$0, default: 0] < 2 } ?? false
     }
 
     /// Adds the applications that were registered, or whose registration has changed, since the last turn.
     mutating func add(from sessions: ApplicationSessions) {
-        // The failure to list them was reported at the start, or is reported by the next run.
+        // An error in listing the applications was reported at the start, or the next run reports it.
         guard sessions.isForAll, let turns = try? sessions.turns() else { return }
         waiting += turns.filter { turn in
             guard let turn, mayRepeat(turn) else { return false }
@@ -116,7 +116,7 @@ enum ApplicationRuns {
                 break
             } catch {
                 if !Task.isCancelled, queue.mayRepeat(turn), session?.target.isObsolete ?? false {
-                    // The application has another turn with its new registration, or is removed.
+                    // The application runs again with its new registration, if it has one.
                     queue.forget(turn)
                     Console.note("stagepack: \(error.message.escapedForDisplay)")
                     continue

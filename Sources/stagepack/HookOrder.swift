@@ -51,7 +51,7 @@ struct HookOrder {
     }
 
     private static func rank(of turn: ApplicationID?, in sessions: ApplicationSessions) -> Rank {
-        // What cannot be read is reported in its turn, and takes no time.
+        // A registration or container that cannot be read is reported when the application runs, and takes no time.
         guard let id = turn, let target = (try? sessions.session(of: id))?.target,
             let path = target.knownContainer, let file = target.registrationPath,
             let reader = try? ContainerReader.open(path),

@@ -51,7 +51,7 @@ import Testing
         }
         world.emit(.changed) { $0.state = .running }
         try await recorder.lines(["begin a"])
-        #expect(world.daemon.tasks.first?.state == .waiting, "nobody waits for it")
+        #expect(world.daemon.tasks.first?.state == .waiting, "no request waits for it")
         try world.manager.startForegroundDownload(world.download("a"))
         world.emit(.changed) {
             $0.state = .waiting

@@ -6,7 +6,7 @@ import StageTesting
 import Synchronization
 import Testing
 
-/// A delegate that writes down what it is told of tasks in this process.
+/// A delegate that records its calls for tasks in this process.
 final class DataRecorder: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate {
     private struct State {
         var lines: [String] = []

@@ -105,7 +105,7 @@ struct DecisionTests {
         #expect(window.receive(1) == true)
     }
 
-    /// A field, and what is read out of it.
+    /// A challenge field, and the values that are parsed from it.
     struct Field: Sendable {
         var value: String
         var schemes: [String]
@@ -196,7 +196,7 @@ struct DecisionTests {
         #expect(task.original?.httpShouldHandleCookies ?? true == handlesCookies)
     }
 
-    /// Fields that sessions in the process leave out fail no task of a background session.
+    /// Fields that sessions in the process omit do not fail a task of a background session.
     @Test func fieldsOfTheDaemonAreLeftOut() throws {
         let rules = URLSessionConfiguration.background(withIdentifier: "s")
         rules.httpAdditionalHeaders = ["accept-encoding": "gzip", "Expect": "", "X-Session": "1"]

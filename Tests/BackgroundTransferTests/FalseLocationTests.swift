@@ -19,7 +19,7 @@ import Testing
         let task = session.downloadTask(with: try URL(text: "http://host/file"))
         task.resume()
         try await world.attach()
-        // A delegate moves what it is handed, as an application does.
+        // The delegate moves the file of the download, as an application does.
         let target = directory.path.appending("taken").string
         world.recorder.state.withLock {
             $0.block = {

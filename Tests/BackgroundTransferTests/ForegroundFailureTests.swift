@@ -5,7 +5,7 @@ import StageTesting
 import Synchronization
 import Testing
 
-/// Time limits of tasks in this process, and what is known of a task that has failed.
+/// Time limits of tasks in this process, and the errors and metrics of failed tasks.
 @Suite(.server, .directory, .timeLimit(.minutes(5)))
 struct ForegroundFailureTests: ForegroundSuite {
     /// A kind of task.

@@ -7,7 +7,7 @@ import StageTesting
 import Synchronization
 import Testing
 
-/// A delegate that writes down what it is told.
+/// A delegate that records its calls.
 final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelegate {
     struct State {
         var lines: [String] = []

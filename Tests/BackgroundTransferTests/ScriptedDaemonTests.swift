@@ -42,7 +42,7 @@ struct ScriptedDaemonTests {
             delegateQueue: queue
         )
         try await world.attach()
-        // The end is taken in, and the delegate is yet to be told.
+        // The session has processed the end, and has not called the delegate yet.
         queue.isSuspended = true
         let upload = session.uploadTask(
             with: URLRequest(url: try URL(text: "http://host/in")),

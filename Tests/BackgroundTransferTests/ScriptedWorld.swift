@@ -49,7 +49,7 @@ struct ScriptedWorld {
         return daemon.emit(event, in: identifier)
     }
 
-    /// Waits until the delegate was told `count` lines, or more.
+    /// Waits until the delegate has recorded at least `count` lines.
     func lines(_ count: Int) async throws -> [String] {
         try await poll("found \(recorder.lines)") { recorder.lines.count >= count }
         return recorder.lines

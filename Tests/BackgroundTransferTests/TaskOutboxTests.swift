@@ -6,7 +6,7 @@ import Testing
 
 @testable import StageURLSession
 
-/// The order in which the daemon is told of tasks, and the waiters for that.
+/// The order in which tasks are sent to the daemon, and the waiters for their sending.
 struct TaskOutboxTests {
     private final class Item: Sendable {}
 
@@ -96,7 +96,7 @@ struct TaskOutboxTests {
         _ = outbox.add(items[2], to: .uploads)
         outbox.wait(acceptsFailure: false) { called.add("all") }
         let one = outbox.take(.requests, atMost: 1)
-        // A change that is made while the task is told of is not waited for by those before it.
+        // Earlier waiters do not wait for a change that is made while its task is being sent.
         let mark = outbox.mark()
         _ = outbox.add(items[0], to: .requests)
         outbox.wait(since: mark, acceptsFailure: false) { called.add("the change") }

@@ -8,7 +8,7 @@ import StageWebSocket
 import Synchronization
 import Testing
 
-/// A delegate that writes down what it is told of WebSocket tasks, which it numbers in the order of their creation.
+/// A delegate that records its calls for WebSocket tasks, which it numbers in the order of their creation.
 final class SocketRecorder: NSObject, URLSessionWebSocketDelegate {
     private struct State {
         var lines: [String] = []
@@ -20,7 +20,7 @@ final class SocketRecorder: NSObject, URLSessionWebSocketDelegate {
     /// Calls so far, a line for each.
     var lines: [String] { state.withLock { $0.lines } }
 
-    /// Waits until the delegate was told a line.
+    /// Waits until the delegate has recorded a line.
     func wait(for line: String) async throws {
         do {
             try await poll { lines.contains(line) }

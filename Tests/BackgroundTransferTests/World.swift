@@ -49,14 +49,14 @@ struct World {
     /// Lets the server answer the requests for `/late`.
     func open() { gate.request() }
 
-    /// Waits until the delegate was told `count` lines, or more, and returns them with places as
+    /// Waits until the delegate has recorded at least `count` lines, and returns them with places as
     /// `/staged/<task>` and without those of single pieces.
     func lines(_ count: Int) async throws -> [String] {
         try await poll("found \(recorder.lines)") { lines.count >= count }
         return lines
     }
 
-    /// The lines that the delegate was told so far.
+    /// The lines that the delegate has recorded so far.
     var lines: [String] {
         let staged = daemon.state.appending("staged/\(geteuid())").string
         return recorder.lines.filter { !$0.hasPrefix("wrote") && !$0.hasPrefix("sent") }
@@ -73,7 +73,7 @@ struct World {
 
     /// Waits until the session takes events in.
     func attach() async throws {
-        try await poll("nobody is attached") {
+        try await poll("no client is attached") {
             (try? await status())?.isAttached == true
         }
     }

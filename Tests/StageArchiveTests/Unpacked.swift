@@ -58,7 +58,7 @@ struct Unpacked: Equatable {
             case .link:
                 things[key] = .link(try #require(try directory.link(entry.name)))
             case .other:
-                Issue.record("'\(path)' is something else")
+                Issue.record("'\(path)' is no file, directory or link")
             }
         }
     }

@@ -128,7 +128,7 @@ struct ConditionDebouncerTests {
         /// When each obstacle was last read.
         var seen: [ConditionNeed: Duration] = [:]
         for _ in 0..<200 {
-            // Up to now, what was read last was true.
+            // The last reading was valid until now.
             for need in ConditionNeed.allCases where !read.isSatisfied(need) { seen[need] = now }
             read = Bool.random(using: &random) ? read : .random(using: &random)
             _ = debouncer.take(read, at: now)

@@ -5,7 +5,7 @@ import StageSystem
 import SystemPackage
 import Testing
 
-/// That what was decided to go is looked at again before it does.
+/// Evictions check the state of a generation again before they delete it.
 @Suite(.container) struct EvictionTests {
     let container: Container
 

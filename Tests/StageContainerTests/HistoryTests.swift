@@ -56,7 +56,7 @@ import Testing
             isEssentialOnly: true,
             problem: problem
         )
-        // Twice each, so that what is converted once is used again.
+        // Two entries for each reason, so that the cached conversion is used again.
         history.packs = (0..<2 * reasons.count).map(entry)
         history.packs[0].source = "https://example.net/pack-0.tar"
         history.packs[1].failures = 2

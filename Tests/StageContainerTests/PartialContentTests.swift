@@ -100,7 +100,7 @@ import Testing
                             try content.directory.createDirectory("content")
                             for _ in 0..<8 {
                                 sched_yield()
-                                // It is under its name for as long as it is held.
+                                // The directory keeps its name while it is in use.
                                 #expect(FileStatus.exists(content.content))
                             }
                         }

@@ -11,11 +11,11 @@ import Testing
 /// The design's table of crashes, row by row: the daemon is killed as it enters the n-th system
 /// call of a kind, for every kind that makes data durable or visible.
 ///
-/// The scenario passes everything that the daemon makes durable, and each is made of calls of these kinds:
-/// what is in the journal (tasks, verified content, ends, launches, acknowledgements) is a commit
-/// (`pwrite64` to its log, then `fdatasync`), after a copy where a file is uploaded (`fsync`); the record of
-/// a part file is replaced (`renameat`) after `fdatasync` of the part; complete content is
-/// renamed, with `fsync` of its directory; what is over is removed by `unlinkat`. strace counts the calls of each thread apart, so a number stands for several places.
+/// The scenario covers everything that the daemon makes durable, by calls of these kinds: the journal (tasks, verified content,
+/// ends, launches, acknowledgements) by a commit (`pwrite64` to its log, then `fdatasync`), after a copy if a file is uploaded
+/// (`fsync`); the record of a part file by `renameat` after `fdatasync` of the part; complete content by a rename with `fsync`
+/// of its directory. `unlinkat` removes files that are no longer needed. strace counts the calls of each thread separately, so
+/// a number selects several calls.
 @Suite(
     .directory,
     .daemon,
@@ -96,7 +96,7 @@ private struct Scenario {
         server.answer("/u", with: .status(201))
     }
 
-    /// Does everything, and compares what is left.
+    /// Runs the whole scenario, and compares the files that remain.
     mutating func run() async throws {
         try daemon.configure(
             #"{"retryBase": 0.01, "settlingTime": 0, "relaunchDelay": 0.1}"#
@@ -120,7 +120,7 @@ private struct Scenario {
     }
 
     private mutating func revive() async throws {
-        #expect(try await daemon.end() == 1000 + SIGKILL, "it died of something else")
+        #expect(try await daemon.end() == 1000 + SIGKILL, "the daemon died of another cause")
         deaths += 1
         try await daemon.start()
     }
@@ -202,7 +202,7 @@ private struct Scenario {
         }
     }
 
-    /// Compares what was seen with what is to be seen.
+    /// Compares the observed events with the expected ones.
     private func compare() throws {
         #expect(Set(seen.values.map { $0.split(separator: " ", maxSplits: 1)[1] }).count == 4)
         #expect(seen.values.allSatisfy { $0.contains("completed of") })

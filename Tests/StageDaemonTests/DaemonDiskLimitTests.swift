@@ -6,7 +6,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// A daemon on a disk with little left: it answers or says why it does not, and keeps what it has taken.
+/// A daemon on an almost full disk: it serves requests or reports the reason, and keeps the tasks that it has accepted.
 @Suite(.directory, .daemon, .server, .enabled("mounting takes root") { geteuid() == 0 })
 struct DaemonDiskLimitTests {
     private static let room = "size=64m,nr_inodes=4096"
@@ -75,7 +75,7 @@ struct DaemonDiskLimitTests {
             }
             let taken = await take(daemon)
             try await daemon.kill()
-            // On the full disk it starts again with what it has.
+            // On the full disk it starts again with the tasks that it has stored.
             try daemon.launch()
             if try await answers(daemon) {
                 #expect(try await held(daemon) == taken)
@@ -92,7 +92,7 @@ struct DaemonDiskLimitTests {
         }
     }
 
-    /// Asks for sessions with a task each, and returns what was answered; each refusal names the disk.
+    /// Creates sessions with a task each, and returns the responses; each refusal names the disk.
     private func take(_ daemon: DaemonProcess) async -> [String: Int64] {
         var taken: [String: Int64] = [:]
         for index in 0..<40 {

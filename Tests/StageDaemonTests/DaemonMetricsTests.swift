@@ -157,7 +157,7 @@ struct DaemonMetricsUserTests {
         // The size of all records would tell of those of others.
         #expect(!other.body.contains("stagepack_daemon_journal_bytes"))
         #expect(try await peer.ask(as: 1, 1, "GET", "/v1/metrics?all=1", "").status == 403)
-        // Root sees nothing unasked, and all of it if it asks.
+        // Root sees the transfers of other users only on request.
         #expect(try await daemon.client.metrics().contains("\(received)0\n"))
         let all = try await daemon.client.metrics(all: true)
         #expect(all.contains("\(received)1000\n"))

@@ -7,7 +7,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// Answers with an error status, as the delegate of a session is told of them.
+/// Responses with an error status, as the delegate of a session receives them.
 @Suite(.directory, .daemon, .server)
 struct ErrorAnswerTests {
     private let server = TestServer.current

@@ -172,7 +172,7 @@ struct HandlerPolicyTests {
             try await daemon.start(by: kernel.wrapper(in: Directory.open(daemon.directory)))
         }
         let body = #"{"handler": {"command": ["/bin/true"]}}"#
-        // That the machinery works: a process that stays what it is gets its handler.
+        // Control: a process that does not change gets its handler.
         let honest = try await makeSession(as: user, privileges: alone)
         #expect(honest.status == 200, "\(honest)")
         let task =
@@ -205,7 +205,7 @@ struct HandlerPolicyTests {
             _ = try await peer.ask(as: user, user, "POST", path, #"{"tasks": [\#(task)]}"#)
         }
         func keyring(_ name: String) throws -> Int {
-            // Not there yet is what is waited for.
+            // An error means that the file does not exist yet.
             let line = try? text(of: FilePath("\(target).\(name)"))
             return Int(line?.dropLast() ?? "") ?? 0
         }

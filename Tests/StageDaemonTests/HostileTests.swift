@@ -325,7 +325,7 @@ struct HostileTests {
         let client = try UnixSocket.connect(to: daemon.socket)
         try client.send(Array("GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n".utf8))
         let before = try residentBytes()
-        // Read from the beginning: the daemon breaks off what is not read for half a minute.
+        // Read from the beginning: the daemon closes a connection that is not read for half a minute.
         async let received = stream.take(within: .seconds(300)) { $0.sequence == 4000 }
         // Tasks with missing files end at once, each with one durable event and a few others.
         let requests = (0..<4000).map { number in

@@ -95,7 +95,7 @@ struct LaunchTests {
         try await poll("the failure is not counted") {
             try await daemon.client.session("s").failedLaunches == 5
         }
-        // The time of a sixth launch passes, and nothing comes of it.
+        // The time of a sixth launch passes without a launch.
         try await waitForTimers(dueIn: 13)
         let before = try processorTime()
         try await waitForTimers(dueIn: 2)

@@ -165,7 +165,7 @@ struct StorageLimitTests {
         try daemon.configure(#"{"settlingTime": 0}"#)
         try await daemon.kill()
         try await daemon.start()
-        // 48 MB as they are told: more than the memory that telling them may take.
+        // A list of 48 MB: more than the memory that sending it may take.
         for start in 0..<50 {
             let requests = (0..<15).map { number in
                 var request = TransferRequest(

@@ -141,7 +141,7 @@ struct LocalAttackTests {
             try await wait(for: 1, of: user)
         }
         let staged = daemon.state.appending("staged")
-        // Both files are kept aside, and their tasks are over: what has these numbers belongs to none.
+        // Both files are kept aside, and their tasks have ended: files with these numbers belong to no task.
         for user in [attacker, victim] {
             let body = #"{"sequence": 1}"#
             let path = "/v1/sessions/s/acknowledge"

@@ -69,7 +69,7 @@ struct MultipartUploadTests {
         #expect(try daemon.names(in: "snapshots") == [])
     }
 
-    /// The daemon is killed while it sends, and goes on with the first part that was not acknowledged.
+    /// The daemon is killed while it sends, and resumes with the first part that was not acknowledged.
     @Test func aDaemonThatIsKilledGoesOn() async throws {
         try await start()
         let content = noise(Self.size)

@@ -54,7 +54,7 @@ struct Peer {
 
     /// Waits until a note was written a number of times.
     func wait(for what: String, count: Int = 1) async throws {
-        try await poll("nobody wrote '\(what)' \(count) times") {
+        try await poll("no process wrote '\(what)' \(count) times") {
             try notes(what).count >= count
         }
     }

@@ -59,7 +59,7 @@ final class PodcastDownloaderTests {
         return try StartedProcess(command, log: log)
     }
 
-    /// Runs the application to its end, which has to be well, and returns what it said.
+    /// Runs the application until it exits with status 0, and returns its output.
     private func run(_ arguments: String...) async throws -> String {
         let log = daemon.directory.appending("\(arguments[0]).log")
         let process = try start(arguments, log: log)

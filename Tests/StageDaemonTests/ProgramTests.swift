@@ -83,7 +83,7 @@ struct ProgramTests {
             log: daemon.log
         )
         try await poll("no daemon: \(try daemon.said())") {
-            // Not there yet is what is waited for.
+            // An error means that the daemon does not answer yet.
             process.status != nil
                 || (try? daemon.client.answer(to: .status, timeout: .seconds(5))) != nil
         }

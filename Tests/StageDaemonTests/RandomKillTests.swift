@@ -56,8 +56,8 @@ struct RandomKillTests {
         try check(try nginx.counts(), bodies.map(\.count), chain)
     }
 
-    /// Compares what the server sent with what it may have: of each file the whole of it once, and with
-    /// each request that a kill has ended a checkpoint at most, which is no more than the file.
+    /// Compares the bytes that the server sent with their limit: each file once, and for each request that a kill has ended at
+    /// most one checkpoint, or the file if it is smaller.
     private func check(
         _ counts: [String: (bytes: Int, requests: Int)],
         _ sizes: [Int],

@@ -8,7 +8,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// Uploads that go on where the server has them, after a connection or the daemon broke off.
+/// Uploads that resume at the server's offset, after the connection broke or the daemon was killed.
 @Suite(.directory, .daemon)
 struct ResumedUploadTests {
     private let daemon: DaemonProcess
@@ -164,7 +164,7 @@ struct ResumedUploadTests {
         #expect(server.methods == ["POST", "HEAD"])
     }
 
-    /// A server may end an upload with its connection, so that what is sent whole waits for its answer.
+    /// A server may abort an upload when its connection ends, so an upload that was sent completely waits for its response.
     @Test(arguments: ["resumable", "tus"])
     func whatWasSentWholeWaitsForItsAnswer(uploadProtocol: String) async throws {
         try await start(uploadProtocol)

@@ -395,6 +395,6 @@ struct SchedulerWorld {
                 scheduler.remove(id)
             }
         }
-        if scheduler.activeCount != 0 { faults.append("something is left") }
+        if scheduler.activeCount != 0 { faults.append("tasks are left") }
     }
 }

@@ -6,7 +6,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// A delegate that keeps what it is told, in words and values.
+/// A delegate that records its calls, as text and as values.
 final class SessionRecorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelegate {
     struct State {
         var lines: [String] = []
@@ -99,7 +99,7 @@ struct SessionWorld {
         )
     }
 
-    /// Waits until the delegate was told of the end of a task, and returns its error.
+    /// Waits until the delegate has received the end of a task, and returns its error.
     func end(of task: URLSessionTask) async throws -> URLError? {
         try await poll("the task does not end: \(task.holds)") {
             recorder.state.withLock { $0.ended[task.taskIdentifier] } != nil
@@ -107,7 +107,7 @@ struct SessionWorld {
         return recorder.state.withLock { $0.ended[task.taskIdentifier] } ?? nil
     }
 
-    /// Ends the session, and returns once its delegate was told.
+    /// Ends the session, and returns once its delegate has received that.
     func end(_ session: URLSession) async throws {
         session.invalidateAndCancel()
         try await poll("the session does not end") { session.delegate == nil }

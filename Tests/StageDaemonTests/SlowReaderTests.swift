@@ -7,7 +7,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Clients that ask and do not read what they are told.
+/// Clients that send requests and do not read the responses.
 @Suite(
     .directory,
     .daemon,
@@ -88,7 +88,7 @@ struct SlowReaderTests {
             try await Task.sleep(for: .milliseconds(50))
         }
         async let seconds = secondsUntilClosed(path)
-        try await poll("nobody listens") { try descriptors() > before }
+        try await poll("no process listens") { try descriptors() > before }
         try await create(60) { _ in }
         let passed = try await seconds
         #expect((15...60).contains(passed), "\(passed)")

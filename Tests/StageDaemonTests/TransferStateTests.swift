@@ -235,7 +235,7 @@ struct TransferStateTests {
         #expect(started(&state) == [])
         _ = state.endAttempt(of: 1)
         #expect(started(&state) == [3])
-        // One that has ended before its task is removed counts no more.
+        // An attempt that has ended before its task is removed no longer counts.
         _ = state.endAttempt(of: 2)
         #expect(state.unschedule(2) == true)
         #expect(started(&state) == [4])

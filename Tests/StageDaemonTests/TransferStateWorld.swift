@@ -56,10 +56,10 @@ extension FullTask {
     }
 }
 
-/// A ``TransferState`` to which everything happens in a random order, with what the journal and the attempts beside it
-/// would know, and what may not be so meanwhile.
+/// A ``TransferState`` that receives events in a random order, with the state that the journal and the attempts beside it
+/// would have, and the invariants that hold meanwhile.
 struct TransferStateWorld {
-    /// Work that was begun and has not come back yet.
+    /// Work that has started and not completed.
     private enum Pending {
         case creation([FullTask], session: Int64)
         case change(FullTask, by: TransferChange)
@@ -205,7 +205,7 @@ struct TransferStateWorld {
         }
     }
 
-    /// Has work that was begun come back.
+    /// Completes a random piece of pending work.
     private mutating func complete() {
         guard !pending.isEmpty else { return }
         let index = Int.random(in: pending.indices, using: &random)

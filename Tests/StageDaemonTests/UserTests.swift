@@ -87,7 +87,7 @@ struct UserTests {
         // The same name is another session.
         #expect(try await ask(stranger, "PUT", "/v1/sessions/s", "{}").status == 200)
         #expect(try await ask(stranger, "GET", "/v1/sessions/s/tasks").body == "{\"tasks\":[]}\n")
-        // Root sees nothing unasked, and all of it if it asks.
+        // Root sees the sessions and tasks of other users only on request.
         #expect(try await daemon.client.sessions() == [])
         #expect(try await daemon.client.sessions(all: true).map(\.user) == [65534, 1])
         let tasks = try await daemon.client.tasks(all: true)

@@ -60,7 +60,7 @@ struct WorkerTests {
         let ids = try await daemon.client.createTasks([request, other], in: "stagepack/1/1")
         let first = try await daemon.client.task(ids[0]).request.staging
         let second = try await daemon.client.task(ids[1]).request.staging
-        // An order that waits for nothing goes on doing so.
+        // An order without conditions keeps none.
         #expect(first?.conditions == nil)
         let configured = UpdateConditions(
             requiresExternalPower: false,

@@ -44,7 +44,7 @@ struct ArchiveBesideIndexTests {
         return figures
     }
 
-    /// Compares what is staged, and looks for what is left over.
+    /// Compares the staged files, and checks that no temporary files remain.
     private func expectStaged(_ tree: [String: [UInt8]]) throws {
         #expect(try world.staged() == tree)
         #expect(try Directory.open(world.path(of: "")).status("run.sh")?.mode == 0o755)

@@ -90,7 +90,7 @@ struct ContinuedAreaTests {
         try await expectWhole()
     }
 
-    /// A file that no run has made is refused with its area, and the next run begins anew.
+    /// An area with a file that no run has created is refused, and the next run starts from the beginning.
     @Test func aFileThatTheIndexDoesNotHaveIsRefused() async throws {
         let area = try await leaveArea()
         let content = try #require(try area.directory("content"))

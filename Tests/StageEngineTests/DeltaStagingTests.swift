@@ -11,7 +11,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// Updates by frames that are differences from what is staged.
+/// Updates by frames that are encoded as differences from the staged version.
 @Suite(.directory, .server)
 struct DeltaStagingTests {
     private let world: IndexedWorld
@@ -20,7 +20,7 @@ struct DeltaStagingTests {
 
     init() throws { world = try IndexedWorld() }
 
-    /// Two trees; each frame of the second is another one, and half of what is in it is in the first.
+    /// Two trees: every frame of the second one differs, and half of its content is in the first one.
     private static let trees = {
         let large = noise(6_500_000)
         var changed = large

@@ -141,7 +141,7 @@ struct EvictionPolicyTests {
     }
 }
 
-/// Plans for which there is no room without what is there.
+/// Plans for which there is space only if packs are evicted.
 struct PlannerRoomTests {
     private static let install: Set<InstallationEvent> = [.firstInstallation]
     /// The space that staging a pack of these tests takes: 100 bytes of archive, 100 of files.

@@ -80,7 +80,7 @@ struct FileTableDeltaTests {
         #expect(figures.transferred < ByteCount(2000))
     }
 
-    /// A delta that is of no use costs the bytes of the index, and the archive is downloaded once.
+    /// A delta that cannot be used costs the bytes of the index; the archive is downloaded once.
     @Test(arguments: [
         Answer.status(404), .status(403), .status(503), .content([1, 2, 3]), .content(noise(900)),
         .dropped, .redirect(to: "http://127.0.0.1:1/a"), .redirect(to: "ftp://127.0.0.1/a"),

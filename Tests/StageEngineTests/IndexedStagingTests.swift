@@ -239,7 +239,7 @@ struct IndexedStagingTests {
         #expect(left.filter { !$0.hasSuffix(".lock") } == [])
     }
 
-    /// A range that breaks goes on after the frames that have arrived.
+    /// A range whose connection breaks resumes after the frames that have arrived.
     @Test func noByteOfAFrameThatArrivedIsRequestedTwice() async throws {
         try await world.publish(["a": noise(9_000_000), "b": noise(3_000_000, seed: 2)])
         let cut = 700_000

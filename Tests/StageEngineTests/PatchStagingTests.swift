@@ -54,7 +54,7 @@ struct PatchStagingTests {
         #expect(try world.staged() == new)
         let container = try #require(try Container.open(world.root.path.appending("container")))
         #expect(try container.differences(in: try PackID("levels")) == [])
-        // Nothing is left of what was downloaded.
+        // No downloaded file remains.
         #expect(try container.reader.downloadedSizes().isEmpty)
         let patch = world.patches.reduce(0) { $0 + world.server.counts(for: $1).bytes }
         return (world.bundleBytes - before, patch, figures)

@@ -23,7 +23,7 @@ import Testing
         .pack(PackID(unchecked: id), essential: essential, priority: nil)
     }
 
-    /// An answer, and what becomes of it.
+    /// A response of an extension, and the expected decisions.
     struct Row: Sendable, CustomTestStringConvertible {
         var testDescription: String
         var request = ContentRequest.install

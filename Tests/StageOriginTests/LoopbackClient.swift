@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import StageSystem
 
-/// A connection to a server on this machine that sends and receives exactly what it is told.
+/// A connection to a server on this machine that sends and receives exactly the given bytes.
 ///
 /// It waits a minute at most, as tests that compute may hold up the server, on threads of its own: those of the tasks are the server's.
 final class LoopbackClient: Sendable {

@@ -142,7 +142,7 @@ struct AttackMatrixTests {
         #expect(world.server.counts(for: "/hostile/metadata/timestamp.json").requests == 1)
     }
 
-    /// The version that was verified last stands in.
+    /// The version that was verified last is used instead.
     ///
     /// The rule for stalled transfers is that of the engine, which all clients have: 60 KiB in a minute, and less here for
     /// the library. ``SlowRetrievalTests`` has workers of the daemon, which try four times before they say so.

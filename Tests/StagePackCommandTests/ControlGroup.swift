@@ -38,7 +38,7 @@ struct ControlGroup {
         ["/bin/sh", "-c", #"echo $$ >"$0/cgroup.procs" || exit 99; exec "$@""#, path.string]
     }
 
-    /// Ends what is left in the group, and removes it.
+    /// Ends the remaining processes of the group, and removes it.
     func remove() async throws {
         for _ in 0..<500 {
             let file = try FileDescriptor.open(path.appending("cgroup.procs"), .readOnly)

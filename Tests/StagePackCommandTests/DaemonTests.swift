@@ -217,7 +217,7 @@ struct DaemonTests {
             }
             #expect(hold.problem?.contains("503") ?? false, "\(hold)")
             for arguments in [["tasks", "\(id)"], ["why"]] {
-                // An attempt may be under way, and that waits for nothing.
+                // While an attempt runs, the task does not wait.
                 let ending = try await pollForValue("'\(arguments[0])' shows no wait") {
                     let ending = try await installed.world.program.run(arguments)
                     return ending.output.contains("waits: ") ? ending : nil

@@ -95,8 +95,7 @@ struct LimitedCommand: CustomTestStringConvertible {
     ]
 }
 
-/// Commands on a disk with little left: they succeed or say what is missing, what was staged stays, and with
-/// room they succeed.
+/// Commands on an almost full disk: they succeed or report the reason, keep the staged packs, and succeed once there is space.
 @Suite(.server, .directory, .enabled("mounting takes root") { await Program.canMount })
 struct DiskLimitTests {
     /// The output of one step of a walk, by the name of the line.

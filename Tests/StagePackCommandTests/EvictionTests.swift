@@ -195,7 +195,7 @@ struct QuotaTests {
         #expect(try await installed.run("load", "rare", "--app", app, "--quiet").status == 0)
         #expect(try installed.staged() == ["essential": 1, "rare": 1])
 
-        // A third one: the one that was asked for before goes, and it is said.
+        // A third pack evicts the one that was requested before, and the output says so.
         let third = try await installed.run("fetch", "often", "--app", app)
         #expect(third.status == 0)
         #expect(third.output.contains("\nevicted to make room: rare 1 (36.4 kB, policy 'onDemand'"))

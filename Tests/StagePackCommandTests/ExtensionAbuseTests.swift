@@ -7,7 +7,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Downloader extensions that stay within their sandbox and do harm by what they leave, ask for and cost.
+/// Downloader extensions that stay within their sandbox, and do harm by the files that they leave, by their requests and by their cost.
 @Suite(
     .server,
     .directory,

@@ -7,7 +7,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Downloader extensions in the life of an application: what they ask for is what is staged.
+/// Downloader extensions in the life of an application: the packs that they request are staged.
 @Suite(
     .server,
     .directory,

@@ -311,7 +311,7 @@ struct FailureTests {
 
     static let requests: [FailureCase] = [
         FailureCase(
-            testDescription: "a pack that nobody offers",
+            testDescription: "a pack that no manifest offers",
             status: 13,
             error: """
                 stagepack: error: the manifest has no pack 'borealis'

@@ -31,7 +31,7 @@ struct FaultyDiskTests {
         image.write(b"\0" * 512)
         """#
 
-    /// The kernel's cache keeps what it could not write, so what an earlier run left is read from the disk.
+    /// The kernel's cache keeps data that it failed to write, so content of an earlier run is read from the disk.
     @Test func anAreaIsContinuedWithWhatTheDiskHas() async throws {
         let world = try World()
         let publisher = try IndexedPublisher(world)

@@ -149,7 +149,9 @@ struct FileOnDemandTests {
     }
 
     @Test(arguments: Fetching.allCases)
-    func aFileThatCannotBeFetchedThrowsAndLeavesNoFiles(by fetching: OnDemandTests.Fetching) async throws {
+    func aFileThatCannotBeFetchedThrowsAndLeavesNoFiles(
+        by fetching: OnDemandTests.Fetching
+    ) async throws {
         var world = try World()
         let store = try store(world, by: fetching)
         let none = await error { try await store.url(for: "b", inPack: .levels) }
@@ -290,7 +292,7 @@ struct FileOnDemandTests {
         #expect(late == .timedOut(.levels, after: .seconds(1)))
         try publisher.publish(index, version: 1)
         #expect(try await Array(store.contents(at: "a/large", inPack: .levels)) == content)
-        // Half a megabyte at least was kept; what was under way may be lost.
+        // At least half a megabyte was kept; bytes that were in transit may be lost.
         #expect(publisher.bytesSent <= content.count + 1_500_000)
         #expect(try received(in: world) == 0)
     }

@@ -222,7 +222,7 @@ struct HookTests {
         #expect(try installed.history()?.lastRun?.request == .periodic)
     }
 
-    /// The pin forbids the version that the manifest offers, and the pinned one is offered no more.
+    /// The pin forbids the offered version, and the pinned version is no longer offered.
     @Test func aPinnedPackWithoutItsFilesIsAFailure() async throws {
         var installed = try await Installed()
         try installed.world.publish(try packs())

@@ -110,7 +110,7 @@ struct HostileRecordTests {
         let record = try #require(
             try directory.bytes(of: "net.example.wallpaper.json", limit: 1 << 20)
         )
-        // Space before the text is part of the manifest, and not of what is decoded.
+        // Space before the text is part of the manifest, and not of the decoded document.
         let text = String(decoding: record, as: UTF8.self)
         let space = String(repeating: " ", count: 6 << 20)
         let large = text.replacing(#/"text" ?: ?"/#) { "\($0.output)\(space)" }

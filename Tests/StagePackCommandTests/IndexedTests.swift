@@ -189,7 +189,7 @@ struct IndexedTests {
         #expect(directory.status == 64 && directory.error.contains("'a' is a directory"))
         try await world.succeed("load", "levels", "--file", "b", "--offline")
         #expect(try await world.run("load", "levels", "--file", "c", "--offline").status == 2)
-        // The whole pack takes from it what it has.
+        // The whole pack reuses the files that were fetched one by one.
         try await world.succeed("fetch", "levels")
         #expect(try await world.run("load", "levels", "--file", "a") == directory)
         #expect(publisher.bytesSent - before < 3_100_000)
@@ -263,7 +263,7 @@ struct IndexedTests {
         var version = 1
         try publisher.publish(indexes[1], version: version, rate: 25 << 20)
         var kills = 0
-        // On a busy machine the kills leave no update the time to end; then one runs without them.
+        // On a busy machine every update may be killed before it ends; then one runs without a kill.
         while kills < 50 || version < 3 {
             let moment = Duration.milliseconds(Int.random(in: 0..<500, using: &random))
             let isKilled = kills < 50

@@ -97,7 +97,7 @@ enum FailureClass {
     }
 }
 
-/// A way in which a server misbehaves, and what the program makes of it.
+/// A misbehaviour of a server, and the expected outcome of the program.
 struct Misbehaviour: Sendable {
     let name: String
     /// The resources that it is tried on.

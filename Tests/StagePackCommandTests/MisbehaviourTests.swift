@@ -2,7 +2,7 @@ import StageModel
 import StageTesting
 import Testing
 
-/// Servers that misbehave: each run brings the right content or says clearly what is wrong, in bounded
+/// Servers that misbehave: each run stages the right content or reports the fault clearly, in bounded
 /// time and memory.
 @Suite(.waiting, .server, .directory, .timeLimit(.minutes(10)))
 struct MisbehaviourTests {

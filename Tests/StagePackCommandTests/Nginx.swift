@@ -11,7 +11,7 @@ struct Nginx {
 
     /// Serves the content of a directory while `body` runs.
     ///
-    /// Encrypted with the certificate `server.pem` in `directory`, if told so; then what is below
+    /// Encrypted with the certificate `server.pem` in `directory`, if requested; then what is below
     /// `/to-plain/` redirects to plain HTTP.
     static func serving<Value>(
         _ root: FilePath,

@@ -119,7 +119,10 @@ struct OnDemandTests {
         let reason = "pack 'aurora': '\(world.server.url(pack.path))' was answered with status 404"
         #expect(
             error
-                == .fetchFailed(try .aurora, FetchFailure(.refused, reason: reason, retryAdvice: .later))
+                == .fetchFailed(
+                    try .aurora,
+                    FetchFailure(.refused, reason: reason, retryAdvice: .later)
+                )
         )
         let unknown = await failure { try await store.loadPack("borealis") }
         let words = FetchFailure(

@@ -148,7 +148,7 @@ struct OutputSchemas {
     static let sources = FilePath(#filePath).removingLastComponent().removingLastComponent()
         .removingLastComponent()
 
-    /// The definitions that leave members of the control protocol to its own description.
+    /// The definitions that do not list members of the control protocol, which has its own description.
     private static let open = ["Task", "tasks-add", "watch"]
 
     private let definitions: JSONTree

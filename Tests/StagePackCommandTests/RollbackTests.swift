@@ -60,7 +60,7 @@ struct RollbackTests {
         #expect(released == "aurora: not pinned to version 1 any more\n")
         try await world.succeed("prefetch", "--event", "periodic")
         #expect(try world.staged(.aurora) == StagedFiles(versions[2]))
-        // The version that was rolled back from is not what is gone back to.
+        // This rollback returns to version 1, not to version 2, which the first rollback rejected.
         try await world.succeed("rollback", "aurora")
         #expect(try world.staged(.aurora) == StagedFiles(versions[0]))
     }
@@ -231,7 +231,7 @@ struct RollbackTests {
         #expect(try self.modes(below: generations) == [0o755, 0o755])
     }
 
-    /// The permission bits of what is in a directory; none where it is not there.
+    /// The permission bits of the entries of a directory; empty if it does not exist.
     private func modes(below path: FilePath) throws -> [UInt32] {
         guard FileStatus.exists(path) else { return [] }
         let directory = try Directory.open(path)

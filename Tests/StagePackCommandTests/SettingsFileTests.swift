@@ -151,7 +151,7 @@ struct SettingsFileTests {
         try publish(pack, &installed, rate: 1 << 20)
         let downloads = installed.container.appending("downloads")
         try await withDaemon(&installed) { installed, _ in
-            // The daemon is told of what a command stages by the settings of the machine, and goes on with it.
+            // The daemon learns which packs a command stages by the settings of the machine, and resumes the work.
             let killed = try await installed.world.program.run(["prefetch", "--all", "--quiet"]) {
                 running in
                 try await poll { partSize(below: downloads) > 1 << 20 }

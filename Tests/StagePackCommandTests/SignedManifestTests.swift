@@ -7,7 +7,7 @@ import StageTrust
 import SystemPackage
 import Testing
 
-/// The manifest as a target of a repository: what is staged, from where, and what is stored.
+/// The manifest as a target of a repository: the staged packs, their sources, and the stored metadata.
 @Suite(.server, .directory)
 struct SignedManifestTests {
     @Test func aSignedManifestIsStaged() async throws {

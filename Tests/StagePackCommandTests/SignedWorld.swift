@@ -96,7 +96,7 @@ struct SignedWorld {
         #expect(try installed.staged() == before, sourceLocation: location)
     }
 
-    /// Runs the program, which has to stage what is offered.
+    /// Runs the program, which must stage the offered packs.
     func succeed(
         at location: SourceLocation = #_sourceLocation
     ) async throws {

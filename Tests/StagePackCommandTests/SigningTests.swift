@@ -143,7 +143,7 @@ struct SigningTests {
         }
     }
 
-    /// A web server serves what is below the directory, and what links there lead to.
+    /// A web server serves the files below the directory, and the targets of its links.
     @Test func noKeyIsGeneratedInTheDirectoryThatIsPublished() async throws {
         try await createManifest()
         _ = try directory.makeDirectory("below")
@@ -168,7 +168,7 @@ struct SigningTests {
             "below/p.pem"
         )
         #expect(try directory.status("metadata") == nil)
-        // Without a manifest, its metadata tells what is published.
+        // Without a manifest, its metadata shows the published version.
         try await succeed("keys init manifest.json --key ../k.pem")
         try await refuse("keys generate ../link/p.pem --unencrypted", "../link/p.pem")
         try await succeed("keys generate ../keys/p.pem --unencrypted")

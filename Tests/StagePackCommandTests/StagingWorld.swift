@@ -140,7 +140,7 @@ struct StagingWorld: Sendable {
         return try await program.run(arguments, body: body)
     }
 
-    /// Runs the command and kills it when so many megabytes have arrived; what is asked for then comes fast.
+    /// Runs the command and kills it when so many megabytes have arrived; later requests are answered at full speed.
     func fetchKilled(
         afterMebibytes count: Int,
         by wrapper: [String] = [],

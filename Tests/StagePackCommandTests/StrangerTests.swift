@@ -126,7 +126,7 @@ struct StrangerTests {
         let second = try await publisher.package(version: 2, base: first)
         let world = world
         let locked = try await locking {
-            // One that is killed half way leaves an area that the next one goes on with.
+            // A run that is killed half way leaves an area that the next run resumes.
             try publisher.publish(second, version: 2)
             try publisher.answerForBundles { Answer.content($0).stalled(after: 1 << 20) }
             let killed = try await world.run("fetch", "levels", "--quiet") { running in
@@ -157,7 +157,7 @@ struct StrangerTests {
             $0.contains(#/^staging\/levels\.\*|^locks\/.|^downloads\/.*\.lock$/#)
         }
         #expect(forbidden == [])
-        // When it is gone, so is what it kept.
+        // Once the other process has ended, the generation that it kept can be removed.
         try await world.succeed("gc", "--previous")
         #expect(try world.names(in: "generations/levels").count == 1)
         #expect(try world.names(in: "staging") == [])

@@ -210,7 +210,7 @@ struct FalseDaemonTests {
         #expect(try installed.staged() == ["aurora": 1])
     }
 
-    /// The daemon gives the turn and then hangs when it is told the end.
+    /// The daemon gives the turn, and hangs when the command reports the end.
     @Test(.apart) func aDaemonThatHangsAtTheEndDelaysACommandByThreeSeconds() async throws {
         let (installed, _) = try await installed()
         let daemon = TestDaemon(path: installed.socket.string)

@@ -13,7 +13,7 @@ struct TLSTests {
         case good
         case expired
         case otherHost
-        /// Good, and the program is not told of the authority.
+        /// Valid, but signed by an authority that the program does not know.
         case unknownAuthority
 
         /// The arguments of openssl(1) for the dates and the name of the certificate.

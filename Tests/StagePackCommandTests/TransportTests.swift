@@ -46,7 +46,7 @@ struct TransportTests {
 
     /// Asks for a manifest of `localhost.`, which the machine's own table takes for an address.
     ///
-    /// The network is the test's own. It has an address that is no loopback's and answers all the same.
+    /// The test has its own network, with an address outside of the loopback range that also answers.
     @Test(
         .enabled("a network and a table of hosts of its own take root") {
             guard geteuid() == 0 else { return false }

@@ -379,7 +379,7 @@ struct TrustReportTests {
         #expect(doctor.output.contains("ok: trust of net.example.wallpaper: root version 2"))
     }
 
-    /// Metadata that expired after it was stored: said everywhere, and no obstacle to what is staged.
+    /// Metadata that expired after it was stored is reported everywhere, and does not affect staged packs.
     @Test func staleMetadataIsNamed() async throws {
         var world = try await SignedWorld()
         try world.publish(try .small(.aurora))

@@ -150,7 +150,7 @@ struct PatchWriterTests {
         let second = try await store.package(tree(2), "two", after: first.index) {
             $0.makesPatches = true
             $0.patchPartSize = .mebibytes(1)
-            // It has only one copy of what is in several parts.
+            // The patch has only one copy of content that several parts share.
             $0.makesArchive = false
         }
         let patch = try #require(second.updates.first?.delta?.patch)

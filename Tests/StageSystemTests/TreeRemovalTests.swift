@@ -17,7 +17,7 @@ struct TreeRemovalTests {
             let tree = try root.makeDirectory("tree")
             let written = isTop ? tree : try tree.makeDirectory("below")
             async let writing: Void = withBlockingThread { write(into: written) }
-            try await poll("something is written") { try !written.entries().isEmpty }
+            try await poll("no entry is written") { try !written.entries().isEmpty }
             #expect(try root.removeTree("tree"))
             await writing
             #expect(try root.status("tree") == nil)

@@ -57,7 +57,7 @@ package final class DaemonProcess: Sendable {
         return client
     }
 
-    /// The number of the process that the tests started: the daemon, or what it was started by.
+    /// The number of the process that the tests started: the daemon, or the program that started it.
     package var process: Int32? { child.withLock { $0?.id } }
 
     /// Writes the configuration that the daemon is started with from now on, JSON.
@@ -103,7 +103,7 @@ package final class DaemonProcess: Sendable {
     }
 
     private var answers: Bool {
-        // Not there yet is what is waited for.
+        // An error means that the daemon does not answer yet.
         (try? client.answer(to: .status, timeout: .seconds(5))) != nil
     }
 

@@ -92,7 +92,7 @@ package final class MockBus: Sendable {
     /// Stops the bus in its tracks: connections are accepted, and nothing is answered.
     package func freeze() throws { try send("STOP") }
 
-    /// Lets the bus go on.
+    /// Lets the bus continue after ``freeze()``.
     package func thaw() throws { try send("CONT") }
 
     private func send(_ signal: String) throws {
@@ -217,7 +217,7 @@ extension MockBus {
         """
     }
 
-    /// Offers a service, says so, and sets properties as it is told, one a line.
+    /// Offers a service, reports that, and sets a property for each line of its input.
     private static let service = """
         import json, os, sys
         import dbus, dbus.bus, dbus.mainloop.glib, dbus.service

@@ -5,9 +5,8 @@ import Testing
 
 /// A kernel that lacks what later ones have, as far as a program can tell.
 ///
-/// A filter of system calls in front of the program answers for the kernel: it tells an older version of
-/// Landlock, or none. The program then asks for less, and what it does not ask for this machine's kernel
-/// does not restrict, as the old one could not.
+/// A system call filter in front of the program answers in place of the kernel: it reports an older version of Landlock, or
+/// none. The program then requests fewer restrictions, and this machine's kernel enforces only those, as the old one would.
 package enum OldKernel: Hashable, Sendable, CustomTestStringConvertible {
     /// One that has this version of Landlock.
     case landlock(version: Int)

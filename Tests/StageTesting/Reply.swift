@@ -47,7 +47,7 @@ struct Reply {
         return (206, content[first...last], "bytes \(first)-\(last)/\(content.count)")
     }
 
-    /// Sends the body, and returns how much of it went out and whether the connection goes on.
+    /// Sends the body, and returns the number of bytes sent and whether the connection stays open.
     func sendBody(to socket: Socket) -> (sent: Int, goesOn: Bool) {
         if isBodyless { return (0, true) }
         var sent = 0

@@ -5,7 +5,7 @@ import Synchronization
 package final class SilentDaemon: Sendable {
     /// The point at which it falls silent.
     package enum Silence: CaseIterable, Sendable {
-        /// It takes clients in, and reads what they send.
+        /// It accepts clients, and reads their requests.
         case afterAccepting
         /// It takes no client in, and its queue has room for none.
         case fullQueue

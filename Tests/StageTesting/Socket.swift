@@ -27,7 +27,7 @@ struct Socket {
         return (listener, Int(UInt16(bigEndian: address.sin_port)))
     }
 
-    /// Listens at a path, in the place of what was there.
+    /// Listens at a path, and replaces an existing file.
     static func listen(at path: String) throws(Unavailable) -> CInt {
         unsafe _ = unlink(path)
         let listener = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)

@@ -32,7 +32,7 @@ package final class TestDaemon: Sendable {
         var requests: [Request] = []
         var connections: Set<CInt> = []
         var listener: Listener?
-        /// The numbers of requests to leave unanswered, and the refusals of those after them.
+        /// The numbers of requests that get no response, and the refusals of later requests.
         var unanswered: [String: (count: Int, then: ControlRefusal?)] = [:]
         var refusals: [String: ControlRefusal] = [:]
         var launches: [String] = []
@@ -81,13 +81,13 @@ package final class TestDaemon: Sendable {
         state.withLock { $0.unanswered[line] = (count, refusal) }
     }
 
-    /// Does nothing about requests that begin like this until ``release()``.
+    /// Holds requests that begin with `line` back until ``release()``.
     package func hold(_ line: String) { held.change { _ = $0.insert(line) } }
 
-    /// Does what requests that begin like this ask for, and answers them after ``release()``.
+    /// Processes requests that begin with `line` at once, and sends their responses after ``release()``.
     package func holdAnswers(to line: String) { heldAnswers.change { _ = $0.insert(line) } }
 
-    /// Does what was held, and sends the answers that were.
+    /// Processes the requests that were held back, and sends the responses that were held back.
     package func release() {
         held.change { $0 = [] }
         heldAnswers.change { $0 = [] }

@@ -301,7 +301,7 @@ import Testing
 }
 
 extension Events {
-    /// The answers that were told of.
+    /// The responses that the transfer reported.
     var responses: [ResponseSummary] {
         all.compactMap {
             guard case .responded(let response) = $0 else { return nil }

@@ -246,7 +246,7 @@ import Testing
         #expect(receipt.bytesReceived == ByteCount(1 << 19))
     }
 
-    /// A transfer that does not end shows what is made safe meanwhile.
+    /// A transfer that does not end reports the bytes that are durable meanwhile.
     @Test(.alone) func whatArrivesIsMadeDurableMeanwhile() async throws {
         let content = noise(1 << 20)
         server.answer("/pack", with: .content(content).stalled(after: 1 << 19))

@@ -39,7 +39,7 @@ import Testing
         return PartialFileRecord.decode(try file.readAll(limit: 9999))
     }
 
-    /// Goes on with what the server has now.
+    /// Resumes with the current content of the server.
     func resume(
         with answers: Answer...,
         expecting content: [UInt8],

@@ -86,7 +86,7 @@ import Testing
         expectFinished([content])
         #expect(server.received == content.count)
         #expect(receipt.response.status == (uploadProtocol == .tus ? 204 : 201))
-        // One more than there were cuts: the answer to the question for the offset is told to no client.
+        // One attempt more than there were cuts: responses to requests for the offset are not delivered.
         #expect(receipt.attempts == 6)
         #expect(events.responses.map(\.status) == [receipt.response.status])
         let offsets = server.requests.compactMap { $0["upload-offset"].flatMap { Int($0) } }
@@ -304,7 +304,7 @@ import Testing
             switch head.method {
             case "HEAD": return "HTTP/1.1 204 No\r\nUpload-Offset: 990\r\n\r\n"
             case "PATCH":
-                // An answer that arrives before leave is asked for ends the attempt without it.
+                // A response that arrives before the call of `willComplete` ends the attempt without it.
                 while kept.all.isEmpty { usleep(10_000) }
                 return "HTTP/1.1 404 Gone\r\nContent-Length: 0\r\n\r\n"
             default: return "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -317,11 +317,11 @@ import Testing
         request.resource = resource
         request.keepResource = { resource in
             kept.append(resource)
-            // The answer is there before the leave is.
+            // The response arrives before the permission to send the rest.
             if resource?.mayBeComplete == true { try? await Task.sleep(for: .milliseconds(300)) }
         }
         request.willComplete = { _ = calls.add(1, ordering: .relaxed) }
-        // The rest is so short that it waits for leave as a whole.
+        // The rest is so short that all of it waits for `willComplete`.
         let receipt = try await upload(noise(1000), request)
         #expect(receipt.response.status == 200)
         #expect(server.methods == ["HEAD", "PATCH", "POST"])

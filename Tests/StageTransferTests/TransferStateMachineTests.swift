@@ -337,7 +337,7 @@ import Testing
         // 100 bytes were there: the debt of 400 takes half a second.
         #expect(!budget.isOpen(at: start + .milliseconds(490)))
         #expect(budget.isOpen(at: start + .milliseconds(510)))
-        // However long nothing is taken, an eighth of a second's worth is what is saved.
+        // Unused bandwidth accumulates for at most an eighth of a second.
         #expect(budget.isOpen(at: start + .seconds(100)))
         budget.take(101)
         #expect(!budget.isOpen(at: start + .seconds(100)))

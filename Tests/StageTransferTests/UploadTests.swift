@@ -345,10 +345,10 @@ import Testing
         #expect(server.requests.count == 1)
     }
 
-    // MARK: leave to send
+    // MARK: the response 100 (Continue)
 
     @Test(arguments: [true, false])
-    func aServerMayGiveLeaveOrSayNothing(isGiven: Bool) async throws {
+    func aServerMaySend100ContinueOrNothing(isGiven: Bool) async throws {
         let content = noise(Self.large)
         server.answer("/in", with: answer(200).with { $0.continues = isGiven })
         var request = request()
@@ -358,7 +358,7 @@ import Testing
         expectBodies([content])
     }
 
-    @Test func aServerThatCannotGiveLeaveIsNotAskedForIt() async throws {
+    @Test func a417IsFollowedByARequestWithoutExpect() async throws {
         let content = noise(Self.large)
         let events = Events()
         server.answer("/in", with: answer(417).with { $0.comesEarly = true }, answer(200))
@@ -436,7 +436,7 @@ import Testing
         #expect(server.requests.count == 1)
     }
 
-    /// As where the server holds already what is offered (RFC 9110, section 10.1.1).
+    /// A server may respond before it receives the body, if it already has the content (RFC 9110, section 10.1.1).
     @Test func aSuccessMayComeBeforeTheBody() async throws {
         server.answer("/in", with: answer(200).with { $0.comesEarly = true })
         let receipt = try await upload(noise(Self.large), request())

@@ -9,7 +9,7 @@ import Testing
 
 @testable import StageTransfer
 
-/// A directory of its own for a test, removed with what is in it.
+/// A temporary directory of one test, removed with its contents.
 final class TemporaryDirectory: Sendable {
     let directory: Directory
 

@@ -5,7 +5,7 @@ import StageWebSocketClient
 import Synchronization
 import Testing
 
-/// The client and servers that do what they are told.
+/// The client, and servers that behave as each test says.
 @Suite(.server) struct ClientTests {
     /// Sets the server to accept the handshake and then follow a script; returns the URL.
     private static func serve(

@@ -190,7 +190,9 @@ import Testing
     }
 
     @Test func anOfferWithoutContextTakeoverHasToBeConfirmed() throws {
-        let offer = DeflateAgreement(server: DeflateDirection(windowBits: 10, allowsContextTakeover: false))
+        let offer = DeflateAgreement(
+            server: DeflateDirection(windowBits: 10, allowsContextTakeover: false)
+        )
         func agreement(_ parameters: String) throws -> DeflateAgreement? {
             var handshake = try ClientHandshake(
                 host: "a",

@@ -10,7 +10,7 @@ struct Outcome: Equatable {
 /// A client whose masking key is always the one of the example in RFC 6455, section 5.7.
 let client = WebSocketMachine.Role.client { 0x3D21_FA37 }
 
-/// Returns what a machine makes of pieces.
+/// Returns the events of a machine that receives the given pieces.
 func outcome(
     of pieces: [[UInt8]],
     at role: WebSocketMachine.Role = .server,

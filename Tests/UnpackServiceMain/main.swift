@@ -81,8 +81,8 @@ enum Attempts {
 
 /// An application of a user that unpacks on a thread of its own.
 enum UserThread {
-    /// Becomes a user without rights, unpacks the archive of the message, and answers with what the
-    /// threads may still do that it is told of its progress by.
+    /// Becomes a user without rights, unpacks the archive of the message, and answers with the rights that the threads which
+    /// report its progress still have.
     static func run(on socket: MessageSocket) async throws {
         guard let message = try socket.receive(), message.files.count == 2 else { exit(2) }
         guard decoder_become(65_534) == 0 else { exit(3) }

@@ -50,6 +50,6 @@ do {
     if case .string(let text) = try await task.receive() { print("received \(text)") }
     task.cancel(with: .goingAway, reason: nil)
 } catch {
-    // The delegate is told of the same error.
+    // The delegate receives the same error.
 }
 for await _ in printer.calls.stream {}

@@ -120,7 +120,7 @@ struct AppValidateCommand: ReportingSubcommand {
         let path = FilePath(file).absolute.lexicallyNormalized()
         let folders = RegistrationFolders(environment: ProcessEnvironment.current).folders
         let place = folders.firstIndex(of: path.removingLastComponent())
-        // In the folder of the user, the file is for no one else; where it cannot be used, that is a finding.
+        // The user's folder needs no permissions for others; for root in a system folder, wrong permissions are errors.
         guard place.map({ $0 < RegistrationLocations.ofSystem.count && geteuid() != 0 }) ?? true,
             let status = FileStatus(following: path), status.kind == .file
         else { return [] }
@@ -154,7 +154,7 @@ struct AppValidateCommand: ReportingSubcommand {
         let isInstalled = folders.contains(folder)
         let registration: Registration
         do throws(RegistrationError) {
-            // In its folder, the file is in effect, and its owner and mode count.
+            // A file in a folder of registrations is in effect, so its owner and mode are checked, too.
             registration = try Registration(file: path, isInstalled: isInstalled)
         } catch {
             return [RegistrationFinding(severity: .error, file: path.string, finding: error.fault)]

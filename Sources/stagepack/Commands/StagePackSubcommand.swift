@@ -142,7 +142,8 @@ extension CommandFailure {
         guard status == .interrupted, interruption == .deadline else { return self }
         var failure = self
         failure.status = .unfinished
-        failure.message = "the deadline passed" + (requestedManifest.map { " while waiting for \($0)" } ?? "")
+        failure.message =
+            "the deadline passed" + (requestedManifest.map { " while waiting for \($0)" } ?? "")
         return failure
     }
 }

@@ -30,7 +30,7 @@ extension DoctorReport {
                     hint: "as root, run 'chmod 755 \(folders)'"
                 )
             } catch {
-                // Other errors make the command fail, except that a folder may be missing.
+                // A missing folder is not an error; any other error makes the command fail.
             }
         }
     }

@@ -23,7 +23,9 @@ extension CommandFailure {
     /// Exits before the command has begun; in a hook, prints the failure in one line.
     func endProgram(isHook: Bool) -> Never {
         if isHook {
-            let parts = [message, hint, retryAdvice == .later ? "the next periodic run retries" : nil]
+            let parts = [
+                message, hint, retryAdvice == .later ? "the next periodic run retries" : nil,
+            ]
             let text = parts.compactMap(\.self).joined(separator: "; ")
             Console.say("stagepack: hook: nothing staged: \(text)")
         } else {

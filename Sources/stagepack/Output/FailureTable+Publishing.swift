@@ -14,7 +14,12 @@ extension CommandFailure {
         case .file(let error):
             self.init(output: error)
         case .cancelled:
-            self.init(status: .interrupted, message: error.description, hint: nil, retryAdvice: .now)
+            self.init(
+                status: .interrupted,
+                message: error.description,
+                hint: nil,
+                retryAdvice: .now
+            )
         case .changed:
             self.init(
                 status: .packagingFailed,

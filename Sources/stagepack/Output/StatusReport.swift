@@ -132,7 +132,8 @@ extension StatusReport.Part {
             manifests.append(
                 StatusReport.ManifestStatus(
                     application: manifest.application,
-                    revision: record.record.customFormatApplication == nil ? manifest.revision : nil,
+                    revision: record.record.customFormatApplication == nil
+                        ? manifest.revision : nil,
                     url: record.record.url,
                     receivedAt: Date(timeIntervalSince1970: Double(record.record.receivedAt))
                 )
