@@ -66,11 +66,12 @@ extension Container {
     /// - Returns: The counts, with the first error of a step after the pack was unpublished; the other steps are
     ///   carried out.
     /// - Throws: ``ContainerError/pinned(_:version:)`` if the pack is pinned; ``ContainerError/file(_:)`` if it
-    ///   cannot be unpublished.
+    ///   cannot be unpublished, or if a lease cannot be opened; nothing is changed then.
     public func remove(
         _ lock: PackLock,
         includingPinned: Bool = false
     ) throws(ContainerError) -> Removal {
+        try checkRemovability(of: lock.id)
         var removal = try removeStaged(lock, includingPinned: includingPinned)
         removal.attemptStep { () throws(ContainerError) in try removePartialContent(of: lock.id) }
         removal.attemptStep { () throws(ContainerError) in try removeDownloads(of: lock.id) }
@@ -101,6 +102,19 @@ extension Container {
         }
         removal.add(removeAreas(of: id))
         return removal
+    }
+
+    /// Fails if this process may not delete a generation of a pack, such as one that root has staged, so that nothing is
+    /// changed then.
+    private func checkRemovability(of id: PackID) throws(ContainerError) {
+        let names = try reader.generations(of: id)
+        try ContainerError.wrapping { () throws(FileError) in
+            guard let directory = try generations.directory(FilePath(id.component)) else { return }
+            for name in names {
+                let path = FilePath(name.component).appending(ContainerLayout.lease)
+                _ = try directory.file(removingBehind: path)
+            }
+        }
     }
 
     /// Deletes the generations of a pack that are not current, leased or kept.

@@ -102,6 +102,13 @@ public final class Container: Sendable {
         root.isWritable
     }
 
+    /// Returns the packs that have a lock file, which processes create to stage, publish or remove a pack.
+    package func packsWithLocks() throws(ContainerError) -> [PackID] {
+        let entries = try ContainerError.wrapping { () throws(FileError) in try locks.entries() }
+        // The other names begin with a dot, which no identifier does.
+        return entries.compactMap { try? PackID($0.path.string) }.sorted()
+    }
+
     /// Acquires the lock on a pack, or returns `nil` if another process or task holds it.
     public func attemptLock(_ id: PackID) throws(ContainerError) -> PackLock? {
         try ContainerError.wrapping { () throws(FileError) in

@@ -24,6 +24,12 @@ package enum ContainerLayout {
     package static let formatVersion = 1
 
     static let record: FilePath.Component = "container.json"
+
+    /// Returns whether the directory at a path has the record of a container.
+    package static func isContainer(_ path: FilePath) -> Bool {
+        FileStatus.exists(path.appending(record))
+    }
+
     /// Links from staged packs to their current generations.
     package static let packs: FilePath.Component = "packs"
     /// The generations of all packs, in one directory per pack.

@@ -171,6 +171,11 @@ public final class Directory: Sendable {
         unsafe faccessat(descriptor.rawValue, ".", W_OK, 0) == 0
     }
 
+    /// `true` if the file system is mounted read-only.
+    public var isOnReadOnlyFileSystem: Bool {
+        unsafe faccessat(descriptor.rawValue, ".", W_OK, 0) != 0 && errno == EROFS
+    }
+
     /// Creates a symbolic link at `name`, which must not exist.
     public func createLink(_ name: FilePath, to target: String) throws(FileError) {
         try unsafe onParent(of: name, operation: "create") { parent, last in

@@ -114,6 +114,12 @@ extension FileStatus {
         unsafe path.withPlatformString { unsafe access($0, F_OK) } == 0
     }
 
+    /// Returns whether a file or a link exists at `path`; does not follow the link.
+    public static func existsAsEntry(_ path: FilePath) -> Bool {
+        var status = stat()
+        return unsafe path.withPlatformString { unsafe lstat($0, &status) } == 0
+    }
+
     /// Returns whether this process may execute the file at `path`, following links.
     public static func isExecutable(_ path: FilePath) -> Bool {
         unsafe path.withPlatformString { unsafe access($0, X_OK) } == 0

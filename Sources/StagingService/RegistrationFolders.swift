@@ -104,9 +104,10 @@ package struct RegistrationFolders {
         // The message lists no applications if a folder cannot be read.
         let known = (try? applications())?.map(\.text) ?? []
         let message = "application '\(id)' is not registered"
+        let note = noteOfMissingHome
         guard !known.isEmpty else {
             return "\(message), nor is any other, in "
-                + folders.map { "'\($0)'" }.joined(separator: ", ")
+                + folders.map { "'\($0)'" }.joined(separator: ", ") + note
         }
         if let meant = id.text.mostSimilar(in: known) {
             return "\(message): did you mean '\(meant)'?"
@@ -114,6 +115,14 @@ package struct RegistrationFolders {
         let shown = known.prefix(Self.shownApplications).map { "'\($0)'" }.joined(separator: ", ")
         let others = known.count - Self.shownApplications
         return "\(message): registered are \(shown)" + (others > 0 ? " and \(others) more" : "")
+            + note
+    }
+
+    /// A fragment that the environment names no folder of this user, for a message that an application is not registered;
+    /// empty if it names one, and for root.
+    package var noteOfMissingHome: String {
+        guard geteuid() != 0, folderForWriting == nil else { return "" }
+        return "; HOME is not set, so registrations of this user are not read"
     }
 
     /// Maximum number of applications in a message.

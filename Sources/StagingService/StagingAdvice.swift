@@ -51,6 +51,8 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
 
     /// Run as the container's owner, or use another container.
     case runAsOwner
+    /// Have the container of this user checked, whose owners or permissions are wrong.
+    case checkContainer
     /// Wait until the other process has ended.
     case waitForProcess
     /// Stage the packs first, or name another container.

@@ -1,3 +1,4 @@
+import Glibc
 import StageArchive
 import StageContainer
 import StageEngine
@@ -220,7 +221,8 @@ extension StagingFailure {
     private static func advice(for error: FileError) -> StagingAdvice? {
         switch error.errno {
         case _ where error.isNotRegularFile: .removeFile
-        case .permissionDenied, .notPermitted: .runAsOwner
+        case .permissionDenied, .notPermitted:
+            error.path.isInContainerOfThisUser ? .checkContainer : .runAsOwner
         case .readOnlyFileSystem: .makeWritable
         default: nil
         }
@@ -235,6 +237,23 @@ extension FileError {
     fileprivate var isOfOtherKindThanPublished: Bool {
         isNotRegularFile
             && path.removingLastComponent().lastComponent != ContainerLayout.downloads
+    }
+}
+
+extension FilePath {
+    /// `true` if a directory above the path is a container of this user, or a directory that this user owns and may not
+    /// search.
+    fileprivate var isInContainerOfThisUser: Bool {
+        var path = self
+        repeat {
+            if let status = FileStatus(following: path), status.kind == .directory {
+                let isSearchable = FileStatus.isExecutable(path)
+                if !isSearchable || ContainerLayout.isContainer(path) {
+                    return status.owner == geteuid()
+                }
+            }
+        } while path.removeLastComponent()
+        return false
     }
 }
 

@@ -59,6 +59,12 @@ extension Container {
                 removal.packs = obsolete
             } else {
                 for id in obsolete { removeCompletely(id, countingIn: &removal) }
+                // A pack of which another process stages the first version has no generation.
+                let offered = try reader.packs(offeredBesides: Set(applications))
+                for id in try packsWithLocks() where offered?.contains(id) == false {
+                    guard !removal.inUse.contains(id) else { continue }
+                    if try attemptLock(id) == nil { removal.inUse.append(id) }
+                }
                 guard removal.inUse.isEmpty, removal.failure == nil,
                     try removeRest(besides: Set(applications))
                 else { return removal }
@@ -133,15 +139,24 @@ extension ContainerReader {
     fileprivate func packs(
         onlyOf applications: Set<ApplicationID>
     ) throws(ContainerError) -> [PackID]? {
+        guard let wanted = try packs(offeredBesides: applications) else { return nil }
+        // An earlier call has removed the links of packs that were in use.
+        let found = Set(try stagedPacks()).union(try packsWithGenerations())
+        return found.subtracting(wanted).sorted()
+    }
+
+    /// Returns the packs that manifests of other applications offer, and those that are kept for them; `nil` if such a manifest
+    /// cannot be read.
+    fileprivate func packs(
+        offeredBesides applications: Set<ApplicationID>
+    ) throws(ContainerError) -> Set<PackID>? {
         var wanted = try keptPacks(ignoring: applications)
         for id in try self.applications() where !applications.contains(id) {
             // The run that fetches this manifest reports the error.
             guard let manifest = try? storedManifest(for: id)?.manifest(of: id) else { return nil }
             wanted.formUnion(manifest.packs.map(\.id))
         }
-        // An earlier call has removed the links of packs that were in use.
-        let found = Set(try stagedPacks()).union(try packsWithGenerations())
-        return found.subtracting(wanted).sorted()
+        return wanted
     }
 }
 

@@ -40,7 +40,7 @@ struct ContainerScope {
 struct ContainerScopes {
     /// The groups of containers.
     private(set) var scopes: [ContainerScope] = []
-    /// The failures for registrations that cannot be used.
+    /// The failures for registrations that cannot be used, and for containers that cannot be read.
     private(set) var failures: [CommandFailure] = []
     /// Set if the options name neither an application nor a container.
     let isAll: Bool
@@ -72,7 +72,8 @@ struct ContainerScopes {
         guard scopes.isEmpty, failures.isEmpty else { return }
         throw CommandFailure(
             status: .usage,
-            message: "no application is registered, and no container is named",
+            message: "no application is registered, and no container is named"
+                + RegistrationFolders(environment: ProcessEnvironment.current).noteOfMissingHome,
             hint: "pass --container DIR, or register one with 'stagepack app register FILE'",
             retryAdvice: .never
         )
@@ -94,10 +95,27 @@ struct ContainerScopes {
         scopes.lazy.compactMap { $0.session.pack(similarTo: id) }.first
     }
 
-    /// Prints the failures for unusable registrations, and returns the status of the first one, or `status`
-    /// if there is none.
-    func conclude(_ status: ExitStatus) -> ExitStatus {
-        for failure in failures { Console.report(failure, asJSON: false) }
+    /// Records the failure of a scope, so that the command continues with the others; throws it if the options name the scope.
+    mutating func record(_ failure: CommandFailure) throws(CommandFailure) {
+        guard isAll else { throw failure }
+        failures.append(failure)
+    }
+
+    /// Throws the first recorded failure, for a command that does not find its pack in the scopes that can be read.
+    func checkForFailures() throws(CommandFailure) {
+        if let failure = failures.first { throw failure }
+    }
+
+    /// Prints the result of a command with the recorded failures and with `others`, and returns the status of the first of
+    /// them, or `status` if there is none.
+    func conclude(
+        _ value: some Encodable & CustomStringConvertible,
+        status: ExitStatus = .success,
+        others: [CommandFailure] = [],
+        asJSON: Bool
+    ) -> ExitStatus {
+        let failures = failures + others
+        Console.print(value, failures: failures, asJSON: asJSON)
         return failures.first?.status ?? status
     }
 

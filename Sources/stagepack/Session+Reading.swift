@@ -53,6 +53,12 @@ extension Session {
         ContainerLocations.location(of: path, environment: target.environment)
     }
 
+    /// Fails if the options name nothing but a container, and it does not exist: no command could stage its packs.
+    func checkNamedContainer() throws(CommandFailure) {
+        guard let path = target.container, !HintSource.current.namesPacks else { return }
+        if try view().isMissing(path) { throw CommandFailure(ContainerError.missing(path)) }
+    }
+
     /// Opens the containers that readers search and that exist.
     func view() throws(CommandFailure) -> ContainerView {
         do throws(ContainerError) {
@@ -117,7 +123,7 @@ extension CommandFailure {
             status: .containerUnusable,
             message:
                 "pack '\(id)': only \(place) '\(container)' has it, which this user cannot change",
-            hint: hint.map { "as root, run \($0)" },
+            hint: location == .system ? hint.map { "as root, run \($0)" } : nil,
             retryAdvice: .never
         )
     }

@@ -120,7 +120,7 @@ struct ListingTests {
         // The packs stay.
         #expect(try installed.staged() == ["aurora": 1])
         let again = try await installed.run("app", "unregister", "net.example.wallpaper")
-        #expect(again.status == 64, "\(again)")
+        #expect(again.status == 11, "\(again)")
     }
 
     @Test func aRegistrationThatLeadsNowhereIsRemoved() async throws {

@@ -225,7 +225,7 @@ struct RegistrationFaultTests {
 
     @Test func aMisspeltApplicationIsAskedForWhenItIsUnregistered() async throws {
         let ending = try await installed.run("app", "unregister", "net.example.wallpapr")
-        #expect(ending.status == 64)
+        #expect(ending.status == 11)
         #expect(ending.error.contains("did you mean 'net.example.wallpaper'?"), "\(ending)")
     }
 }

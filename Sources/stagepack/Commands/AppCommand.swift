@@ -67,8 +67,11 @@ struct AppShowCommand: ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let folders = RegistrationFolders(environment: ProcessEnvironment.current)
-        let found = try CommandFailure.wrapping { () throws(StagingFailure) in
-            try folders.registration(named: id)
+        let found: RegistrationFolders.Found
+        do throws(StagingFailure) {
+            found = try folders.registration(named: id)
+        } catch {
+            throw CommandFailure(registration: error)
         }
         let text = String(decoding: found.value.json(), as: UTF8.self).jsonForDisplay
         if json {
@@ -208,9 +211,7 @@ struct AppRegisterCommand: ReportingSubcommand {
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let registration = try CommandFailure.wrapping { () throws(StagingFailure) in
-            try RegistrationFolders.read(FilePath(file))
-        }
+        let registration = try Registration.read(named: file)
         AppValidateCommand.tell(AppValidateCommand.warnings(about: file))
         if let fault = AppValidateCommand.faults(of: registration).first {
             throw CommandFailure(
@@ -250,7 +251,32 @@ struct AppRegisterCommand: ReportingSubcommand {
     }
 }
 
+extension Registration {
+    /// Reads a registration from a file that the command line names.
+    static func read(named file: String) throws(CommandFailure) -> Registration {
+        do throws(RegistrationError) {
+            return try Registration(file: FilePath(file), isInstalled: false)
+        } catch {
+            var failure = CommandFailure(StagingFailure.registration("\(error)"))
+            failure.hint =
+                if case .unreadable = error {
+                    "pass the path of the registration"
+                } else {
+                    "run \(HintSource.quoted(["app", "validate", file])) to see every error"
+                }
+            throw failure
+        }
+    }
+}
+
 extension CommandFailure {
+    /// Creates the failure for an application that the command line names and that has no usable registration.
+    init(registration error: StagingFailure) {
+        self.init(error)
+        guard case .notRegistered = error else { return }
+        hint = "run 'stagepack app list' to see the applications that are registered"
+    }
+
     /// Creates the failure for the folder of registrations, which cannot be changed.
     init(registrations error: FileError) {
         let hint: String? =

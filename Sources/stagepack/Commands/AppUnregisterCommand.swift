@@ -72,8 +72,7 @@ struct AppUnregisterCommand: ReportingSubcommand {
         do throws(StagingFailure) {
             found = try folders.registration(of: application)
         } catch {
-            // The message asks for the most similar application, or names those that are registered.
-            return .usage("\(error)")
+            return CommandFailure(registration: error)
         }
         var failure = CommandFailure.usage(
             "application '\(application)' is registered by '\(found.path)', and not by '\(path)'"

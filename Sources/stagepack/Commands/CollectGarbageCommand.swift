@@ -67,32 +67,35 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
     func perform() async throws(CommandFailure) -> ExitStatus {
         guard !unregistered else {
             let report = try UnregisteredReport.make(try Session(source), isDryRun: dryRun)
-            Console.print(report, asJSON: json, schema: OutputSchema("gc-unregistered"))
-            for failure in report.failures { Console.report(failure, asJSON: false) }
+            let schema = OutputSchema("gc-unregistered")
+            Console.print(report, failures: report.failures, asJSON: json, schema: schema)
             return report.failures.first?.status ?? .success
         }
         let scopes = try ContainerScopes(source)
         try scopes.checkForApplications()
-        var report = GarbageReport()
-        var failures: [(failure: CommandFailure, isInReport: Bool)] = []
+        var report = GarbageReport(isDryRun: dryRun)
+        var failures: [CommandFailure] = []
+        var excess: CommandFailure?
         for scope in scopes.scopes {
             do throws(CommandFailure) {
                 guard let (part, refusal) = try await collect(scope, isOptional: scopes.isAll)
                 else { continue }
                 report.containers.append(part)
-                if let refusal { failures.append((refusal, false)) }
+                if let refusal { failures.append(refusal) }
+                guard let failure = scope.failure(of: part) else { continue }
                 // With JSON, the report itself contains the excess over a quota.
-                if let failure = scope.failure(of: part) { failures.append((failure, json)) }
+                if json { excess = excess ?? failure } else { failures.append(failure) }
             } catch {
                 guard scopes.isAll else { throw error }
-                failures.append((error, false))
+                failures.append(error)
             }
         }
-        Console.print(report, asJSON: json)
-        for (failure, isInReport) in failures where !isInReport {
-            Console.report(failure, asJSON: false)
-        }
-        return scopes.conclude(failures.first?.failure.status ?? .success)
+        return scopes.conclude(
+            report,
+            status: excess?.status ?? .success,
+            others: failures,
+            asJSON: json
+        )
     }
 
     /// Collects garbage in the container of a scope; returns `nil` if an optional one does not exist, and
@@ -124,7 +127,7 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
             report.isDryRun = true
             report.add(policy.collect(includingPrevious: previous))
             if let quota { report.add(policy.evict(policy.lastingSize - quota)) }
-            report.generations = report.evicted?.count { $0.isGeneration } ?? 0
+            report.generations = report.evicted.count { $0.isGeneration }
             report.inUse = policy.generations.count { $0.role != .current && $0.isLeased }
             report.compare(policy.lastingSize, with: quota)
             return report

@@ -21,22 +21,17 @@ struct DiskUsageCommand: ScopedSubcommand, ReportingSubcommand {
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let scopes = try ContainerScopes(source)
+        var scopes = try ContainerScopes(source)
         try scopes.checkForApplications()
         var usages: [DiskUsage] = []
         for scope in scopes.scopes {
-            let view = try scopes.view(of: scope)
-            do throws(ContainerError) {
-                for path in view.positions.map({ view.containers[$0] }) {
-                    guard let container = try ContainerReader.open(path) else { continue }
-                    usages.append(try DiskUsage(of: container, at: scope.location(of: path)))
-                }
+            do throws(CommandFailure) {
+                usages += try DiskUsage.make(of: scope, in: scopes.view(of: scope))
             } catch {
-                throw CommandFailure(error)
+                try scopes.record(error)
             }
         }
-        Console.print(Listing(elements: usages, name: "containers"), asJSON: json)
-        return scopes.conclude(.success)
+        return scopes.conclude(Listing(elements: usages, name: "containers"), asJSON: json)
     }
 }
 
@@ -60,6 +55,23 @@ private struct DiskUsage: Encodable, CustomStringConvertible {
     /// The bytes of incomplete downloads, and of complete ones that are not unpacked.
     var downloads: ByteCount
     var total: ByteCount
+
+    /// Measures the containers of a scope.
+    static func make(
+        of scope: ContainerScope,
+        in view: ContainerView
+    ) throws(CommandFailure) -> [DiskUsage] {
+        var usages: [DiskUsage] = []
+        do throws(ContainerError) {
+            for path in view.positions.map({ view.containers[$0] }) {
+                guard let container = try ContainerReader.open(path) else { continue }
+                usages.append(try DiskUsage(of: container, at: scope.location(of: path)))
+            }
+        } catch {
+            throw CommandFailure(error)
+        }
+        return usages
+    }
 
     init(of container: ContainerReader, at location: ContainerLocation?) throws(ContainerError) {
         self.location = location

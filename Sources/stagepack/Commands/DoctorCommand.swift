@@ -44,7 +44,7 @@ struct DoctorCommand: SourcedSubcommand, ReportingSubcommand {
             await report.checkUnits(environment: environment, folders: folders)
             report.checkFolders(folders)
             let applications = try applications(folders)
-            if applications.isEmpty { report.addNoApplication() }
+            if applications.isEmpty { report.addNoApplication(in: folders) }
             if source.app == nil { report.checkNames(in: folders) }
             for id in applications { report.checkRegistration(of: id, in: folders) }
             report.checkOtherGroups(of: applications, environment: environment)

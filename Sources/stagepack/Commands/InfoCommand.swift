@@ -27,13 +27,13 @@ struct InfoCommand: ScopedSubcommand, ReportingSubcommand {
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let scopes = try ContainerScopes(source)
-        let packs = try StatusReport(of: scopes).packs
+        var scopes = try ContainerScopes(source)
+        let packs = try StatusReport.make(of: &scopes).packs
         guard let status = packs.first(where: { $0.id == pack }) else {
+            try scopes.checkForFailures()
             throw CommandFailure(StagingFailure(StageError.unknownPack(pack)))
         }
-        Console.print(PackInformation(status), asJSON: json)
-        return scopes.conclude(.success)
+        return scopes.conclude(PackInformation(status), asJSON: json)
     }
 }
 

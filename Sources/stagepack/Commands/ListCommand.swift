@@ -16,10 +16,10 @@ struct ListCommand: ScopedSubcommand, ReportingSubcommand {
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let scopes = try ContainerScopes(source)
-        let packs = try StatusReport(of: scopes).packs.filter { missing || $0.state != .missing }
-        Console.print(PackListing(packs: packs), asJSON: json)
-        return scopes.conclude(.success)
+        var scopes = try ContainerScopes(source)
+        let packs = try StatusReport.make(of: &scopes).packs
+        let shown = packs.filter { missing || $0.state != .missing }
+        return scopes.conclude(PackListing(packs: shown), asJSON: json)
     }
 }
 

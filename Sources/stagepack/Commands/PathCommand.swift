@@ -20,7 +20,10 @@ struct PathCommand: SourcedSubcommand, ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source)
-        guard let path = try session.stagedPath(of: pack) else { throw .notStaged(pack) }
+        guard let path = try session.stagedPath(of: pack) else {
+            try session.checkNamedContainer()
+            throw .notStaged(pack)
+        }
         Console.print(session.report(of: path, in: pack), asJSON: json)
         return .success
     }

@@ -121,12 +121,13 @@ private struct PackRemoval {
     /// Returns the container to remove a pack from: the one with the copy in use, or one that may have single
     /// files of it.
     private func container(for staged: Int?) -> (Int, Container)? {
-        // For a container that the options name, the error of the removal is more precise than a missing
-        // write permission.
+        // For a container that the options name, and for the user's own, the error of the removal is more precise than a
+        // missing write permission.
         let isNamed = session.target.container != nil
         for position in [staged].compactMap(\.self) + view.positions {
             guard let container = containers[position] else { continue }
-            if isNamed || container.isWritable() { return (position, container) }
+            let isOwn = position == staged && view.containers[position] == session.knownContainer
+            if isNamed || isOwn || container.isWritable() { return (position, container) }
         }
         return nil
     }
@@ -194,7 +195,8 @@ struct RemovalReport: Encodable, CustomStringConvertible {
     var description: String {
         let rest = (remaining ?? []).map { copy in
             let place = copy.location.map { "the \($0.rawValue)'s container" } ?? copy.container
-            let command = HintSource.current.local("remove", pack.text)
+            let command =
+                copy.location == .system ? HintSource.current.local("remove", pack.text) : nil
             return "; \(place) still has version \(copy.version ?? 0)"
                 + (command.map { ": as root, run \($0) to remove it" } ?? "")
         }

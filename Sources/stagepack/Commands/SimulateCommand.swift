@@ -70,7 +70,17 @@ struct SimulateCommand: StagePackSubcommand {
         let session = try session(for: folder.path, network: network)
         if fault == .metered { try Console.note(meteredNote(session)) }
         let run = run(session, in: folder.path)
-        let body = { @Sendable () async throws(CommandFailure) in try await run() }
+        let hints = SimulatedHints(folder: folder.path, fault: fault)
+        let body = { @Sendable () async throws(CommandFailure) in
+            do throws(CommandFailure) {
+                var runs = try await run()
+                runs.failures = runs.failures.map(hints.mended)
+                runs.reports = runs.reports.map(hints.mended)
+                return runs
+            } catch {
+                throw hints.mended(error)
+            }
+        }
         return try await stage(output: output, within: nil, perform: body) { runs in
             runs.print(PlanReport(plans: runs.reports), asJSON: output.json)
         }
@@ -99,13 +109,10 @@ struct SimulateCommand: StagePackSubcommand {
         source.container = path.appending("container")
         source.applicationVersion = nil
         guard let registration else { return try Session(source, network: network) }
-        let read = try CommandFailure.wrapping { () throws(StagingFailure) in
-            let path = FilePath(registration)
-            return RegistrationFolders.Found(
-                value: try RegistrationFolders.read(path),
-                path: path
-            )
-        }
+        let read = RegistrationFolders.Found(
+            value: try Registration.read(named: registration),
+            path: FilePath(registration)
+        )
         return Session(registration: read, source: source, network: network)
     }
 
@@ -135,5 +142,43 @@ struct SimulateCommand: StagePackSubcommand {
             }
             return try await run.run()
         }
+    }
+}
+
+/// The hints of a simulation: they concern neither the container, which is removed at its end, nor the simulated fault.
+private struct SimulatedHints: Sendable {
+    let folder: FilePath
+    let fault: SimulateCommand.Fault?
+
+    /// Returns the failure with a hint for the user of the simulation.
+    func mended(_ failure: CommandFailure) -> CommandFailure {
+        var failure = failure
+        failure.hint = hint(failure.hint, status: failure.status.rawValue)
+        return failure
+    }
+
+    /// Returns the report with hints for the user of the simulation.
+    func mended(_ report: StagingReport) -> StagingReport {
+        var report = report
+        mend(&report.manifestProblem)
+        mend(&report.extensionProblem)
+        for index in report.packs.indices { mend(&report.packs[index].error) }
+        return report
+    }
+
+    private func mend(_ failure: inout FailureReport?) {
+        guard let found = failure else { return }
+        failure?.hint = hint(found.hint, status: found.status)
+    }
+
+    private func hint(_ hint: String?, status: Int32) -> String? {
+        let simulated: ExitStatus? =
+            switch fault {
+            case .noSpace: .noSpace
+            case .noNetwork: .unfinished
+            case .metered, nil: nil
+            }
+        if let simulated, simulated.rawValue == status { return "this is the simulated fault" }
+        return hint.flatMap { $0.contains(folder.string) ? nil : $0 }
     }
 }

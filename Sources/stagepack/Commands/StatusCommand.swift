@@ -19,14 +19,31 @@ struct StatusCommand: ScopedSubcommand, ReportingSubcommand {
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let scopes = try ContainerScopes(source)
-        Console.print(try StatusReport(of: scopes), asJSON: json)
-        return scopes.conclude(.success)
+        var scopes = try ContainerScopes(source)
+        let report = try StatusReport.make(of: &scopes)
+        return scopes.conclude(report, asJSON: json)
     }
 }
 
 extension StatusReport {
-    /// Reads the packs of the containers, for every command that shows packs.
+    /// Reads the packs of the containers, for every command that shows packs; records the failures of containers that cannot
+    /// be read.
+    ///
+    /// - Throws: ``CommandFailure`` as ``init(of:)`` does, without a container of all applications that cannot be read.
+    static func make(of scopes: inout ContainerScopes) throws(CommandFailure) -> StatusReport {
+        try scopes.checkForApplications()
+        var report = StatusReport()
+        for scope in scopes.scopes {
+            do throws(CommandFailure) {
+                report.parts.append(try Part(scope, in: scopes.view(of: scope)))
+            } catch {
+                try scopes.record(error)
+            }
+        }
+        return report
+    }
+
+    /// Reads the packs of the containers.
     ///
     /// - Throws: ``CommandFailure`` if no application is registered and no container is named, or if none of
     ///   the containers that the options name exists.

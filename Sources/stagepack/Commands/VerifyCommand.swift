@@ -30,17 +30,25 @@ struct VerifyCommand: ScopedSubcommand, ReportingSubcommand {
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let scopes = try ContainerScopes(source)
+        var scopes = try ContainerScopes(source)
         try scopes.checkForApplications()
         var reports: [VerifyReport] = []
         for scope in scopes.scopes {
-            let view = try scopes.view(of: scope)
-            reports += try await VerifyReport.make(of: packs, in: scope, view: view)
+            do throws(CommandFailure) {
+                let view = try scopes.view(of: scope)
+                reports += try await VerifyReport.make(of: packs, in: scope, view: view)
+            } catch {
+                try scopes.record(error)
+            }
         }
-        for id in packs where !reports.contains(where: { $0.pack == id }) { throw .notStaged(id) }
-        Console.print(Listing(elements: reports, name: "packs"), asJSON: json)
+        for id in packs where !reports.contains(where: { $0.pack == id }) {
+            try scopes.checkForFailures()
+            throw .notStaged(id)
+        }
         return scopes.conclude(
-            reports.contains { !$0.differences.isEmpty } ? .findings : .success
+            Listing(elements: reports, name: "packs"),
+            status: reports.contains { !$0.differences.isEmpty } ? .findings : .success,
+            asJSON: json
         )
     }
 }

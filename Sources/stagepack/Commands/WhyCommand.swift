@@ -31,21 +31,19 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let scopes = try ContainerScopes(source)
+        var scopes = try ContainerScopes(source)
         var reports: [HistoryReport] = []
         for scope in scopes.scopes {
-            let only = scope.session.target.registration?.application
-            for path in scope.containers {
-                reports += try Self.reports(
-                    at: path,
-                    application: only,
-                    pack: pack,
-                    session: scope.session
-                )
+            do throws(CommandFailure) {
+                try scope.session.checkNamedContainer()
+                reports += try self.reports(of: scope)
+            } catch {
+                try scopes.record(error)
             }
         }
         let transfers = await waitingTransfers(in: scopes)
         if let pack, reports.isEmpty, transfers.isEmpty {
+            try scopes.checkForFailures()
             throw CommandFailure(
                 status: .unknownPack,
                 message: "nothing was decided about pack '\(pack)' yet",
@@ -56,11 +54,25 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
         }
         var report = WhyReport(applications: reports, transfers: transfers, pack: pack)
         report.similarPack = pack.flatMap(scopes.pack(similarTo:))
-        Console.print(report, asJSON: json)
-        if !json, reports.isEmpty, transfers.isEmpty {
+        let status = scopes.conclude(report, asJSON: json)
+        if !json, status == .success, reports.isEmpty, transfers.isEmpty {
             Console.note("no run has decided anything yet\nhint: \(Self.nextStep)")
         }
-        return scopes.conclude(.success)
+        return status
+    }
+
+    /// Returns the reports of the containers of a scope.
+    private func reports(of scope: ContainerScope) throws(CommandFailure) -> [HistoryReport] {
+        var reports: [HistoryReport] = []
+        for path in scope.containers {
+            reports += try Self.reports(
+                at: path,
+                application: scope.session.target.registration?.application,
+                pack: pack,
+                session: scope.session
+            )
+        }
+        return reports
     }
 
     /// The commands that decide about packs.

@@ -19,8 +19,21 @@ extension DoctorReport {
             check(packs)
             checkTrust(try scope.trust(in: view, for: packs.records))
         } catch {
-            add(error, subject: "container")
+            add(error, ofContainersAt: scope.containers)
         }
+    }
+
+    /// Adds the failure to read a container; one of this user's gets the command that makes it readable.
+    private mutating func add(_ failure: CommandFailure, ofContainersAt paths: [FilePath]) {
+        var failure = failure
+        // The advice is to run this command.
+        if failure.hint == StagingAdvice.checkContainer.text(after: nil, about: nil),
+            let path = paths.first(where: { FileStatus(following: $0)?.owner == geteuid() })
+        {
+            let command = "chmod -R u+rwX \(CommandFailure.quoted(path.string))"
+            failure.hint = "run \(HintSource.enclosed(command))"
+        }
+        add(failure, subject: "container")
     }
 
     /// Adds the finding that no container of a scope exists yet.
@@ -50,7 +63,7 @@ extension DoctorReport {
                 try check(container, needing: space)
                 checkAccessTimes(of: path, scope)
             } catch {
-                add(CommandFailure(error), subject: "container")
+                add(CommandFailure(error), ofContainersAt: [path])
             }
         }
     }
@@ -59,16 +72,21 @@ extension DoctorReport {
         _ container: ContainerReader,
         needing space: ByteCount
     ) throws(ContainerError) {
-        if !container.root.isWritable {
+        let faults = try container.faults()
+        // The wrong mode of the owner's own container is a finding of its own.
+        let owner = FileStatus(following: container.root.path)?.owner
+        let isOfMode = owner == geteuid() && faults.contains { $0.name == "." }
+        if !container.root.isWritable, !isOfMode {
             add(
                 .problem,
                 subject: "container",
                 finding: "this user cannot write it",
-                hint: Self.ownersCommand(for: container.root.path)
+                hint: container.root.isOnReadOnlyFileSystem
+                    ? "make the file system writable" : Self.ownersCommand(for: container.root.path)
             )
         }
         checkSpace(try container.freeSpace(), needing: space)
-        for fault in try container.faults() { add(fault, in: container.root.path) }
+        add(faults, in: container.root.path)
         for id in try container.packsWithGenerations() {
             if try container.currentGeneration(of: id) != nil,
                 try container.lease(id, marksUse: false) == nil
@@ -128,6 +146,56 @@ extension DoctorReport {
         )
     }
 
+    /// Adds the faults of a container: one finding for all owners, and one for all files that lack only the owner's
+    /// permission to write.
+    private mutating func add(_ faults: [ContainerFault], in container: FilePath) {
+        let owners = Self.otherOwner(of: container) == nil ? faults.filter(\.isOwner) : []
+        let modes = faults.filter(\.lacksWriting)
+        for fault in faults {
+            if owners.contains(fault) {
+                guard fault == owners.first, case .belongsTo(_, let owner) = fault.problem else {
+                    continue
+                }
+                let rest = owners.count - 1
+                let command = "chown -R \(owner) \(CommandFailure.quoted(container.string))"
+                add(
+                    fault,
+                    in: container,
+                    besides: rest,
+                    hint: "as root, run \(HintSource.enclosed(command))"
+                )
+            } else if modes.count > 1, modes.contains(fault) {
+                guard fault == modes.first else { continue }
+                let command = "chmod -R u+w \(CommandFailure.quoted(container.string))"
+                let user = Self.otherOwner(of: container).map { "as user \($0), " } ?? ""
+                add(
+                    fault,
+                    in: container,
+                    besides: modes.count - 1,
+                    hint: "\(user)run \(HintSource.enclosed(command))"
+                )
+            } else {
+                add(fault, in: container)
+            }
+        }
+    }
+
+    private mutating func add(
+        _ fault: ContainerFault,
+        in container: FilePath,
+        besides rest: Int,
+        hint: String
+    ) {
+        let name = fault.name == "." ? container : container.pushing(fault.name)
+        let others = rest == 0 ? "" : "; so do \(rest.quantity(of: "other file"))"
+        add(
+            .problem,
+            subject: "'\(name.string.forDisplay())'",
+            finding: fault.description + others,
+            hint: hint
+        )
+    }
+
     /// Adds a fault of a file or directory in the container.
     private mutating func add(_ fault: ContainerFault, in container: FilePath) {
         let name = fault.name == "." ? container : container.pushing(fault.name)
@@ -140,8 +208,7 @@ extension DoctorReport {
         let hint =
             switch fault.problem {
             case .hasMode(_, let expected): "run \"chmod \(String(expected, radix: 8)) \(quoted)\""
-            case .belongsTo where owner != nil: "remove it"
-            case .belongsTo(_, let expected): "run \"chown \(expected) \(quoted)\""
+            case .belongsTo: "remove it"
             case .isMissing: Self.run(command)
             case .isDamaged where isOfPack: Self.run(command)
             case .isNo, .isDamaged, .exceedsLimit:
@@ -210,5 +277,18 @@ extension DoctorReport {
                 hint: renewal
             )
         }
+    }
+}
+
+extension ContainerFault {
+    /// `true` for a file or directory of another user than the container's.
+    fileprivate var isOwner: Bool {
+        if case .belongsTo = problem { true } else { false }
+    }
+
+    /// `true` for a file or directory that lacks nothing but its owner's permission to write.
+    fileprivate var lacksWriting: Bool {
+        guard case .hasMode(let found, let expected) = problem else { return false }
+        return found != expected && found | 0o200 == expected
     }
 }

@@ -7,11 +7,11 @@ import StagingService
 import SystemPackage
 
 extension DoctorReport {
-    mutating func addNoApplication() {
+    mutating func addNoApplication(in folders: RegistrationFolders) {
         add(
             .note,
             subject: "applications",
-            finding: "none is registered",
+            finding: "none is registered\(folders.noteOfMissingHome)",
             hint: "run 'stagepack app register FILE', or pass --container DIR"
         )
     }

@@ -6,6 +6,8 @@ import SystemPackage
 
 /// Output of `gc`: the sums over all containers, then each of them.
 struct GarbageReport: Encodable, CustomStringConvertible {
+    /// `true` if nothing was removed.
+    var isDryRun = false
     /// The processed containers.
     var containers: [Part] = []
 
@@ -19,14 +21,13 @@ struct GarbageReport: Encodable, CustomStringConvertible {
         try members.encode(sum(\.inUse), forKey: .inUse)
         try members.encode(sum(\.leftovers), forKey: .leftovers)
         try members.encode(sum(\.downloads), forKey: .downloads)
-        let evicted = containers.flatMap { $0.evicted ?? [] }
-        if !evicted.isEmpty { try members.encode(evicted, forKey: .evicted) }
+        try members.encode(containers.flatMap(\.evicted), forKey: .evicted)
         // A quota applies to a single container, so several have no sum.
         if containers.count == 1 {
             try members.encodeIfPresent(containers[0].size, forKey: .size)
             try members.encodeIfPresent(containers[0].quota, forKey: .quota)
         }
-        try members.encodeIfPresent(containers.lazy.compactMap(\.isDryRun).first, forKey: .isDryRun)
+        try members.encode(isDryRun, forKey: .isDryRun)
         try members.encode(containers, forKey: .containers)
     }
 
@@ -50,13 +51,13 @@ struct GarbageReport: Encodable, CustomStringConvertible {
         var leftovers = 0
         var downloads = 0
         /// The evictions to enforce the quota; in a dry run, all planned evictions.
-        var evicted: [EvictionReport]?
+        var evicted: [EvictionReport] = []
         /// The bytes of the packs; `nil` without a quota.
         var size: ByteCount?
         /// The quota.
         var quota: ByteCount?
-        /// Set to `true` in a dry run.
-        var isDryRun: Bool?
+        /// `true` if nothing was removed.
+        var isDryRun = false
 
         mutating func add(_ removal: Removal) {
             generations += removal.generations
@@ -66,8 +67,7 @@ struct GarbageReport: Encodable, CustomStringConvertible {
         }
 
         mutating func add(_ evictions: [Eviction]) {
-            guard !evictions.isEmpty else { return }
-            evicted = (evicted ?? []) + evictions.map(EvictionReport.init)
+            evicted += evictions.map(EvictionReport.init)
         }
 
         mutating func compare(_ size: ByteCount, with quota: ByteCount?) {
@@ -83,10 +83,9 @@ struct GarbageReport: Encodable, CustomStringConvertible {
         }
 
         var description: String {
-            let evicted = evicted ?? []
             let packs = evicted.count { !$0.isGeneration }
-            var lines = evicted.map { "\(isDryRun == true ? "would evict" : "evicted") \($0)" }
-            if isDryRun == true {
+            var lines = evicted.map { "\(isDryRun ? "would evict" : "evicted") \($0)" }
+            if isDryRun {
                 lines.append(
                     "would remove \(generations.quantity(of: "generation")), \(packs.quantity(of: "pack"))"
                 )

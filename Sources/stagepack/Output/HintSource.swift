@@ -55,6 +55,9 @@ struct HintSource: Sendable {
         return manifest.contains("://") ? nil : manifest
     }
 
+    /// True if an option names the root of the manifest's trust.
+    var namesRoot: Bool { root != nil }
+
     /// True if the options name the packs by an application or a manifest.
     var namesPacks: Bool { application != nil || !manifests.isEmpty }
 
@@ -95,8 +98,12 @@ struct HintSource: Sendable {
 
     /// Returns a command between quotation marks, with each of its words quoted for a shell.
     static func quoted(_ words: [String]) -> String {
-        let text = (["stagepack"] + words.map(CommandFailure.quoted)).joined(separator: " ")
-        return text.contains("'") ? "\"\(text)\"" : "'\(text)'"
+        enclosed((["stagepack"] + words.map(CommandFailure.quoted)).joined(separator: " "))
+    }
+
+    /// Returns a command line between quotation marks.
+    static func enclosed(_ command: String) -> String {
+        command.contains("'") ? "\"\(command)\"" : "'\(command)'"
     }
 }
 

@@ -10,9 +10,10 @@ extension StagingAdvice {
         switch self {
         case .freeSpace, .raiseQuota, .prefetchFirst, .removeRecord, .repair, .rollBack,
             .showStatus,
-            .releasePin:
+            .releasePin, .checkContainer:
             containerCommand(for: pack, in: source)
         case .nameManifest where !source.namesPacks: CommandFailure.onlyApplication
+        case .correctRegistration where source.namesRoot: "pass the file of the root with --root"
         case .decodeInProcess, .load, .listPacks, .listFiles, .nameFileInDirectory, .loadWholePack,
             .checkManifest, .nameManifestFile:
             contentCommand(for: pack, in: source)
@@ -22,6 +23,7 @@ extension StagingAdvice {
 
     private func containerCommand(for pack: PackID?, in source: HintSource) -> String? {
         switch self {
+        case .checkContainer: source.local("doctor").map { "run \($0)" }
         case .freeSpace: source.local("gc").map { "free some space, or run \($0)" }
         case .raiseQuota:
             source.local("status").map {

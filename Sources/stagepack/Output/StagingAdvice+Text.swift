@@ -72,6 +72,7 @@ extension StagingAdvice {
         case .makeWritable: "make the file system writable, or pass --container"
         case .removeFile: "remove it, and run it again"
         case .runAsOwner: "run it as the user that owns the container, or pass --container"
+        case .checkContainer: "run \(HintSource.quoted(["doctor"]))"
         case .waitForProcess: "run it again when the other process has ended"
         case .prefetchFirst: "pass the --container of staged packs, or --app ID"
         case .nameEmptyDirectory:

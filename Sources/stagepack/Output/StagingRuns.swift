@@ -26,14 +26,37 @@ struct StagingRuns: Sendable {
     }
 }
 
-/// The result of a command of which some runs failed as a whole.
+extension Console {
+    /// Prints the result of a command that failed in part: as text with the failures on standard error, or in JSON with the
+    /// failures as members, of which the first is the command's.
+    static func print(
+        _ value: some Encodable & CustomStringConvertible,
+        failures: [CommandFailure],
+        asJSON: Bool,
+        schema: OutputSchema = .current
+    ) {
+        guard asJSON, let first = failures.first else {
+            print(value, asJSON: asJSON, schema: schema)
+            for failure in failures { report(failure, asJSON: false) }
+            return
+        }
+        let result = PartialResult(
+            value: value,
+            error: FailureReport(first),
+            failures: failures.map(FailureReport.init)
+        )
+        print(result, asJSON: true, schema: schema)
+    }
+}
+
+/// The result of a command of which some parts failed as a whole.
 private struct PartialResult<Value: Encodable & CustomStringConvertible>: Encodable,
     CustomStringConvertible
 {
     var value: Value
     /// The failure with the exit status of the command.
     var error: FailureReport?
-    /// The failures of the runs without a report.
+    /// The failures of the parts without a result.
     var failures: [FailureReport]
 
     var description: String { value.description }
