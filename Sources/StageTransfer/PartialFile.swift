@@ -305,25 +305,28 @@ extension PartialFile {
     }
 
     /// Records the version of the content that the bytes belong to, and the mirror and resource of the next ones.
+    ///
+    /// The bytes that the record calls durable stay so. Blocks the thread.
     func rebind(
         to validator: Validator?,
         url: String,
         resource: String
     ) throws(FileError) {
-        let changed = state.withLock { state -> PartialFileRecord? in
-            guard var record = state.record,
+        try recording.withLock { _ throws(FileError) in
+            // Within the lock: a checkpoint that ends meanwhile has its bytes in the record.
+            let now = state.withLock { $0 }
+            guard var record = now.record,
                 record.url != url || record.boot != boot.text
                     || record.resource.map({ $0 != resource }) ?? false
-            else { return nil }
+            else { return }
             record.url = url
             if record.resource != nil { record.resource = resource }
             record.validator = validator
             record.boot = boot.text
-            state.record = record
-            return state.isRecorded ? record : nil
+            // Otherwise a power cut could leave an empty record in place of the one that counts bytes on disk.
+            if now.isRecorded { try write(record, durably: record.durable > 0) }
+            state.withLock { $0.record = record }
         }
-        guard let changed else { return }
-        try recording.withLock { _ throws(FileError) in try write(changed, durably: false) }
     }
 
     private func write(_ record: PartialFileRecord, durably: Bool) throws(FileError) {

@@ -15,6 +15,7 @@ import subprocess
 import threading
 import time
 
+import cuts
 from world import HANGS, Failure, expect, wait_until
 
 FILES = {"small": 40_000, "middle": 300_000, "large": 5_000_000}
@@ -427,3 +428,53 @@ class JournalScenario:
                         expect(fault and fault in event["failure"]["reason"], f"a transfer failed: {event}")
                     if event["kind"] == "completed" and "location" in event:
                         self.check_file(event, names[event["task"]])
+
+
+class PartialScenario(JournalScenario):
+    """A download that is resumed after a boot: until its next checkpoint, a cut leaves what the boot before has synced."""
+
+    name = "partial"
+
+    def act(self, daemon, ledger, moved):
+        with ledger.asking("start"):
+            daemon.start()
+        self.make_session(daemon, ledger, "a")
+        self.make_tasks(daemon, ledger, "a", [self.request("1", "large")])
+        parts = daemon.state / "parts"
+        wait_until("bytes are received", lambda: self.received(parts) > 500_000, HANGS)
+        with ledger.asking("stop") as fact:
+            expect(daemon.stop() == 0, f"the daemon failed: {daemon.said()}")
+            fact["durable"] = durable = self.durable(parts)
+            expect(durable > 0, "the daemon synced nothing at its end")
+        cuts.begin_new_boot(self.directory.parent)
+        with ledger.asking("start"):
+            daemon.start()
+        wait_until("the download is resumed", lambda: self.received(parts) > durable, HANGS)
+        # Each commit writes the log of the file system, which names the record that was written last.
+        for token in "23456":
+            self.make_tasks(daemon, ledger, "a", [self.request(token, "small", isSuspended=True)])
+            time.sleep(0.1)
+        expect(self.durable(parts) == durable, "a checkpoint came too early")
+
+    @staticmethod
+    def received(parts):
+        return max((file.stat().st_size for file in parts.glob("*.part.*")), default=0)
+
+    @staticmethod
+    def durable(parts):
+        """The number of bytes that the only record calls durable, which its file has to have."""
+        records = list(parts.glob("*.state"))
+        expect(len(records) == 1, f"there are {len(records)} records of partial files")
+        text = records[0].read_text()
+        expect(text, "the record of the partial file is empty")
+        record = json.loads(text)
+        file = parts / f"{records[0].stem}.part.{record['generation']}"
+        expect(file.stat().st_size >= record["durable"], f"{file.name} is shorter than its record says")
+        return record["durable"]
+
+    def check(self, place, facts, position, fault=None):
+        for fact in facts:
+            if fact["kind"] == "stop" and fact["ended"] <= position:
+                durable = self.durable(place / "state/parts")
+                expect(durable >= fact["durable"], f"{durable} bytes are durable, {fact['durable']} were")
+        super().check(place, facts, position, fault)
