@@ -7,12 +7,16 @@ import SystemPackage
 /// descriptors or variables of the daemon.
 struct HandlerLauncher: Sendable {
     private let socket: String
+    private let runtimeDirectories: FilePath
     let groups: HandlerGroups?
     private let logger: Logger
 
     /// Creates a launcher, and divides this process's control group if the service manager has delegated it.
-    init(socket: String, logger: Logger) {
+    ///
+    /// `runtimeDirectories` is where root creates a directory for each user who is logged in.
+    init(socket: String, runtimeDirectories: FilePath = "/run/user", logger: Logger) {
         self.socket = socket
+        self.runtimeDirectories = runtimeDirectories
         self.logger = logger
         groups = HandlerGroups.prepare(logger: logger)
     }
@@ -99,7 +103,7 @@ struct HandlerLauncher: Sendable {
 
     private func environment(for launch: HandlerLaunch, account: Account?) -> [String: String] {
         var variables = Self.variables(of: account)
-        variables["XDG_RUNTIME_DIR"] = Self.runtimeDirectory(of: launch.user)?.string
+        variables["XDG_RUNTIME_DIR"] = runtimeDirectory(of: launch.user)?.string
         variables.merge(launch.handler.environment ?? [:]) { _, own in own }
         variables["STAGEPACK_SESSION"] = launch.identifier
         variables["STAGEPACK_LAUNCH"] = launch.token
@@ -121,13 +125,15 @@ struct HandlerLauncher: Sendable {
         return variables
     }
 
-    /// Returns the runtime directory of a user who is logged in (pam_systemd(8)), or `nil` if no such directory
-    /// belongs to the user.
-    private static func runtimeDirectory(of user: UInt32) -> FilePath? {
-        let (parent, name) = (FilePath("/run/user"), FilePath("\(user)"))
-        guard let status = try? Directory.open(parent).status(name), status.kind == .directory,
-            status.owner == user
+    /// Returns the runtime directory of a user who is logged in (pam_systemd(8)), or `nil` if there is none.
+    ///
+    /// Root created the name, so the owner is not checked: inspecting the directory would send a request to a
+    /// file system that the user mounted there.
+    private func runtimeDirectory(of user: UInt32) -> FilePath? {
+        // Without the directory of these directories, no user has one.
+        guard let name = FilePath.Component("\(user)"),
+            let parent = try? Directory.open(runtimeDirectories), parent.hasDirectory(name)
         else { return nil }
-        return parent.appending(name.string)
+        return runtimeDirectories.appending(name)
     }
 }

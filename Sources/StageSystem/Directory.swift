@@ -301,6 +301,20 @@ public final class Directory: Sendable {
         }
     }
 
+    /// Returns whether `name` is a directory, without following a link.
+    ///
+    /// Sends no request to a file system that is mounted there, so it does not tell the owner: users can mount
+    /// file systems of their own on their directories (fuse(4)), which never answer.
+    package func hasDirectory(_ name: FilePath.Component) -> Bool {
+        // A name that cannot be opened is no directory that a program could use.
+        guard let file = try? openFile(FilePath(name), flags: O_PATH | O_DIRECTORY, mode: 0) else {
+            return false
+        }
+        // Closing loses no data: nothing was written.
+        try? file.close()
+        return true
+    }
+
     /// Waits until the entries of this directory are on disk (fsync(2)).
     public func synchronize() throws(FileError) {
         _ = try Self.attempt("synchronize", at: path) { fsync(descriptor.rawValue) }

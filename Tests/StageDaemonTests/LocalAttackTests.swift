@@ -163,27 +163,12 @@ struct LocalAttackTests {
         try await wait(for: 2, of: victim)
     }
 
-    /// Mounts file systems that never answer on files, and lives as long as its parent.
-    private static let silentMounts = """
-        import ctypes, os, sys, time
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.prctl(1, 9)
-        held = []
-        for path in sys.argv[1:]:
-            held.append(os.open('/dev/fuse', os.O_RDWR))
-            options = b'fd=%d,rootmode=100000,user_id=65534,group_id=65534,allow_other' % held[-1]
-            if libc.mount(b'silent', path.encode(), b'fuse', 6, options):
-                sys.exit(os.strerror(ctypes.get_errno()))
-        print('mounted', flush=True)
-        time.sleep(600)
-        """
-
     /// Starts the daemon where file systems that never answer are mounted on files of the attacker.
     private func startDaemon(withMountsOn names: [String]) async throws {
         let paths = names.map { daemon.state.appending("staged/65534/\($0)").string }
         let program = daemon.directory.appending("mounts.py")
         try Directory.open(daemon.directory)
-            .write(Array(Self.silentMounts.utf8), to: "mounts.py", durably: false)
+            .write(Array(SilentMounts.program.utf8), to: "mounts.py", durably: false)
         let script = """
             program=$1 mounts=$2
             shift 2
