@@ -134,7 +134,7 @@ extension AssetPackManager {
         case .allocated:
             let path = FilePath(url.path(percentEncoded: false))
             return try await withBlockingThread { () throws(FileError) in
-                try Directory.open(path).allocatedSize()
+                try Directory.open(path).allocatedSize().rawValue
             }
         }
     }
@@ -161,14 +161,14 @@ public enum SizeCalculationMethod: Int, Hashable, Sendable {
 
 extension Directory {
     /// Returns the bytes that are allocated for all files below the directory.
-    fileprivate func allocatedSize() throws(FileError) -> Int64 {
-        var size: Int64 = 0
+    fileprivate func allocatedSize() throws(FileError) -> ByteCount {
+        var size = ByteCount.zero
         for entry in try entries() {
             let name = entry.path
             if entry.kind == .directory {
-                size += try directory(name)?.allocatedSize() ?? 0
+                size += try directory(name)?.allocatedSize() ?? .zero
             } else {
-                size += try status(name)?.allocatedSize ?? 0
+                size += ByteCount(try status(name)?.allocatedSize ?? 0)
             }
         }
         return size

@@ -20,7 +20,9 @@ extension Directory {
             let file = try file(creating: temporary, permissions: mode ?? .file)
             if let mode { try file.ensureMode(mode) }
             try file.write(content.span, at: 0)
-            if let time, try file.status().modified <= time { try file.setModified(time + 1) }
+            if let time, time < .max, try file.status().modified <= time {
+                try file.setModified(time + 1)
+            }
             if durably { try file.synchronize() }
             try rename(temporary, over: name)
             if durably { try synchronize() }

@@ -84,8 +84,9 @@ public import SystemPackage
         let size = try status().size
         guard size <= limit else { throw FileError("read", path: path, errno: .fileTooLarge) }
         var content: [UInt8] = []
-        content.reserveCapacity(Int(size))
-        var buffer = [UInt8](repeating: 0, count: max(4096, min(Int(size) + 1, 1 << 20)))
+        // A file system may report any size, and have less content (proc(5), fuse(4)).
+        content.reserveCapacity(Int(min(size, 16 << 20)))
+        var buffer = [UInt8](repeating: 0, count: max(4096, Int(min(size, (1 << 20) - 1)) + 1))
         while true {
             let count = try read(into: &buffer, at: Int64(content.count))
             if count == 0 { return content }

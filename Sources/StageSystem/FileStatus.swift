@@ -15,9 +15,10 @@ public struct FileStatus: Equatable, Sendable {
 
     /// The file type.
     public var kind: Kind
-    /// The size in bytes.
+    /// The size in bytes, never negative.
     public var size: Int64
-    /// The bytes that the file system has allocated for the file.
+    /// The bytes that the file system has allocated for the file, never negative; at most `Int64.max`, whatever
+    /// number of blocks the file system reports.
     public var allocatedSize: Int64
     /// The permission bits, including set-id and sticky bits.
     public var mode: UInt32
@@ -50,8 +51,12 @@ public struct FileStatus: Equatable, Sendable {
             case S_IFLNK: .link
             default: .other
             }
-        size = Int64(status.st_size)
-        allocatedSize = Int64(status.st_blocks) * 512
+        // A file system in user space reports any numbers (fuse(4)).
+        size = max(0, Int64(status.st_size))
+        let (bytes, overflows) = max(0, Int64(status.st_blocks)).multipliedReportingOverflow(
+            by: 512
+        )
+        allocatedSize = overflows ? .max : bytes
         mode = status.st_mode & 0o7777
         inode = UInt64(status.st_ino)
         linkCount = UInt64(status.st_nlink)

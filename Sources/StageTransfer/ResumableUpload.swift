@@ -11,7 +11,7 @@ struct ResumableUpload {
     /// but the last. In the HTTP draft, the server responds to the end of the body, so the body is one part.
     func end(ofPartAt offset: Int64) -> Int64 {
         guard uploadProtocol == .tus else { return settings.size }
-        let part = max(Self.smallestPart, (settings.size + 511) / 512)
+        let part = max(Self.smallestPart, settings.size / 512 + (settings.size % 512).signum())
         return offset + min(part, settings.size - offset)
     }
 

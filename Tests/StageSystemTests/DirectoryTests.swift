@@ -16,6 +16,11 @@ struct DirectoryTests {
         #expect(try directory.status("no-such-file") == nil)
     }
 
+    @Test func aFileIsWrittenAfterTheLatestTime() throws {
+        try root.write([1], to: "a", durably: false, modifiedAfter: .max)
+        #expect(try root.status("a")?.size == 1)
+    }
+
     @Test(.enabled("mounting takes root") { geteuid() == 0 })
     func theStatusOfAMountPointIsNotRead() throws {
         for name in ["plain", "mounted", "other"] as [FilePath.Component] {
