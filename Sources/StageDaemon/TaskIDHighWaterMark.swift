@@ -57,6 +57,9 @@ final class TaskIDHighWaterMark: Sendable {
         guard text.count == width + 1, text.last == UInt8(ascii: "\n"),
             text.dropLast().allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) })
         else { return nil }
-        return Int64(String(decoding: text.dropLast(), as: UTF8.self))
+        // No daemon assigns so many numbers, and from a larger one the next would overflow.
+        return Int64(String(decoding: text.dropLast(), as: UTF8.self)).flatMap {
+            $0 < 1 << 62 ? $0 : nil
+        }
     }
 }

@@ -23,6 +23,9 @@ struct PartialFileRecord: Equatable, Codable, Sendable {
 
     static let currentFormat = 1
 
+    /// Numbers of generations: a record with another number is damaged, and the next number never overflows.
+    private static let generations = 1..<(1 << 30)
+
     /// Decodes a record; `nil` if the bytes are not a valid one.
     static func decode(_ bytes: [UInt8]) -> PartialFileRecord? {
         // An unreadable record is ignored: the download starts again.
@@ -31,8 +34,9 @@ struct PartialFileRecord: Equatable, Codable, Sendable {
             return nil
         }
         let makesSense =
-            record.format == currentFormat && record.generation > 0 && record.durable >= 0
-            && record.durable <= record.total ?? .max && record.hasUsableValidator
+            record.format == currentFormat && generations.contains(record.generation)
+            && record.durable >= 0 && record.durable <= record.total ?? .max
+            && record.hasUsableValidator
         return makesSense ? record : nil
     }
 

@@ -151,13 +151,14 @@ struct JournalLossTests {
         _ = try await Peer(daemon).run(as: geteuid(), getegid(), change)
     }
 
-    @Test func aDamagedMarkIsMadeAnew() async throws {
+    @Test(arguments: ["noise", "\(Int64.max)\n"])
+    func aDamagedMarkIsMadeAnew(text damaged: String) async throws {
         try await daemon.start()
         try await daemon.makeSession()
         _ = try await daemon.download(server.url("/old"), token: "1") { $0.isSuspended = true }
         try await daemon.kill()
         let state = try Directory.open(daemon.state)
-        try state.write(Array("noise".utf8), to: "task-numbers", durably: false)
+        try state.write(Array(damaged.utf8), to: "task-numbers", durably: false)
         try await daemon.start()
         let next = try await daemon.download(server.url("/old"), token: "2") {
             $0.isSuspended = true

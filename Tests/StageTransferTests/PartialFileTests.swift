@@ -1,3 +1,4 @@
+import Glibc
 import StageSystem
 import StageTesting
 import SystemPackage
@@ -40,6 +41,26 @@ struct PartialFileTests {
         try place.directory.removeTree("pack.part.2")
         try open().remove()
         #expect(try names == [])
+    }
+
+    /// A response that resumes the download is recorded while a checkpoint of earlier bytes ends.
+    @Test func aRecordOfANewMirrorCountsWhatACheckpointMadeDurable() async throws {
+        for number in 1...300 {
+            let part = try open()
+            try begin(part, isRecorded: true)
+            try part.content?.file.write([UInt8](repeating: 1, count: 7).span, at: 0)
+            part.grow(to: 7)
+            async let checkpoint: Void = withBlockingThread { () throws(FileError) in
+                try part.checkpoint()
+            }
+            if number.isMultiple(of: 2) { usleep(UInt32(number)) }
+            try part.rebind(to: nil, url: "http://b/b", resource: "http://b/b")
+            try await checkpoint
+            let bytes = try #require(try place.directory.bytes(of: "pack.state", limit: 9999))
+            let record = try #require(PartialFileRecord.decode(bytes))
+            #expect(record.durable == 7 && record.url == "http://b/b")
+            try part.remove()
+        }
     }
 
     /// The record cannot be removed, as if the process had ended before.

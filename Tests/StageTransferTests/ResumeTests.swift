@@ -308,7 +308,16 @@ import Testing
         #expect(try open().length == ByteCount(Self.half))
     }
 
-    @Test(arguments: ["", "{", "[]", "{\"format\":2}", "null", "\u{0}"])
+    @Test(
+        arguments: ["", "{", "[]", "{\"format\":2}", "null", "\u{0}"] + [
+            PartialFileRecord.text(generation: .max, total: 10, durable: 0),
+            PartialFileRecord.text(generation: 1 << 30, total: 10, durable: 0),
+            PartialFileRecord.text(generation: 0, total: 10, durable: 0),
+            PartialFileRecord.text(generation: 1, total: -1, durable: 0),
+            PartialFileRecord.text(generation: 1, total: .min, durable: -1),
+            PartialFileRecord.text(generation: 1, total: 10, durable: .max),
+        ]
+    )
     func aRecordThatCannotBeReadCountsAsNone(text: String) async throws {
         try await interrupt()
         try place.directory.write(Array(text.utf8), to: "pack.state", durably: false)
@@ -445,5 +454,20 @@ import Testing
         _ = try await receive(from: "/a", then: "/b", events: events) { $0.comparesDigest = true }
         #expect(events.restarts == [])
         #expect(events.offsets.last == Int64(Self.half))
+    }
+}
+
+extension PartialFileRecord {
+    /// The text of a record with these numbers.
+    fileprivate static func text(generation: Int, total: Int64, durable: Int64) -> String {
+        let record = PartialFileRecord(
+            generation: generation,
+            total: total,
+            durable: durable,
+            validator: nil,
+            url: "http://a/b",
+            boot: BootID.current.text
+        )
+        return String(decoding: record.encoded(), as: UTF8.self)
     }
 }
