@@ -315,7 +315,8 @@ STAGE_CHECKED static inline int stage_pipe(int ends[2]) {
     return -1;
 }
 
-/// Returns 1 if the child has exited, else 0; does not reap it. -1 with errno set on failure.
+/// Returns 1 if the child has exited, else 0; does not reap it. -1 with errno set on failure: ECHILD if there is no such
+/// child, as in a process that ignores SIGCHLD, whose children the kernel reaps.
 STAGE_CHECKED static inline int stage_has_ended(pid_t process) {
     siginfo_t info;
     memset(&info, 0, sizeof info);
@@ -323,13 +324,25 @@ STAGE_CHECKED static inline int stage_has_ended(pid_t process) {
     return info.si_pid == process;
 }
 
-/// Returns the exit status of a child, or 0 and in `*signal` the signal that killed it; does not reap it. Waits
-/// until it has exited.
-static inline int stage_ending(pid_t process, int *signal) {
+/// Sends a signal to a child, or to its process group. Does nothing if there is no such child: the kernel may have given
+/// its process ID to another process.
+static inline void stage_signal_child(pid_t process, int is_group, int signal) {
+    if (stage_has_ended(process) < 0) return;
+    if (is_group && kill(-process, signal) == 0) return;
+    // A process that has just started may not have its own group yet.
+    kill(process, signal);
+}
+
+/// Waits until a child has exited. Returns its exit status, or 0 and in `*signal` the signal that killed it. -1 with
+/// errno set if the kernel does not tell, as of children that it has reaped (ECHILD). Reaps it unless `keeps` is set.
+STAGE_CHECKED static inline int stage_ending(pid_t process, int keeps, int *signal) {
     siginfo_t info;
     memset(&info, 0, sizeof info);
     *signal = 0;
-    if (waitid(P_PID, (id_t)process, &info, WEXITED | WNOWAIT) != 0) return -1;
+    int options = WEXITED | (keeps ? WNOWAIT : 0);
+    while (waitid(P_PID, (id_t)process, &info, options) != 0) {
+        if (errno != EINTR) return -1;
+    }
     if (info.si_code != CLD_EXITED) *signal = info.si_status;
     return info.si_code == CLD_EXITED ? info.si_status : 0;
 }

@@ -25,11 +25,15 @@ extern void _swift_stdlib_overrideUnsafeArgvArgc(char **arguments, int count);
 /// Passes the arguments to the Swift runtime, which would otherwise find them on the stack by reading /proc/self/maps:
 /// without /proc, as while an image is built, or without a free descriptor, it would find none.
 ///
+/// Restores the default action of SIGCHLD: a process inherits an ignored signal (execve(2)), and the kernel then reaps its
+/// children, so that their exit statuses are lost (wait(2)).
+///
 /// Removes variables before the constructors of libraries run, some of which read them: the Swift runtime installs crash
 /// handlers that start the program named by SWIFT_BACKTRACE, and GnuTLS reads the file GNUTLS_SYSTEM_PRIORITY_FILE.
 static void begin(int count, char **arguments, char **variables) {
     if (!begins_here()) return;
     _swift_stdlib_overrideUnsafeArgvArgc(arguments, count);
+    signal(SIGCHLD, SIG_DFL);
     if (stage_is_privileged()) stage_keep_believed(variables);
 }
 

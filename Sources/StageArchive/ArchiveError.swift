@@ -73,6 +73,8 @@ extension ArchiveError: CustomStringConvertible {
             "the unpacking process was ended by signal \(signal)"
         case .interrupted(.exited(let status)):
             "the unpacking process exited with status \(status)"
+        case .interrupted(.unknown):
+            "the unpacking process ended, and the kernel does not tell how, as where this process ignores SIGCHLD"
         case .notConfined(.landlock):
             "root decodes no archive without Landlock, which this kernel does not have"
         case .notConfined(.callFilter):

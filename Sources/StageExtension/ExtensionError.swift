@@ -81,6 +81,9 @@ extension ExtensionError: CustomStringConvertible {
             "downloader extension '\(program)' ended with status \(status)\(Self.quote(text))"
         case .ended(let program, .signalled(let signal), let text):
             "downloader extension '\(program)' was ended by signal \(signal)\(Self.quote(text))"
+        case .ended(let program, .unknown, let text):
+            "downloader extension '\(program)' ended, and the kernel does not tell how, as where this process "
+                + "ignores SIGCHLD\(Self.quote(text))"
         case .tooMuchOutput(let program, let limit):
             "downloader extension '\(program)' wrote more than \(limit.rawValue.quantity(of: "byte"))"
         case .invalidAnswer(let program, let error):

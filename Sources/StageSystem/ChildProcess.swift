@@ -11,6 +11,9 @@ public final class ChildProcess: Sendable {
         case exited(Int)
         /// This signal killed the process.
         case signalled(Int)
+        /// The process has ended, and the kernel does not tell its exit status: other code has reaped it, or this
+        /// process ignores `SIGCHLD`, so that the kernel reaps its children (wait(2)).
+        case unknown
     }
 
     private struct State {
@@ -60,7 +63,7 @@ public final class ChildProcess: Sendable {
         state.withLock { state in
             // A process that is not reaped yet keeps its process id, so the signal cannot reach another
             // process.
-            if state.ending == nil { _ = Glibc.kill(state.pid, SIGKILL) }
+            if state.ending == nil { stage_signal_child(state.pid, 0, SIGKILL) }
         }
     }
 
@@ -70,11 +73,7 @@ public final class ChildProcess: Sendable {
     public func waitForEnd() -> Ending {
         state.withLock { state in
             if let ending = state.ending { return ending }
-            var status: CInt = 0
-            while unsafe waitpid(state.pid, &status, 0) < 0, errno == EINTR {}
-            // The macros of wait(2) are not importable: the low seven bits are the signal.
-            let signal = Int(status & 0x7F)
-            let ending: Ending = signal != 0 ? .signalled(signal) : .exited(Int(status >> 8 & 0xFF))
+            let ending = Ending(of: state.pid, isKept: false)
             state.ending = ending
             return ending
         }
@@ -109,7 +108,7 @@ public final class ChildProcess: Sendable {
     /// whose parent has ended, nor any descendant where the kernel does not list children.
     public func killTree() {
         state.withLock { state in
-            guard state.ending == nil else { return }
+            guard state.ending == nil, stage_has_ended(state.pid) >= 0 else { return }
             var tree: [pid_t] = []
             var found = [state.pid]
             while !found.isEmpty {

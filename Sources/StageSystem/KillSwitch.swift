@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 import Synchronization
 
@@ -19,7 +20,7 @@ package final class KillSwitch: Sendable {
             state.wasPulled = true
             // A supervisor that is not reaped yet keeps its process id, so the signal cannot reach another
             // process.
-            if let supervisor = state.supervisor { _ = kill(supervisor, SIGTERM) }
+            if let supervisor = state.supervisor { stage_signal_child(supervisor, 0, SIGTERM) }
         }
     }
 
@@ -32,7 +33,7 @@ package final class KillSwitch: Sendable {
     func arm(_ supervisor: pid_t) {
         state.withLock { state in
             state.supervisor = supervisor
-            if state.wasPulled { _ = kill(supervisor, SIGTERM) }
+            if state.wasPulled { stage_signal_child(supervisor, 0, SIGTERM) }
         }
     }
 

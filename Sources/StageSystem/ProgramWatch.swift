@@ -99,7 +99,8 @@ struct ProgramWatch {
         while true {
             if stage_has_ended(supervisor) != 0 {
                 drain()
-                return output.isOverLimit ? .tooMuchOutput : .ended(.init(of: supervisor))
+                return output.isOverLimit
+                    ? .tooMuchOutput : .ended(.init(of: supervisor, isKept: true))
             }
             if output.isOverLimit { return .tooMuchOutput }
             if reserves.areReached { return .diskNearlyFull }
@@ -127,10 +128,13 @@ struct ProgramWatch {
 }
 
 extension ChildProcess.Ending {
-    /// Reads the exit status or signal of a process that is not reaped yet.
-    init(of process: pid_t) {
+    /// Waits until a child process that is not reaped yet has ended; reaps it unless `isKept` is set.
+    init(of process: pid_t, isKept: Bool) {
         var signal: CInt = 0
-        let status = unsafe stage_ending(process, &signal)
-        self = signal != 0 ? .signalled(Int(signal)) : .exited(Int(status))
+        let status = unsafe stage_ending(process, isKept ? 1 : 0, &signal)
+        self =
+            if status < 0 { .unknown } else if signal != 0 { .signalled(Int(signal)) } else {
+                .exited(Int(status))
+            }
     }
 }

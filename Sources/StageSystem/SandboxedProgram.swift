@@ -150,7 +150,7 @@ package struct SandboxedProgram: Sendable {
     /// Asks the supervisor to kill the rest of the program, waits for it, and reaps it.
     private static func end(_ supervisor: pid_t, disarming killSwitch: KillSwitch) {
         // An unreaped process keeps its process id, so the signal cannot reach another process.
-        _ = kill(supervisor, SIGTERM)
+        stage_signal_child(supervisor, 0, SIGTERM)
         killSwitch.disarm()
         let end = stage_open_process(supervisor)
         defer { if end >= 0 { close(end) } }
@@ -161,9 +161,8 @@ package struct SandboxedProgram: Sendable {
             unsafe _ = poll(&pollRequest, 1, pause.wholeMilliseconds)
         }
         // A supervisor that does not answer was stopped; its child dies with it.
-        _ = kill(supervisor, SIGKILL)
-        var status: CInt = 0
-        while unsafe waitpid(supervisor, &status, 0) < 0, errno == EINTR {}
+        stage_signal_child(supervisor, 0, SIGKILL)
+        _ = ChildProcess.Ending(of: supervisor, isKept: false)
     }
 
     /// Creates a sealed file in memory as standard input: unlike a pipe, it blocks no process if the program

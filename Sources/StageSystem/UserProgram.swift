@@ -68,10 +68,8 @@ package struct UserProgram: Sendable {
         report.closeWriting()
         let wasEnded = wait(for: process, grace: grace, request: request)
         // The leader is not reaped yet, so its process id still denotes the program's group.
-        if wasEnded { _ = kill(-process, SIGKILL) }
-        let ending = ChildProcess.Ending(of: process)
-        var status: CInt = 0
-        while unsafe waitpid(process, &status, 0) < 0, errno == EINTR {}
+        if wasEnded { stage_signal_child(process, 1, SIGKILL) }
+        let ending = ChildProcess.Ending(of: process, isKept: false)
         var failure = stage_user_report()
         let size = MemoryLayout<stage_user_report>.size
         guard unsafe read(report.reading, &failure, size) == size else { return ending }
@@ -121,7 +119,7 @@ package struct UserProgram: Sendable {
         var deadline: ContinuousClock.Instant?
         while stage_has_ended(process) == 0 {
             let left = deadline.map { $0 - .now }
-            if let left, left <= .zero { _ = kill(-process, SIGKILL) }
+            if let left, left <= .zero { stage_signal_child(process, 1, SIGKILL) }
             var pollRequests = [
                 pollfd(fd: end, events: Int16(POLLIN), revents: 0),
                 pollfd(
@@ -139,8 +137,7 @@ package struct UserProgram: Sendable {
                 end >= 0 ? pause ?? -1 : min(pause ?? interval, interval)
             )
             if deadline == nil, pollRequests[1].revents != 0 {
-                // A process that has just started may not have its own group yet.
-                if kill(-process, SIGTERM) != 0 { _ = kill(process, SIGTERM) }
+                stage_signal_child(process, 1, SIGTERM)
                 deadline = .now + grace
             }
         }

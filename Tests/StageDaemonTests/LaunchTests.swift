@@ -118,6 +118,17 @@ struct LaunchTests {
         return ticks / Double(sysconf(CInt(_SC_CLK_TCK)))
     }
 
+    /// Shells and service managers may start programs with SIGCHLD ignored, and execve(2) keeps that.
+    @Test func theStatusOfAHandlerIsKnownWhateverSignalsTheDaemonInheritsIgnored() async throws {
+        try await daemon.start(by: ["/usr/bin/env", "--ignore-signal=CHLD"])
+        try await daemon.makeSession {
+            $0.handler = LaunchHandler(command: ["/bin/sh", "-c", "exit 7"])
+        }
+        try await daemon.download(server.url("/a"))
+        try await poll("no handler ends") { try daemon.said().contains("A handler has ended") }
+        #expect(try daemon.said().contains("exited(7)"))
+    }
+
     @Test func aClientThatComesByItselfEndsTheDelay() async throws {
         try await start(delay: 600, handler: peer.handler("leave"))
         try await daemon.download(server.url("/a"))

@@ -36,6 +36,43 @@ struct UserProgramTests {
         #expect(try await end(shell(script, in: directory)) == .exited(0))
     }
 
+    /// The kernel reaps the children of a process that ignores SIGCHLD, and tells no exit status (wait(2)).
+    @Test func withoutAnExitStatusTheEndIsUnknown() async {
+        await #expect(processExitsWith: .success) {
+            signal(SIGCHLD, SIG_IGN)
+            let program = UserProgram(
+                path: "/bin/sh",
+                arguments: ["-c", "exit 3"],
+                environment: [:],
+                directory: "/",
+                user: nil
+            )
+            try #require(try await program.run(grace: .seconds(1)) == .unknown)
+            let conversation = try ConversationProgram("/bin/cat", environment: [:])
+            let word = Array("a".utf8)
+            let answer = try conversation.answer(to: word, limit: 5, within: .seconds(60))
+            try #require(answer == word)
+            try #require(conversation.finish(within: .seconds(60)) == .unknown)
+            let sandboxed = SandboxedProgram(
+                path: "/bin/sh",
+                arguments: ["-c", "exit 3"],
+                environment: [:],
+                directory: "/",
+                sandbox: Sandbox(
+                    readable: ["/"],
+                    executable: ["/"],
+                    writable: [],
+                    addressSpace: 1 << 30,
+                    fileSize: 0,
+                    processorSeconds: 60
+                ),
+                required: .none,
+                deadline: .seconds(60)
+            )
+            try #require(try sandboxed.run(input: []).ending == .ended(.unknown))
+        }
+    }
+
     @Test func startErrorsNameTheFailedStep() async throws {
         var program = shell("", in: directory.appending("none"))
         var problem = await #expect(throws: FileError.self) {
