@@ -112,7 +112,7 @@ extension Container {
             guard let directory = try generations.directory(FilePath(id.component)) else { return }
             for name in names {
                 let path = FilePath(name.component).appending(ContainerLayout.lease)
-                _ = try directory.file(removingBehind: path)
+                _ = try directory.leaseFile(replacing: path)
             }
         }
     }

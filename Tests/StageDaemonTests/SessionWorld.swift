@@ -101,7 +101,7 @@ struct SessionWorld {
 
     /// Waits until the delegate has received the end of a task, and returns its error.
     func end(of task: URLSessionTask) async throws -> URLError? {
-        try await poll("the task does not end: \(task.holds)") {
+        try await poll("the task does not end: \(task.pendingReasons)") {
             recorder.state.withLock { $0.ended[task.taskIdentifier] } != nil
         }
         return recorder.state.withLock { $0.ended[task.taskIdentifier] } ?? nil

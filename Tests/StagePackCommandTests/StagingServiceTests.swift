@@ -342,7 +342,7 @@ struct StagingServiceTests {
         gone.target.container = world.directory.path.appending("other")
         let missing = await failure(gone)
         #expect(missing?.kind == .manifestUnavailable && missing?.advice == .checkManifestURL)
-        #expect(missing?.place == .manifest(url: world.manifestURL))
+        #expect(missing?.requestedManifest == .manifest(url: world.manifestURL))
         #expect(
             await failure(
                 {

@@ -64,10 +64,10 @@ struct UserProgramTests {
                     writable: [],
                     addressSpace: 1 << 30,
                     fileSize: 0,
-                    processorSeconds: 60
+                    cpuSecondLimit: 60
                 ),
                 required: .none,
-                deadline: .seconds(60)
+                timeLimit: .seconds(60)
             )
             try #require(try sandboxed.run(input: []).ending == .ended(.unknown))
         }
