@@ -71,9 +71,8 @@ extension Container {
     /// Removes what no later run resumes: staging areas and downloads of dead processes whose content no
     /// manifest of the container offers, or which is staged by now.
     ///
-    /// Lists two directories that are usually empty. Keeps downloads if a manifest cannot be read. While a
-    /// resumable area or a single file exists, keeps downloads that no manifest names for a week: they may be its
-    /// bundles.
+    /// Lists two directories that are usually empty. Keeps downloads if a manifest cannot be read. Downloads that no
+    /// manifest names may be bundles: they stay while a resumable area exists, and a week while a single file does.
     ///
     /// - Parameters:
     ///   - now: The time, in seconds since 1970.
@@ -121,15 +120,22 @@ extension Container {
             needed?.contains(String(ContainerLayout.digestPart(of: name))) ?? true
         }
         removeAbandonedAreas(countingIn: &removal) { isResumable($0, isWanted: isNeeded) }
-        var mayHaveBundles = true
-        removal.attempt { _ throws(FileError) in mayHaveBundles = try hasUnfinishedIndexedPacks() }
+        // Until the directories can be read, every such download may be a bundle.
+        var (hasUnfinishedPacks, hasSingleFiles) = (true, true)
+        removal.attempt { _ throws(FileError) in
+            hasSingleFiles = try hasPartialContent()
+            hasUnfinishedPacks = try staging.entries().contains {
+                isResumable($0.name) { _ in true }
+            }
+        }
         removeDownloads(countingIn: &removal) { name in
             // No manifest names the files of extensions: these may be requested again.
             let week = Retention.ifChangedAfter(now - 7 * 86400)
             if name.string.hasPrefix(ContainerLayout.fileDownloadPrefix) { return week }
             guard let all = offered?.all, !isNeeded(name) else { return .always }
-            let digest = String(ContainerLayout.digestPart(of: name))
-            return mayHaveBundles && !all.contains(digest) ? week : .never
+            if all.contains(String(ContainerLayout.digestPart(of: name))) { return .never }
+            // Single files may stay for years, an unfinished pack until its next run.
+            return hasUnfinishedPacks ? .always : hasSingleFiles ? week : .never
         }
     }
 
@@ -139,12 +145,6 @@ extension Container {
         /// While its last change is later than a time, in seconds since 1970.
         case ifChangedAfter(Int64)
         case never
-    }
-
-    /// Returns whether a later run may read bundles of an indexed pack that are in `downloads/`.
-    private func hasUnfinishedIndexedPacks() throws(FileError) -> Bool {
-        if try hasPartialContent() { return true }
-        return try staging.entries().contains { isResumable($0.name) { _ in true } }
     }
 
     /// Removes the staging areas that dead processes left of a pack.

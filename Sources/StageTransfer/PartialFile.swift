@@ -312,13 +312,16 @@ extension PartialFile {
         url: String,
         resource: String
     ) throws(FileError) {
+        func differs(_ record: PartialFileRecord) -> Bool {
+            record.url != url || record.boot != boot.text
+                || record.resource.map { $0 != resource } ?? false
+        }
+        // Most responses change nothing, and need not wait for a checkpoint.
+        guard state.withLock({ $0.record.map(differs) ?? false }) else { return }
         try recording.withLock { _ throws(FileError) in
             // Within the lock: a checkpoint that ends meanwhile has its bytes in the record.
             let now = state.withLock { $0 }
-            guard var record = now.record,
-                record.url != url || record.boot != boot.text
-                    || record.resource.map({ $0 != resource }) ?? false
-            else { return }
+            guard var record = now.record, differs(record) else { return }
             record.url = url
             if record.resource != nil { record.resource = resource }
             record.validator = validator

@@ -277,7 +277,7 @@ extension SessionLink {
             return
         }
         task.record.withLock { $0.didNotSend(rest) }
-        enqueue([task])
+        outbox.change { $0.addRest(of: task) }
     }
 }
 

@@ -107,6 +107,15 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
         return lanes
     }
 
+    /// Adds a task again that a thread processes, for a request with the rest of its changes: who waits for its additions waits
+    /// for that request, too.
+    mutating func addRest(of element: Element) {
+        let id = ObjectIdentifier(element)
+        guard var entry = entries[id], entry.isInWork else { return }
+        (entry.numbers, entry.next) = ([], entry.numbers + entry.next)
+        entries[id] = entry
+    }
+
     /// Returns unsent tasks to their queue, at its front or at its end.
     mutating func giveBack(_ elements: [Element], asLast: Bool) {
         for element in asLast ? elements : elements.reversed() {

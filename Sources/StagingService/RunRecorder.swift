@@ -33,9 +33,7 @@ struct RunRecorder {
     /// source. `nil` if neither exists, or if there is no container.
     init?(_ service: StagingService, withoutManifestOf source: ManifestSource) {
         let target = service.request.target
-        guard let path = target.knownContainer,
-            StagingService.userInsteadOfRoot(of: path) == nil
-        else { return nil }
+        guard let path = target.knownContainer else { return nil }
         do throws(ContainerError) {
             if let registration = target.registration {
                 self.init(service, in: try Container.make(path))

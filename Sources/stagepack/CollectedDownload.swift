@@ -45,15 +45,18 @@ struct CollectedDownload: Sendable {
     func collect(from client: ControlClient) async throws(ControlError) -> Ending {
         try await client.makeSession(session, configuration: settings)
         // What an interrupted command has left, and cannot complete any more, is not this command's failure.
+        // A completed one may be that of another command, which has just moved the file.
         let earlier = try await client.tasks(in: session)
-        if earlier.contains(where: { $0.hasNoFile(in: client.downloads) }) {
+        if earlier.contains(where: { [.failed, .cancelled].contains($0.state) }) {
             try await client.removeSession(session)
             try await client.makeSession(session, configuration: settings)
         }
         let ids = try await client.createTasks([request], in: session)
         for try await event in try await client.events(of: session) where event.task == ids[0] {
-            guard let ending = end(of: event, from: client) else { continue }
+            guard [.completed, .failed, .cancelled].contains(event.kind) else { continue }
+            // Before the file is moved: then another command may remove the session.
             let task = try await client.task(ids[0])
+            guard let ending = end(of: event, from: client) else { continue }
             if case .failure(let failure) = ending {
                 // The file stays at the daemon until it could be moved.
                 if event.kind != .completed { try await client.removeSession(session) }

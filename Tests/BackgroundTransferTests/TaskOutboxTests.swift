@@ -41,6 +41,22 @@ struct TaskOutboxTests {
         return called.take()
     }
 
+    /// What the daemon refuses may be a part of a change only.
+    @Test func aWaiterWaitsForTheRestOfARefusedChange() {
+        var outbox = TaskOutbox<Item>()
+        _ = outbox.add(items[0], to: .requests)
+        outbox.wait(acceptsFailure: true) { [called] in called.add("flushed") }
+        let refused = outbox.take(.requests, atMost: 9)
+        outbox.addRest(of: items[0])
+        #expect(outbox.finish(refused) { _ in .requests } == [])
+        #expect(call(&outbox) == [])
+        let rest = outbox.take(.requests, atMost: 9)
+        #expect(positions(rest) == [0])
+        #expect(outbox.finish(rest) { _ in .requests } == [])
+        #expect(call(&outbox) == ["flushed"])
+        #expect(outbox.isEmpty)
+    }
+
     @Test func aTaskIsTakenOnceAndIsInOneThreadsHands() {
         var outbox = TaskOutbox<Item>()
         #expect(outbox.isEmpty)

@@ -110,7 +110,7 @@ import Testing
 
     /// A bundle of single files or of an unfinished pack that no run has continued for a week.
     @Test(arguments: [true, false])
-    func aDownloadThatMayBeABundleStaysForAWeek(isOfSingleFiles: Bool) throws {
+    func aDownloadThatMayBeABundleOfSingleFilesStaysForAWeek(isOfSingleFiles: Bool) throws {
         try offer([("oceans", 2)])
         try leave(1, 2)
         if isOfSingleFiles {
@@ -125,11 +125,13 @@ import Testing
         let early = try container.removeRemains(now: now + 6 * day, keepingOffered: true)
         #expect(early == Removal())
         #expect(try remains().downloads == [1, 2])
+        // The next run of an unfinished pack ends the wait; single files may stay for years.
+        let removed = isOfSingleFiles ? 1 : 0
         let late = try container.removeRemains(now: now + 8 * day, keepingOffered: true)
-        #expect(late.downloads == 1)
-        try leave(1)
-        #expect(container.sweep(now: now + 8 * day, offering: offered).downloads == 1)
-        #expect(try remains().downloads == [2])
+        #expect(late.downloads == removed)
+        if isOfSingleFiles { try leave(1) }
+        #expect(container.sweep(now: now + 8 * day, offering: offered).downloads == removed)
+        #expect(try remains().downloads == (isOfSingleFiles ? [2] : [1, 2]))
     }
 
     @Test func anArchiveStaysWhileAnyPackNeedsIt() throws {

@@ -57,25 +57,6 @@ struct ContainerFailureTests {
         #expect(try await machine.user("remove", "aurora").output == "aurora: removed\n")
     }
 
-    @Test func rootStagesInNoContainerOfAUser() async throws {
-        var machine = machine
-        #expect(try await machine.user("prefetch").status == 0)
-        try machine.publish(version: 2)
-        let words = [
-            "--manifest", machine.installed.world.manifestURL,
-            "--container", SharedMachine.userContainer.string,
-        ]
-        for command in [["prefetch"], ["fetch", "aurora"]] {
-            let ending = try await machine.rootForAll(command + words)
-            #expect(ending.status == 64, "\(ending)")
-            let user = "belongs to user 'nobody': run it as user 'nobody'\n"
-            #expect(ending.error.contains(user), "\(ending)")
-        }
-        let doctor = try await machine.user("doctor")
-        #expect(lines(of: doctor, with: "chown") == [], "\(doctor)")
-        #expect(try await machine.user("prefetch").status == 0)
-    }
-
     @Test func theOwnerOfAContainerThatCannotBeWrittenIsToldTheError() async throws {
         #expect(try await machine.user("prefetch").status == 0)
         try await shell("chmod -R a-w .")

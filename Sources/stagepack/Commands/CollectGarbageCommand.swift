@@ -15,7 +15,7 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
         discussion: """
             Removes generations that are neither current nor read, except the previous one of each \
             pack, leftovers of crashes, and downloads that no manifest names. Those that may be parts of \
-            single files or of an unfinished pack stay for a week.
+            an unfinished pack stay until it is staged, those of single files for a week.
 
             Where there is a quota, removes previous generations next, then packs of the policy \
             'onDemand', then those of 'prefetch', least recently loaded packs first. Never removes \

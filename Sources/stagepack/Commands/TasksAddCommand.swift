@@ -155,7 +155,7 @@ extension TransferRequest {
 
 extension TransferTask {
     /// Returns whether the download failed or was cancelled, or completed without its file being there any more.
-    func hasNoFile(in downloads: DownloadDirectory?) -> Bool {
+    fileprivate func hasNoFile(in downloads: DownloadDirectory?) -> Bool {
         switch state {
         case .failed, .cancelled: true
         case .completed: TaskReport(self, in: downloads).location == nil
