@@ -152,6 +152,8 @@ def write_files(directory):
     for name, size in FILES.items():
         content = random.Random(name).randbytes(size)
         (directory / name).write_bytes(content)
+        # A tag that may stand for two versions of a second is no validator, and a download without one is not resumed.
+        os.utime(directory / name, (time.time() - 3600,) * 2)
         digests[name] = hashlib.sha256(content).hexdigest()
     return digests
 
@@ -454,7 +456,9 @@ class PartialScenario(JournalScenario):
         for token in "23456":
             self.make_tasks(daemon, ledger, "a", [self.request(token, "small", isSuspended=True)])
             time.sleep(0.1)
-        expect(self.durable(parts) == durable, "a checkpoint came too early")
+        # Cuts before a checkpoint of this run find the record of the boot before.
+        now = self.durable(parts)
+        expect(now >= durable, f"of {durable} durable bytes {now} were left without a cut")
 
     @staticmethod
     def received(parts):
