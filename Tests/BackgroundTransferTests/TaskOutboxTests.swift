@@ -41,7 +41,7 @@ struct TaskOutboxTests {
         return called.take()
     }
 
-    /// What the daemon refuses may be a part of a change only.
+    /// The daemon may refuse a part of a change only.
     @Test func aWaiterWaitsForTheRestOfARefusedChange() {
         var outbox = TaskOutbox<Item>()
         _ = outbox.add(items[0], to: .requests)

@@ -10,10 +10,7 @@ import Testing
 @Suite(
     .server,
     .directory,
-    .enabled("a user beside root takes root") {
-        guard geteuid() == 0 else { return false }
-        return await Program.canMount
-    }
+    .enabled("a user beside root takes root") { await Program.isRootThatCanMount }
 )
 struct ContainerFailureTests {
     private var machine: SharedMachine
@@ -109,7 +106,7 @@ struct ContainerFailureTests {
     }
 }
 
-/// What is said where a registration, a container or a file that the user named cannot be used.
+/// Messages about a registration, a container or a file that the user named and that cannot be used.
 @Suite(.server, .directory, .enabled { await Program.canMount })
 struct UnusableScopeTests {
     private var installed: Installed
@@ -134,20 +131,9 @@ struct UnusableScopeTests {
         #expect(try installed.staged() == ["aurora": 1])
     }
 
-    /// Registers an application whose container has an unknown format, and comes before the other.
-    private func addUnusableApplication() throws {
-        let groups = installed.container.removingLastComponent()
-        let broken = try Directory.make(groups.appending("a.broken"))
-        try broken.write(Array(#"{"formatVersion":9}"#.utf8), to: "container.json", durably: false)
-        var other = installed.registration
-        other.application = try ApplicationID("a.broken.game")
-        other.group = try ApplicationGroupID("a.broken")
-        try installed.write(other.json(), to: "a.broken.game.json")
-    }
-
     @Test(arguments: ["status", "ls", "du", "info aurora", "why", "why aurora", "verify"])
     func aContainerThatCannotBeReadHidesNoOther(command: String) async throws {
-        try addUnusableApplication()
+        try installed.addUnusableApplication()
         let words = command.split(separator: " ").map(String.init)
         let ending = try await installed.world.program.run(words)
         #expect(ending.status == 41, "\(ending)")
@@ -161,7 +147,7 @@ struct UnusableScopeTests {
     /// A result in JSON has the failures as members.
     @Test(arguments: ["gc", "gc --dry-run", "gc --unregistered"])
     func aPartialFailureOfACollectionIsInItsResult(command: String) async throws {
-        try addUnusableApplication()
+        try installed.addUnusableApplication()
         let words = command.split(separator: " ").map(String.init) + ["--json"]
         let ending = try await installed.world.program.run(words)
         #expect(ending.status == 41 && ending.error == "", "\(ending)")

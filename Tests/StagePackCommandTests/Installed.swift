@@ -141,6 +141,18 @@ struct Installed {
 }
 
 extension Installed {
+    /// Registers an application whose container has an unknown format, and comes before the other.
+    func addUnusableApplication() throws {
+        let groups = container.removingLastComponent()
+        let unusable = try Directory.make(groups.appending("a.broken"))
+        let record = Array(#"{"formatVersion":9}"#.utf8)
+        try unusable.write(record, to: "container.json", durably: false)
+        var other = registration
+        other.application = try ApplicationID("a.broken.game")
+        other.group = try ApplicationGroupID("a.broken")
+        try write(other.json(), to: "a.broken.game.json")
+    }
+
     /// Writes an extension that is a program of Python's, and installs the registration that names it.
     mutating func extend(with text: String) throws {
         let folder = try world.directory.makeDirectory("program")

@@ -69,6 +69,11 @@ struct Program {
         }
     }
 
+    /// `true` if this user is root and may create mount namespaces.
+    static var isRootThatCanMount: Bool {
+        get async { geteuid() == 0 ? await canMount : false }
+    }
+
     /// Runs the program with the arguments until it ends; `body` watches it meanwhile.
     func run(
         _ arguments: [String],

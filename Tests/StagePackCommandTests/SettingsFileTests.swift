@@ -12,10 +12,7 @@ import Testing
     .server,
     .directory,
     .timeLimit(.minutes(10)),
-    .enabled("an '/etc' of its own takes root") {
-        guard geteuid() == 0 else { return false }
-        return await Program.canMount
-    }
+    .enabled("an '/etc' of its own takes root") { await Program.isRootThatCanMount }
 )
 struct SettingsFileTests {
     private static let file = "configuration file '/etc/stagepack/stagepack.json': "

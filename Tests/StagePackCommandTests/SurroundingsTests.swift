@@ -14,10 +14,7 @@ import Testing
 @Suite(
     .server,
     .directory,
-    .enabled("takes root, and a mount namespace") {
-        guard geteuid() == 0 else { return false }
-        return await Program.canMount
-    }
+    .enabled("takes root, and a mount namespace") { await Program.isRootThatCanMount }
 )
 struct SurroundingsTests {
     private let prefetch = ["prefetch", "--app", "net.example.wallpaper", "--attempts", "1"]

@@ -28,7 +28,7 @@ struct InfoCommand: ScopedSubcommand, ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         var scopes = try ContainerScopes(source)
-        let packs = try StatusReport.make(of: &scopes).packs
+        let packs = try StatusReport(of: &scopes).packs
         guard let status = packs.first(where: { $0.id == pack }) else {
             try scopes.checkForFailures()
             throw CommandFailure(StagingFailure(StageError.unknownPack(pack)))

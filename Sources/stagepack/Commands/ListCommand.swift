@@ -17,7 +17,7 @@ struct ListCommand: ScopedSubcommand, ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         var scopes = try ContainerScopes(source)
-        let packs = try StatusReport.make(of: &scopes).packs
+        let packs = try StatusReport(of: &scopes).packs
         let shown = packs.filter { missing || $0.state != .missing }
         return scopes.conclude(PackListing(packs: shown), asJSON: json)
     }

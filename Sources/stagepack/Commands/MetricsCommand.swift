@@ -112,7 +112,10 @@ private struct ApplicationMetrics {
         self.application = application
         let source = try? SourceOptions.parse(["--app", application.text])
         let scopes = source.flatMap { try? ContainerScopes($0) }
-        report = scopes.flatMap { try? StatusReport(of: $0) }
+        report = scopes.flatMap { scopes in
+            var scopes = scopes
+            return try? StatusReport(of: &scopes)
+        }
         let histories = (scopes?.scopes ?? []).flatMap(\.containers).compactMap { path in
             let reader = try? ContainerReader.open(path)
             return try? reader?.history(of: application)

@@ -20,36 +20,26 @@ struct StatusCommand: ScopedSubcommand, ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         var scopes = try ContainerScopes(source)
-        let report = try StatusReport.make(of: &scopes)
+        let report = try StatusReport(of: &scopes)
         return scopes.conclude(report, asJSON: json)
     }
 }
 
 extension StatusReport {
     /// Reads the packs of the containers, for every command that shows packs; records the failures of containers that cannot
-    /// be read.
+    /// be read, if the options name none.
     ///
-    /// - Throws: ``CommandFailure`` as ``init(of:)`` does, without a container of all applications that cannot be read.
-    static func make(of scopes: inout ContainerScopes) throws(CommandFailure) -> StatusReport {
+    /// - Throws: ``CommandFailure`` if no application is registered and no container is named, or if the container that the
+    ///   options name cannot be read or does not exist.
+    init(of scopes: inout ContainerScopes) throws(CommandFailure) {
         try scopes.checkForApplications()
-        var report = StatusReport()
         for scope in scopes.scopes {
             do throws(CommandFailure) {
-                report.parts.append(try Part(scope, in: scopes.view(of: scope)))
+                parts.append(try Part(scope, in: scopes.view(of: scope)))
             } catch {
                 try scopes.record(error)
             }
         }
-        return report
-    }
-
-    /// Reads the packs of the containers.
-    ///
-    /// - Throws: ``CommandFailure`` if no application is registered and no container is named, or if none of
-    ///   the containers that the options name exists.
-    init(of scopes: ContainerScopes) throws(CommandFailure) {
-        try scopes.checkForApplications()
-        for scope in scopes.scopes { parts.append(try Part(scope, in: scopes.view(of: scope))) }
     }
 
     /// The packs of all containers.
