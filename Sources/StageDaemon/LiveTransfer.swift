@@ -44,7 +44,6 @@ final class LiveTransfer: Sendable {
         fileprivate var resumableBodySize: ByteCount?
         /// Set if such a request may have been sent completely.
         fileprivate var hasSentAll = false
-        fileprivate var lastReported: ContinuousClock.Instant?
 
         /// Head of the response, bounded for task lists.
         var head: TransferResponse? { response.map { TransferResponse(bounding: $0) } }
@@ -75,6 +74,8 @@ final class LiveTransfer: Sendable {
     let acceptsAnyStatus: Bool
     let stopSwitch = StopSwitch()
     private let state: Mutex<State>
+    /// At most ten progress events a second, as many as a person can see.
+    private let throttle = Throttle(interval: .milliseconds(100))
     private let deliver: @Sendable (SessionEvent) -> Void
 
     /// Creates the state before the first request; `deliver` receives events for clients.
@@ -175,9 +176,11 @@ final class LiveTransfer: Sendable {
                 state.responded = Date.now
                 state.noteTotal(of: response)
             }
-            var event = progressEvent
-            event.response = TransferResponse(bounding: response)
-            send(event)
+            throttle.withoutReports {
+                var event = progressEvent
+                event.response = TransferResponse(bounding: response)
+                send(event)
+            }
         case .received(let count): progress { $0.receive(to: count) }
         case .sent(let count):
             progress { state in
@@ -215,18 +218,12 @@ final class LiveTransfer: Sendable {
     }
 
     private func progress(_ change: (inout State) -> Void) {
-        let now = ContinuousClock.now
-        let mayTell = state.withLock { state in
-            change(&state)
-            // At most ten progress events a second, as many as a person can see.
-            guard state.lastReported.map({ now - $0 >= .milliseconds(100) }) ?? true else {
-                return false
-            }
-            state.lastReported = now
-            return true
-        }
-        if mayTell { send(progressEvent) }
+        state.withLock { change(&$0) }
+        throttle.run { [self] in send(progressEvent) }
     }
+
+    /// Reports no further progress.
+    func endProgress() { throttle.end() }
 
     /// Progress event with the current byte counts.
     var progressEvent: SessionEvent {

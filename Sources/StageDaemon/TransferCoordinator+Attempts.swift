@@ -43,6 +43,7 @@ extension TransferCoordinator {
 
     /// Forgets the ``LiveTransfer`` of an attempt that ``TransferState`` has ended.
     func endHandle(of id: Int64) {
+        live[id]?.endProgress()
         deliverProgress()
         if let transfer = live.removeValue(forKey: id), let user = transfer.user {
             let last = transfer.current

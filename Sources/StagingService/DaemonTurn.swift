@@ -89,7 +89,8 @@ struct DaemonTurn: Sendable {
                 ? (await work(), .finished(resumedTask: nil)) : (StagedPacks(), .held(holds))
         }
         let progress = TurnProgress(of: daemonTask.id, environment: environment)
-        defer { progress.end() }
+        let reports = Task { await progress.run() }
+        defer { reports.cancel() }
         return await withTaskGroup(of: StagedPacks?.self) { group in
             group.addTask { [timeout] in
                 // Cancelled: nothing waits for the daemon any more.

@@ -357,11 +357,9 @@ public struct StagingService: Sendable {
         staged.outcomes = await stager.stage(plan, of: manifest, in: container) { id, event in
             progress.withLock { progress in
                 progress.apply(event, to: id)
-                turn?.tell {
-                    StagingBytes(received: progress.received, expected: progress.downloadSize)
-                }
                 queue.add(.pack(id, event))
             }
+            turn?.tell { progress.withLock { StagingBytes($0) } }
         }
         queue.add(.ended)
         await queue.finish()

@@ -1,24 +1,14 @@
 import StageControl
+import StageEngine
 import StageSystem
 import Synchronization
 
 /// Reports the received bytes of a turn to the daemon, at most twice a second, for lists of tasks.
 ///
-/// Uses a thread and a connection of its own, so that a daemon that hangs does not delay the transfers. A
-/// later report replaces one that was lost.
+/// Uses a thread and a connection of its own, so that a daemon that hangs does not delay the transfers.
 final class TurnProgress: Sendable {
     /// The progress of the turn that the current Swift task runs in.
     @TaskLocal static var current: TurnProgress?
-
-    private struct State {
-        /// Set while a thread sends a report.
-        var isTelling = false
-        var hasEnded = false
-        /// The earliest time of the next report.
-        var next: ContinuousClock.Instant?
-        /// The daemon, if one was found.
-        var client: ControlClient?
-    }
 
     /// Minimum time between two reports.
     private static let interval = Duration.milliseconds(500)
@@ -29,7 +19,12 @@ final class TurnProgress: Sendable {
 
     private let task: Int64
     private let environment: [String: String]
-    private let state = Mutex(State())
+    /// The daemon, if one was found.
+    private let client = Mutex<ControlClient?>(nil)
+    private let (changes, change) = AsyncStream.makeStream(
+        of: (@Sendable () -> StagingBytes).self,
+        bufferingPolicy: .bufferingNewest(1)
+    )
 
     /// Creates the progress of the daemon's task with this number.
     init(of task: Int64, environment: [String: String]) {
@@ -37,54 +32,43 @@ final class TurnProgress: Sendable {
         self.environment = environment
     }
 
-    /// Reports the bytes to the daemon, unless the last report is too recent.
-    func tell(_ bytes: () -> StagingBytes) {
-        let now = ContinuousClock.now
-        let isDue = state.withLock { state in
-            guard !state.hasEnded, !state.isTelling, state.next.map({ $0 <= now }) ?? true else {
-                return false
-            }
-            state.isTelling = true
-            return true
-        }
-        guard isDue else { return }
-        let bytes = bytes()
-        do throws(FileError) {
-            try SystemThread(name: "stage-progress") { self.send(bytes) }.detach()
-        } catch {
-            // No thread is available; a later report makes up for this one.
-            finish(after: Self.pause, nil)
+    /// Has the bytes reported as soon as the last report is old enough; `bytes` is then called.
+    func tell(_ bytes: @escaping @Sendable () -> StagingBytes) { change.yield(bytes) }
+
+    /// Sends the reports until the Swift task is cancelled.
+    func run() async {
+        for await bytes in changes where !Task.isCancelled {
+            let isAnswered = await withBlockingThread { self.send(bytes()) }
+            try? await Task.sleep(for: isAnswered ? Self.interval : Self.pause)
         }
     }
 
-    /// Stops further reports.
-    func end() { state.withLock { $0.hasEnded = true } }
-
-    private func send(_ bytes: StagingBytes) {
+    /// Sends a report, and returns whether the daemon answered.
+    private func send(_ bytes: StagingBytes) -> Bool {
         var change = TransferChange()
         change.stagingBytes = bytes
         do throws(ControlError) {
-            let known = state.withLock { $0.client }
+            let known = client.withLock(\.self)
             let client =
                 if let known { known } else {
                     try ControlClient.find(environment: environment)
                 }
-            do throws(ControlError) {
-                _ = try client.answer(to: .change(task, by: change), timeout: Self.timeout)
-            } catch .refused(let refusal) where refusal.code == .conflict {
-                // The daemon is about to hold the task, or another process has taken it over.
-            }
-            finish(after: Self.interval, client)
+            self.client.withLock { $0 = client }
+            _ = try client.answer(to: .change(task, by: change), timeout: Self.timeout)
+            return true
+        } catch .refused(let refusal) where refusal.code == .conflict {
+            // The daemon is about to hold the task, or another process has taken it over.
+            return true
         } catch {
-            finish(after: Self.pause, nil)
+            client.withLock { $0 = nil }
+            return false
         }
     }
+}
 
-    private func finish(after interval: Duration, _ client: ControlClient?) {
-        state.withLock { state in
-            state.isTelling = false
-            state.next = .now + interval
-            state.client = client
-        }
+extension StagingBytes {
+    /// The bytes of all packs of a run.
+    init(_ progress: StagingProgress) {
+        self.init(received: progress.received, expected: progress.downloadSize)
     }
 }

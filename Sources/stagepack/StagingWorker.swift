@@ -44,6 +44,7 @@ struct StagingWorker: Sendable {
     func run() async -> ExitStatus {
         let reporter = WorkerReporter(channel)
         let (end, interruption) = await withInterruption(after: nil) { await carryOut(reporter) }
+        reporter.endProgress()
         guard interruption == nil, let end else { return .interrupted }
         var message = WorkerMessage()
         message.end = end
@@ -155,37 +156,30 @@ struct StagingWorker: Sendable {
 /// The worker's end of the connection to the daemon.
 private final class WorkerReporter: Sendable {
     private let channel: MessageSocket
-    private let state = Mutex(State())
+    private let progress = Mutex<StagingProgress?>(nil)
+    private let throttle = Throttle(interval: .milliseconds(250))
     /// Set once the worker ends itself because the daemon has ended.
     private let hasGivenUp = Mutex(false)
-
-    private struct State {
-        var progress: StagingProgress?
-        var lastTime: ContinuousClock.Instant?
-    }
 
     init(_ channel: MessageSocket) { self.channel = channel }
 
     /// Reports the progress, at most four times a second.
     func tell(_ update: StagingUpdate) {
-        let message = state.withLock { state -> WorkerMessage? in
-            switch update {
-            case .began(let plan): state.progress = StagingProgress(plan)
-            case .pack(let id, let event): state.progress?.apply(event, to: id)
-            default: return nil
-            }
-            let now = ContinuousClock.now
-            guard let progress = state.progress,
-                state.lastTime.map({ now - $0 >= .milliseconds(250) }) ?? true
-            else { return nil }
-            state.lastTime = now
+        progress.withLock { progress in
+            if case .began(let plan) = update { progress = StagingProgress(plan) }
+            if case .pack(let id, let event) = update { progress?.apply(event, to: id) }
+        }
+        throttle.run { [self] in
+            guard let progress = progress.withLock(\.self) else { return }
             var message = WorkerMessage()
             message.bytesReceived = progress.received
             message.bytesExpected = progress.downloadSize
-            return message
+            say(message)
         }
-        if let message { say(message) }
     }
+
+    /// Reports no further progress.
+    func endProgress() { throttle.end() }
 
     func say(_ message: WorkerMessage) {
         do {

@@ -103,7 +103,9 @@ struct AssetPackUpdateTests {
         var world = try ManagedWorld()
         let sample = try ManagedPack("aurora", byteCount: 1 << 20)
         try world.publish(sample, try ManagedPack("cirrus"))
-        world.server.answer(sample.path, with: .content(sample.archive).slowed(to: 2 << 20))
+        let gate = Gate()
+        let answer = Answer.content(sample.archive).held(after: 1 << 19, until: gate)
+        world.server.answer(sample.path, with: answer)
         let manager = try world.manager()
         let pack = try await manager.assetPack(withID: "aurora")
         let (log, all) = (UpdateLog(), UpdateLog())
@@ -111,6 +113,7 @@ struct AssetPackUpdateTests {
         let updates = manager.statusUpdates(forAssetPackWithID: "aurora")
         async let recording: Void = log.record(updates) { progress in
             #expect(progress.totalUnitCount == Int64(pack.downloadSize))
+            if progress.completedUnitCount > 0 { gate.open() }
         }
         try await manager.ensureLocalAvailability(of: manager.assetPack(withID: "cirrus"))
         try await manager.ensureLocalAvailability(of: pack)
@@ -161,7 +164,7 @@ struct AssetPackUpdateTests {
         var world = try ManagedWorld()
         let sample = try ManagedPack("aurora", byteCount: 4 << 20)
         try world.publish(sample)
-        world.server.answer(sample.path, with: .content(sample.archive).slowed(to: 1 << 20))
+        world.server.answer(sample.path, with: .content(sample.archive).stalled(after: 1 << 20))
         let manager = try world.manager()
         let pack = try await manager.assetPack(withID: "aurora")
         let log = UpdateLog()
@@ -185,7 +188,9 @@ struct AssetPackUpdateTests {
         var world = try ManagedWorld()
         let sample = try ManagedPack("aurora", byteCount: 1 << 20)
         try world.publish(sample)
-        world.server.answer(sample.path, with: .content(sample.archive).slowed(to: 1 << 20))
+        let gate = Gate()
+        let answer = Answer.content(sample.archive).held(after: 1 << 19, until: gate)
+        world.server.answer(sample.path, with: answer)
         let manager = try world.manager()
         let pack = try await manager.assetPack(withID: "aurora")
         let updates = manager.statusUpdates(forAssetPackWithID: "aurora")
@@ -196,6 +201,7 @@ struct AssetPackUpdateTests {
         first.cancel()
         await #expect(throws: CancellationError.self) { try await first.value }
         #expect(!manager.assetPackIsAvailableLocally(withID: "aurora"))
+        gate.open()
         try await second.value
         #expect(manager.assetPackIsAvailableLocally(withID: "aurora"))
         #expect(world.server.counts(for: sample.path).requests == 1)
@@ -224,13 +230,18 @@ struct AssetPackUpdateTests {
         var world = try ManagedWorld()
         let samples = try (1...6).map { try ManagedPack("pack\($0)") }
         try world.publish(samples[0], samples[1], samples[2], samples[3], samples[4], samples[5])
+        let gate = Gate()
         for sample in samples {
-            world.server.answer(sample.path, with: .content(sample.archive).slowed(to: 4096))
+            let answer = Answer.content(sample.archive).waiting(for: gate)
+            world.server.answer(sample.path, with: answer)
         }
         let manager = try world.manager()
         let packs = try await manager.allAssetPacks
-        try await manager.ensureLocalAvailability(of: packs)
-        #expect(world.server.peakConcurrency <= 4)
+        async let staged: Void = manager.ensureLocalAvailability(of: packs)
+        try await poll("fewer than four are downloaded") { world.server.peakConcurrency == 4 }
+        gate.open()
+        try await staged
+        #expect(world.server.peakConcurrency == 4)
         for sample in samples {
             #expect(manager.assetPackIsAvailableLocally(withID: sample.pack.id.text))
         }

@@ -22,7 +22,7 @@ struct World {
     let server = TestServer.current
     let manager: BADownloadManager
     private let front: TLSFront?
-    private let gate = Cancellation()
+    private let gate = Gate()
 
     /// Starts a daemon that trusts the server and starts discretionary transfers at once.
     ///
@@ -46,7 +46,7 @@ struct World {
         server.answer(
             "/late",
             with: .content(Self.content)
-                .waiting { [gate] in while !gate.isRequested { usleep(500) } }
+                .waiting(for: gate)
         )
         try await daemon.start()
         manager = Self.manager(daemon.socket.string)
@@ -62,7 +62,7 @@ struct World {
     func other() -> BADownloadManager { Self.manager(daemon.socket.string) }
 
     /// Lets the server answer the requests for `/late`.
-    func open() { gate.request() }
+    func open() { gate.open() }
 
     /// Sets a recorder as the delegate, and waits until the download `secret` has received a challenge.
     func challenge(

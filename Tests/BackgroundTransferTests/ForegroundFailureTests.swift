@@ -36,12 +36,12 @@ struct ForegroundFailureTests: ForegroundSuite {
 
     @Test(.apart, arguments: [Kind.data, .upload, .postedDownload])
     func aSuspendedTaskDoesNotTimeOut(_ kind: Kind) async throws {
-        let isOpen = Flag()
+        let gate = Gate()
         server.answer(
             "/held",
             with: .script { wire in
                 wire.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab")
-                while !isOpen.isSet { wire.pause(milliseconds: 5) }
+                gate.wait()
                 wire.send("cd")
                 wire.end()
             }
@@ -57,7 +57,7 @@ struct ForegroundFailureTests: ForegroundSuite {
         let silent = try url("/silent")
         await expect(code: .timedOut) { try await session.data(from: silent) }
         #expect(task.state == .suspended)
-        isOpen.set()
+        gate.open()
         task.resume()
         try await poll { recorder.lines.last?.hasPrefix("completed") == true }
         #expect(recorder.lines.last == "completed: -")
@@ -190,11 +190,4 @@ struct ForegroundFailureTests: ForegroundSuite {
             #expect(recorder.file == nil)
         }
     }
-}
-
-/// A flag that is set once.
-private final class Flag: Sendable {
-    private let value = Atomic(false)
-    var isSet: Bool { value.load(ordering: .acquiring) }
-    func set() { value.store(true, ordering: .releasing) }
 }

@@ -107,10 +107,10 @@ struct ManyTasksTests {
         let session = world.session()
         try await world.attach()
         let task = session.webSocketTask(with: try URL(text: "ws://127.0.0.1:1/"))
-        let hasFailed = Cancellation()
-        task.receive { result in if case .failure = result { hasFailed.request() } }
+        let hasFailed = Flag()
+        task.receive { result in if case .failure = result { hasFailed.set() } }
         try await world.daemon.client.removeSession(world.identifier)
-        try await poll { hasFailed.isRequested }
+        try await poll { hasFailed.isSet }
         try await poll { world.recorder.lines.last == "invalid: well" }
     }
 

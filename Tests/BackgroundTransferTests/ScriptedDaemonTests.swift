@@ -258,12 +258,12 @@ struct ScriptedDaemonTests {
             session.uploadTask(with: request, fromFile: URL(fileURLWithPath: file)).resume()
         }
         try await poll { world.daemon.requests.filter { $0.line == tasks }.count == 2 }
-        let hasEnded = Cancellation()
+        let hasEnded = Flag()
         Foundation.Thread.detachNewThread {
             session.invalidateAndCancel()
-            hasEnded.request()
+            hasEnded.set()
         }
-        try await poll("the caller waits") { hasEnded.isRequested }
+        try await poll("the caller waits") { hasEnded.isSet }
         try await poll("the download waits for the upload") { world.daemon.tasks.isEmpty }
         world.daemon.release()
         try await poll("found \(world.recorder.lines)") {

@@ -184,19 +184,19 @@ struct TaskOutboxTests {
 
     @Test func aCallIsLetGoOnceItWasMade() async throws {
         let delegateCalls = DelegateCallQueue(nil)
-        let (gate, isOver) = (Cancellation(), Cancellation())
+        let (gate, isOver) = (Gate(), Flag())
         weak var made: Item?
         do {
             let item = Item()
             made = item
             delegateCalls.add { _ = item }
         }
-        delegateCalls.add { while !gate.isRequested { usleep(500) } }
+        delegateCalls.add { gate.wait() }
         for _ in 0..<200 { delegateCalls.add {} }
-        delegateCalls.add { isOver.request() }
+        delegateCalls.add { isOver.set() }
         try await poll { made == nil }
-        gate.request()
-        try await poll { isOver.isRequested }
+        gate.open()
+        try await poll { isOver.isSet }
     }
 
     @Test func waitersAreCalledByOneThreadAtATime() {

@@ -96,14 +96,12 @@ struct URLSessionTests {
     @Test func anEventIsAcknowledgedAfterTheDelegateHasReturned() async throws {
         let world = try await World()
         let session = world.session()
-        let gate = Mutex(false)
-        world.recorder.state.withLock {
-            $0.block = { while !gate.withLock({ $0 }) { usleep(500) } }
-        }
+        let gate = Gate()
+        world.recorder.state.withLock { $0.block = { gate.wait() } }
         session.downloadTask(with: try world.url()).resume()
         #expect(try await world.lines(2).last == "finished 1: /staged/1")
         #expect(try await world.status().acknowledgedEvent == 0)
-        gate.withLock { $0 = true }
+        gate.open()
         try await world.acknowledged(1)
         try await world.end(session)
     }
@@ -143,7 +141,7 @@ struct URLSessionTests {
     @Test func resumeDataGoesOnWithWhatWasReceived() async throws {
         let world = try await World()
         let answer = Answer.content([UInt8](repeating: 7, count: 20_000_000))
-        world.server.answer("/stalls", with: answer.slowed(to: 1_000_000), answer)
+        world.server.answer("/stalls", with: answer.stalled(after: 1_000_000), answer)
         let session = world.session()
         let task = session.downloadTask(with: try world.url("/stalls"))
         try await world.attach()

@@ -15,7 +15,7 @@ struct World {
     let recorder = Recorder()
     let identifier = "session-\(UInt64.random(in: .min ... .max))"
     /// The server answers requests for `/file`, of 30 bytes, and `/late` once this is set.
-    private let gate = Cancellation()
+    private let gate = Gate()
 
     /// Creates a daemon with short waits before another attempt, which runs unless the test starts it.
     init(starts: Bool = true, configuration: String = "") async throws {
@@ -26,7 +26,7 @@ struct World {
         server.answer(
             "/late",
             with: .content([1, 2, 3])
-                .waiting { [gate] in while !gate.isRequested { usleep(500) } }
+                .waiting(for: gate)
         )
         if starts { try await daemon.start() }
     }
@@ -47,7 +47,7 @@ struct World {
     func url(_ path: String = "/file") throws -> URL { try URL(text: server.url(path)) }
 
     /// Lets the server answer the requests for `/late`.
-    func open() { gate.request() }
+    func open() { gate.open() }
 
     /// Waits until the delegate has recorded at least `count` lines, and returns them with places as
     /// `/staged/<task>` and without those of single pieces.

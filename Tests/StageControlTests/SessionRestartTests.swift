@@ -94,11 +94,11 @@ private final class Receiver: SessionReceiver {
 
     @Test func aDaemonWithoutRecordsThatComesDuringAnAttemptIsPreparedAnew() async throws {
         try await daemon.start()
-        let isAnew = Cancellation()
+        let isAnew = Gate()
         let connection = SessionConnection(client)
         let receiver = Receiver { attempt in
             // The second attempt is prepared at a daemon that is gone before the stream is opened.
-            while attempt == 2, !isAnew.isRequested { usleep(500) }
+            if attempt == 2 { isAnew.wait() }
         }
         try connection.start(receiver)
         try await attach()
@@ -114,7 +114,7 @@ private final class Receiver: SessionReceiver {
         try await daemon.start()
         try await daemon.client.makeSession("s", configuration: SessionConfiguration())
         try await cancelOne("b")
-        isAnew.request()
+        isAnew.open()
         try await poll { receiver.lines == ["cancelled 1", "cancelled 1"] }
         connection.finish(1)
         try await poll { try await daemon.client.session("s").acknowledgedEvent == 1 }

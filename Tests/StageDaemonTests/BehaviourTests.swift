@@ -35,7 +35,7 @@ struct BehaviourTests {
     @Test func whatIsSuspendedGoesOnWhereItWas() async throws {
         let body = noise(3 << 20)
         let answer = Answer.content(body)
-        server.answer("/a", with: answer.slowed(to: 1 << 20).stalled(after: 2 << 20), answer)
+        server.answer("/a", with: answer.stalled(after: 2 << 20), answer)
         let id = try await daemon.download(server.url("/a"))
         try await wait(for: 300_000, of: id)
         var change = TransferChange()
@@ -108,7 +108,7 @@ struct BehaviourTests {
     func aTokenGoesOnWithWhatACancelledTaskReceived(isAcknowledged: Bool) async throws {
         let body = noise(3 << 20)
         let answer = Answer.content(body)
-        server.answer("/a", with: answer.slowed(to: 1 << 20), answer)
+        server.answer("/a", with: answer.stalled(after: 2 << 20), answer)
         let id = try await daemon.download(server.url("/a"), token: "one")
         try await wait(for: 300_000, of: id)
         var change = TransferChange()
@@ -168,10 +168,7 @@ struct BehaviourTests {
     }
 
     @Test func aTokenIsOfItsURL() async throws {
-        server.answer(
-            "/a",
-            with: Answer.content(noise(3 << 20)).slowed(to: 1 << 20).stalled(after: 2 << 20)
-        )
+        server.answer("/a", with: .content(noise(3 << 20)).stalled(after: 2 << 20))
         let id = try await daemon.download(server.url("/a"), token: "one")
         try await wait(for: 100_000, of: id)
         var change = TransferChange()
@@ -223,7 +220,7 @@ struct BehaviourTests {
 
     @Test func contentThatTwoTasksWantIsFetchedOnce() async throws {
         let body = noise(1 << 20)
-        server.answer("/a", with: Answer.content(body).slowed(to: 4 << 20))
+        server.answer("/a", with: .content(body))
         server.answer("/b", with: .content(body))
         var requests: [TransferRequest] = []
         for (token, path) in [("1", "/a"), ("2", "/b"), ("3", "/a")] {
@@ -257,7 +254,8 @@ struct BehaviourTests {
 
     @Test func aTaskThatIsHeldIsNotEndedByOneThatFetchesTheSame() async throws {
         let body = noise(1 << 20)
-        server.answer("/a", with: Answer.content(body).slowed(to: 2 << 20))
+        let gate = Gate()
+        server.answer("/a", with: Answer.content(body).held(after: 1 << 19, until: gate))
         let id = try await daemon.download(server.url("/a"), token: "free") {
             $0.sha256 = sha256(body)
         }
@@ -265,6 +263,7 @@ struct BehaviourTests {
             $0.sha256 = sha256(body)
             $0.isSuspended = true
         }
+        gate.open()
         try await daemon.wait(for: .completed, of: id)
         #expect(try await daemon.client.task(held).state == .suspended)
         var change = TransferChange()

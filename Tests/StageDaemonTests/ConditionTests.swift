@@ -24,7 +24,7 @@ struct ConditionTests {
         try await daemon.start()
         try await daemon.makeSession()
         let answer = Answer.content(body)
-        server.answer("/a", with: answer.slowed(to: 1 << 20), answer)
+        server.answer("/a", with: answer.stalled(after: 1 << 20), answer)
     }
 
     /// Starts a transfer, loses a condition midway, and has it back.
@@ -37,10 +37,8 @@ struct ConditionTests {
         try await poll("nothing comes") {
             try await daemon.client.task(id).bytesReceived > ByteCount(300_000)
         }
-        let began = ContinuousClock.now
         try lose()
         try await daemon.wait(for: holds, of: id)
-        #expect(ContinuousClock.now - began < .seconds(1))
         let kept = try await daemon.client.task(id)
         #expect(kept.state == .waiting)
         #expect(kept.bytesReceived >= ByteCount(300_000))
@@ -74,6 +72,7 @@ struct ConditionTests {
         let held = try await daemon.download(server.url("/b")) {
             $0.allowsExpensiveNetworkAccess = false
         }
+        server.answer("/a", with: .content(body))
         let id = try await daemon.download(server.url("/a"))
         try await daemon.wait(for: .completed, of: id)
         #expect(try await daemon.client.task(held).holds.map(\.kind) == [.metered])

@@ -57,9 +57,9 @@ struct LaunchTests {
 
     @Test func aHandlerTakesInWhatCameAfterTheClientWasKilled() async throws {
         try await start(handler: peer.handler("acknowledge"))
+        let gate = Gate()
         for name in ["a", "b", "c"] {
-            let answer = Answer.content(noise(400_000)).slowed(to: 400_000)
-            server.answer("/\(name)", with: answer)
+            server.answer("/\(name)", with: Answer.content(noise(400_000)).held(until: gate))
         }
         let urls = ["/a", "/b", "/c"].map { server.url($0) }
         var client: StartedProcess? = try StartedProcess(
@@ -70,6 +70,7 @@ struct LaunchTests {
         client?.send(SIGKILL)
         try await poll("it does not end") { client?.status == 1000 + SIGKILL }
         client = nil
+        gate.open()
         try await peer.wait(for: "acknowledged")
         let notes = try peer.notes("acknowledged")
         #expect(notes.map(\.sequences) == [[1, 2, 3]])

@@ -84,7 +84,7 @@ struct LocalAttackTests {
         server.answer("/held", with: Answer.status(201).stalled(after: 0))
         let held = upload("u", file).replacing(server.url("/u"), with: server.url("/held"))
         #expect(try await create(victim, held).status == 200)
-        server.answer("/slow", with: .content(noise(100_000)).slowed(to: 2000))
+        server.answer("/slow", with: .content(noise(100_000)).stalled(after: 2000))
         #expect(try await create(victim, download("d", "/slow")).status == 200)
         try await poll("the download does not begin") {
             try await ask(victim, "GET", "/v1/tasks/2").body.contains("\"state\":\"running\"")
@@ -109,7 +109,7 @@ struct LocalAttackTests {
         let file = try secret(of: victim, "secret")
         let suspended = #", "isSuspended": true"#
         #expect(try await create(victim, upload("u", file, suspended)).status == 200)
-        server.answer("/slow", with: .content(noise(1_000_000)).slowed(to: 200_000))
+        server.answer("/slow", with: .content(noise(1_000_000)).stalled(after: 500_000))
         #expect(try await create(victim, download("slow", "/slow")).status == 200)
         #expect(try await create(victim, download("d")).status == 200)
         try await wait(for: 1, of: victim)

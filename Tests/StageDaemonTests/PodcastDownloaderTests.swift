@@ -70,7 +70,9 @@ final class PodcastDownloaderTests {
 
     @Test func aKilledApplicationIsLaunchedAndHasItsEpisodes() async throws {
         publish("one.mp3", "two.mp3", "gone.mp3")
-        server.answer("/one.mp3", with: Answer.content(noise(400_000)).slowed(to: 50_000))
+        let gate = Gate()
+        let episode = Answer.content(noise(400_000)).held(after: 100_000, until: gate)
+        server.answer("/one.mp3", with: episode)
         server.answer("/two.mp3", with: .content(noise(20_000)))
         let log = daemon.directory.appending("watch.log")
         let application = try start(["watch", server.url("/feed.json")], log: log)
@@ -83,6 +85,7 @@ final class PodcastDownloaderTests {
         #expect(application.status == 1000 + SIGKILL)
         #expect(!FileStatus.exists(episodes.appending("one.mp3")))
         try await daemon.kill()
+        gate.open()
         try await daemon.start()
         try await poll("the launched application does not take the episode") {
             FileStatus.exists(episodes.appending("one.mp3"))

@@ -16,15 +16,6 @@ struct UploadRepetitionTests {
 
     init() throws { daemon = try .required() }
 
-    /// Holds answers back until it is opened.
-    private final class Gate: Sendable {
-        private let isOpen = Atomic<Bool>(false)
-
-        func open() { isOpen.store(true, ordering: .releasing) }
-
-        func wait() { while !isOpen.load(ordering: .acquiring) { usleep(10_000) } }
-    }
-
     private func upload(
         _ size: Int = 1000,
         _ change: (inout TransferRequest) -> Void = { _ in }
@@ -95,7 +86,7 @@ struct UploadRepetitionTests {
         try await start()
         let gate = Gate()
         defer { gate.open() }
-        server.answer("/in", with: Answer.content([1]).waiting { gate.wait() })
+        server.answer("/in", with: Answer.content([1]).waiting(for: gate))
         let id = try await upload()
         try await received(1)
         try await daemon.kill(signal)
@@ -129,7 +120,7 @@ struct UploadRepetitionTests {
         try await daemon.makeSession { $0.requestTimeout = 1 }
         let gate = Gate()
         defer { gate.open() }
-        server.answer("/in", with: Answer.content([1]).waiting { gate.wait() }, .content([1]))
+        server.answer("/in", with: Answer.content([1]).waiting(for: gate), .content([1]))
         let id = try await upload { $0.method = method }
         let events = try await daemon.outcomes()
         let isRepeated = method == "PUT"
@@ -141,7 +132,7 @@ struct UploadRepetitionTests {
         try await start()
         let gate = Gate()
         defer { gate.open() }
-        server.answer("/in", with: Answer.content([1]).waiting { gate.wait() }, .content([1]))
+        server.answer("/in", with: Answer.content([1]).waiting(for: gate), .content([1]))
         var request = TransferRequest(token: "d", kind: .download, url: server.url("/in"))
         request.method = "POST"
         let id = try #require(try await daemon.client.createTasks([request], in: "s").first)
@@ -155,7 +146,7 @@ struct UploadRepetitionTests {
         try await start()
         let gate = Gate()
         defer { gate.open() }
-        server.answer("/in", with: Answer.content([1]).waiting { gate.wait() })
+        server.answer("/in", with: Answer.content([1]).waiting(for: gate))
         let id = try await upload()
         try await received(1)
         var change = TransferChange()

@@ -149,7 +149,7 @@ struct UserTests {
     @Test func aMemberOfTheGroupResumesADownload() async throws {
         let body = noise(3 << 20)
         let answer = Answer.content(body)
-        server.answer("/a", with: answer.slowed(to: 1 << 20).stalled(after: 2 << 20), answer)
+        server.answer("/a", with: answer.stalled(after: 2 << 20), answer)
         _ = try await ask(nobody, "PUT", "/v1/sessions/s", #"{"group": "nogroup"}"#)
         #expect(try await ask(nobody, "POST", "/v1/sessions/s/tasks", task()).status == 200)
         try await poll("nothing is received") {

@@ -129,7 +129,7 @@ struct ArchiveBesideIndexTests {
         var random = SeededGenerator(seed: seed)
         try publisher.write(tree(1, size: 2_000_000))
         let index = try await publisher.package(version: 1, archive: true)
-        try publisher.publish(index, version: 1, rate: 8 << 20)
+        try publisher.publish(index, version: 1) { $0.slowed(to: 8 << 20) }
         let size = try Int(
             #require(Manifest(json: publisher.manifest(of: index, version: 1)).packs.first?.archive)
                 .size.rawValue

@@ -15,9 +15,9 @@ struct ClosedStreamTests {
 
     @Test func noFileBecomesAStream() async throws {
         var world = try World()
-        // Slow enough to be looked at.
         let pack = try SamplePack.large(try .aurora, version: 1, mebibytes: 4)
-        try world.publish(pack, rate: 2 << 20)
+        let gate = Gate()
+        try world.publish(pack) { $0.held(after: 1 << 20, until: gate) }
         let note = world.directory.path.appending("process")
         world.program.wrapper = [
             "/bin/sh", "-c", #"echo $$ >"$0"; exec "$@" <&- >&- 2>&-"#, note.string,
@@ -28,6 +28,7 @@ struct ClosedStreamTests {
             try await poll { partSize(below: container.appending("downloads")) > 0 }
             let process = try #require(pid_t(text(of: note).dropLast()))
             #expect(try streams(of: process) == ["/dev/null", "/dev/null", "/dev/null"])
+            gate.open()
         }
         // Printing fails as on a closed stream, and the run completes.
         #expect(ending.status == 74)

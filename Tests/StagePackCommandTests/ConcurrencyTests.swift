@@ -9,7 +9,7 @@ struct ConcurrencyTests {
         var world = try World()
         let packs = try (1...6).map { try SamplePack.small(try PackID("pack-\($0)")) }
         // Slow enough for all of the processes to meet.
-        try world.publish(packs, rate: 40_000)
+        try world.publish(packs) { $0.slowed(to: 40_000) }
         let arguments = ["prefetch", "--quiet"] + world.source
         let program = world.program
         let endings = try await withThrowingTaskGroup(of: Program.Ending.self) { group in

@@ -93,7 +93,7 @@ struct DaemonStagingTests {
 
     @Test(arguments: StagingWorld.Kind.allCases)
     func aPersonPausesResumesAndCancels(_ kind: StagingWorld.Kind) async throws {
-        let world = try await StagingWorld(kind, rate: 128 << 10)
+        let world = try await StagingWorld(kind, sending: .slowly(128 << 10))
         try await withDaemon(world) { client in
             let id = try await world.ask(client)
             try await world.wait(forMebibytes: 1)
@@ -190,7 +190,8 @@ struct DaemonStagingTests {
 
     @Test(arguments: StagingWorld.Kind.allCases)
     func whatACommandReceivesIsShownWhileItRuns(_ kind: StagingWorld.Kind) async throws {
-        let world = try await StagingWorld(kind, rate: 1 << 20)
+        let gate = Gate()
+        let world = try await StagingWorld(kind, sending: .held(gate))
         try await withDaemon(world) { client in
             let program = world.installed.world.program
             let arguments = ["load", world.pack, "--app", "net.example.wallpaper"]
@@ -210,7 +211,7 @@ struct DaemonStagingTests {
                     return task.bytesReceived > .zero && task.bytesReceived < size
                 }
                 for try await event in watched where event.bytesReceived ?? .zero > .zero { break }
-                try world.speedUp()
+                gate.open()
             }
             #expect(ending.status == 0, "\(ending)")
         }
@@ -370,7 +371,7 @@ struct PatientStagingTests {
         _ condition: Condition,
         _ kind: StagingWorld.Kind
     ) async throws {
-        let world = try await StagingWorld(kind, rate: 64 << 20)
+        let world = try await StagingWorld(kind, sending: .slowly(64 << 20))
         #expect(try await world.fetch().status == 0)
         try await world.publish(version: 2)
         try set(condition, true)
@@ -398,7 +399,7 @@ struct PatientStagingTests {
     }
 
     @Test func whatSomebodyWaitsForIsFetchedWhateverTheNetworkCosts() async throws {
-        let world = try await StagingWorld(.archive, rate: 64 << 20)
+        let world = try await StagingWorld(.archive, sending: .slowly(64 << 20))
         try set(.metered, true)
         try set(.battery, true)
         try await withDaemon(world, bus: bus.address) { _ in

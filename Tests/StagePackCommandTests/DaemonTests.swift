@@ -13,7 +13,8 @@ struct DaemonTests {
     @Test func aCommandStagesInItsTurn() async throws {
         var installed = try await Installed()
         let pack = try SamplePack.large(try .aurora, version: 1, mebibytes: 4)
-        try installed.world.publish([pack], rate: 2 << 20)
+        let gate = Gate()
+        try installed.world.publish([pack]) { $0.held(after: 1 << 20, until: gate) }
         let seen = try await withDaemon(&installed) { installed, client in
             let (tasks, task) = AsyncStream.makeStream(of: TransferTask.self)
             let arguments = ["prefetch", "--app", "net.example.wallpaper"]
@@ -24,6 +25,7 @@ struct DaemonTests {
                     return first.state == .running
                 }
                 task.finish()
+                gate.open()
             }
             #expect(ending.status == 0, "\(ending.error)")
             #expect(try await client.sessions().isEmpty)
@@ -59,7 +61,10 @@ struct DaemonTests {
     @Test func transfersArePausedResumedAndCancelledByTheirNumbers() async throws {
         var installed = try await Installed()
         let server = installed.world.server
-        server.answer("/large", with: Answer.content(Array(repeating: 7, count: 1 << 20)).slow)
+        server.answer(
+            "/large",
+            with: Answer.content(Array(repeating: 7, count: 1 << 20)).stalled(after: 1000)
+        )
         let url = server.url("/large")
         try await withDaemon(&installed) { installed, client in
             try await client.makeSession("maps", configuration: SessionConfiguration())
@@ -132,7 +137,10 @@ struct DaemonTests {
     @Test func aDownloadIsAddedOnceAndAllTransfersAreChanged() async throws {
         var installed = try await Installed()
         let server = installed.world.server
-        server.answer("/large", with: Answer.content(Array(repeating: 7, count: 1 << 20)).slow)
+        server.answer(
+            "/large",
+            with: Answer.content(Array(repeating: 7, count: 1 << 20)).stalled(after: 1000)
+        )
         server.answer("/small", with: .content(Array("content".utf8)))
         let (large, small) = (server.url("/large"), server.url("/small"))
         try await withDaemon(&installed) { installed, client in
@@ -229,11 +237,6 @@ struct DaemonTests {
             }
         }
     }
-}
-
-extension Answer {
-    /// The answer at 64 KiB a second.
-    fileprivate var slow: Answer { with { $0.rate = 64 << 10 } }
 }
 
 extension Installed {

@@ -153,19 +153,19 @@ struct ExtensionTests {
                 """
         )
         let installed = mine
-        let released = Cancellation()
-        defer { released.request() }
+        let released = Gate()
+        defer { released.open() }
         let paths = Set((0..<3).map { "/\($0)" })
         for path in paths {
             let file = Answer.content(Array("file".utf8))
-            server.answer(path, with: file.waiting { while !released.isRequested { usleep(500) } })
+            server.answer(path, with: file.waiting(for: released))
         }
         let run = try await installed.world.program.run(["prefetch", "--all"]) { _ in
             try await poll("no file is downloaded") {
                 server.requests.contains { paths.contains($0.target) }
             }
             try installed.uninstall()
-            released.request()
+            released.open()
         }
         #expect(run.error.contains("its registration was changed or removed"), "\(run)")
         #expect(server.requests.count { paths.contains($0.target) } == 1)

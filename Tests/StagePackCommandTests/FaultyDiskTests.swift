@@ -9,7 +9,11 @@ import Testing
 /// root.
 @Suite(.server, .directory, .enabled("mounting takes root") { await Program.canMount })
 struct FaultyDiskTests {
-    private func run(_ world: World, _ script: String) async throws -> Program.Ending {
+    private func run(
+        _ world: World,
+        _ script: String,
+        body: @escaping @Sendable () async throws -> Void = {}
+    ) async throws -> Program.Ending {
         var program = world.program
         let names = """
             set -e; D='\(world.directory.path)'; C='\(world.container)'; P='\(try Program.path)'
@@ -17,7 +21,7 @@ struct FaultyDiskTests {
 
             """
         program.wrapper = ["/usr/bin/unshare", "-m", "/bin/sh", "-c", names + script, "sh"]
-        return try await program.run(["--quiet"] + world.source)
+        return try await program.run(["--quiet"] + world.source) { _ in try await body() }
     }
 
     /// Changes bytes of a file in the image that a file system is on, below the system's cache.
@@ -37,7 +41,9 @@ struct FaultyDiskTests {
         let publisher = try IndexedPublisher(world)
         try publisher.write(["a": noise(1_000_000, seed: 1), "b": noise(4_000_000, seed: 2)])
         let index = try await publisher.package(version: 1)
-        try publisher.publish(index, version: 1, rate: 2 << 20)
+        let gate = Gate()
+        try publisher.publish(index, version: 1) { $0.held(after: 2 << 20, until: gate) }
+        let killed = world.directory.path.appending("killed")
         try world.directory.write(Array(Self.damage.utf8), to: "damage.py", durably: false)
         let ending = try await run(
             world,
@@ -49,7 +55,7 @@ struct FaultyDiskTests {
                 cmp -s "$C"/staging/levels.*/content/a "$D/tree/a" && break
                 sleep 0.01
             done
-            kill -9 $process; wait $process || true
+            kill -9 $process; wait $process || true; touch "$D/killed"
             sync -f "$C"
             python3 "$D/damage.py" "$D/image" "$D/tree/a"
             cmp "$C"/staging/levels.*/content/a "$D/tree/a" || exit 98
@@ -57,7 +63,10 @@ struct FaultyDiskTests {
             umount "$C"; mount -o loop "$D/image" "$C"
             $P verify --container "$C"
             """#
-        )
+        ) {
+            try await poll("nothing is killed") { FileStatus.exists(killed) }
+            gate.open()
+        }
         #expect(ending.status == 0, "\(ending)")
         #expect(ending.output == "levels: as it was staged\n")
     }
@@ -118,7 +127,9 @@ struct FaultyDiskTests {
         let files = ["a/b/c": noise(1_000_000, seed: 1), "d/e": noise(4_000_000, seed: 2)]
         try publisher.write(files)
         let index = try await publisher.package(version: 1)
-        try publisher.publish(index, version: 1, rate: 2 << 20)
+        let gate = Gate()
+        try publisher.publish(index, version: 1) { $0.held(after: 2 << 20, until: gate) }
+        let killed = world.directory.path.appending("killed")
         let ending = try await run(
             world,
             #"""
@@ -127,7 +138,7 @@ struct FaultyDiskTests {
                 cmp -s "$C"/staging/levels.*/content/a/b/c "$D/tree/a/b/c" && break
                 sleep 0.01
             done
-            kill -9 $process; wait $process || true
+            kill -9 $process; wait $process || true; touch "$D/killed"
             mkdir -p "$D/lower" "$D/upper" "$D/work"; mv "$C" "$D/lower/"; mkdir "$C"
             mount -t overlay overlay \
                 -o "lowerdir=$D/lower/container,upperdir=$D/upper,workdir=$D/work,redirect_dir=off" "$C"
@@ -136,7 +147,10 @@ struct FaultyDiskTests {
             ls "$C/staging"
             $P verify --container "$C"
             """#
-        )
+        ) {
+            try await poll("nothing is killed") { FileStatus.exists(killed) }
+            gate.open()
+        }
         #expect(ending.status == 0, "\(ending)")
         #expect(ending.output == "levels: as it was staged\n")
     }

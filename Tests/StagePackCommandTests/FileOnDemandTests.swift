@@ -218,7 +218,7 @@ struct FileOnDemandTests {
         let world = try World()
         let (publisher, large) = try await publisher(world)
         let index = try await publisher.package(version: 1)
-        try publisher.publish(index, version: 1, rate: 1 << 20)
+        try publisher.publish(index, version: 1) { $0.slowed(to: 1 << 20) }
         let store = try store(world, by: fetching)
         try await withThrowingTaskGroup(of: [UInt8].self) { group in
             for _ in 0..<6 {

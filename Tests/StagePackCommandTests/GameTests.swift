@@ -90,7 +90,10 @@ final class GameTests {
     }
 
     /// Serves the levels and a manifest of them, one revision after the one before.
-    private func publish(_ levels: [SamplePack], rate: Int? = nil) throws {
+    private func publish(
+        _ levels: [SamplePack],
+        changing change: (Answer) -> Answer = { $0 }
+    ) throws {
         let manifest = Manifest(
             application: try ApplicationID("com.example.game"),
             revision: revision,
@@ -98,9 +101,7 @@ final class GameTests {
         )
         revision += 1
         server.answer("/manifest.json", with: .content(manifest.json()))
-        for level in levels {
-            server.answer(level.path, with: Answer.content(level.archive).with { $0.rate = rate })
-        }
+        for level in levels { server.answer(level.path, with: change(.content(level.archive))) }
     }
 
     /// Starts a program as the user; what it says is added to a file.
@@ -186,7 +187,8 @@ final class GameTests {
 
     @Test func aLevelIsDownloadedWhenTheGameWasKilled() async throws {
         let level = try level("cave", size: 1 << 20)
-        try publish([level], rate: 256 << 10)
+        let gate = Gate()
+        try publish([level]) { $0.held(after: 256 << 10, until: gate) }
         let log = daemon.directory.appending("killed.log")
         let game = try start(["sample-game", "play", "cave"], log: log)
         try await poll("nothing is downloaded") { !server.requests(for: level.path).isEmpty }
@@ -199,6 +201,7 @@ final class GameTests {
             "data/stagepack/groups/com.example.games/packs/cave/cave/title.txt"
         )
         #expect(!FileStatus.exists(title))
+        gate.open()
         try await poll("the level is not staged") { FileStatus.exists(title) }
         let requests = server.requests(for: level.path).count
         #expect(try await run("sample-game", "play", "cave") == "The cave, take 1\n")

@@ -284,11 +284,11 @@ struct HookTests {
         try mine.world.publish(packs)
         try mine.install()
         let installed = mine
-        let loaded = Cancellation()
-        defer { loaded.request() }
+        let loaded = Gate()
+        defer { loaded.open() }
         installed.world.server.answer(
             packs[1].path,
-            with: .content(packs[1].archive).waiting { while !loaded.isRequested { usleep(500) } }
+            with: .content(packs[1].archive).waiting(for: loaded)
         )
         let arguments = ["prefetch", "--all", "--event", "install"]
         let run = try await installed.world.program.run(arguments) { _ in
@@ -301,7 +301,7 @@ struct HookTests {
             )
             #expect(load.status == 0)
             #expect(try installed.staged() == ["essential": 1])
-            loaded.request()
+            loaded.open()
         }
         #expect(run.status == 0)
         #expect(try installed.staged() == ["essential": 1, "prefetch": 1])

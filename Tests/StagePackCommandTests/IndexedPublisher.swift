@@ -67,14 +67,18 @@ struct IndexedPublisher {
         return report.file
     }
 
-    /// Serves the store, and a manifest that offers an index of it.
-    func publish(_ index: String, version: Int, rate: Int? = nil) throws {
+    /// Serves the store, and a manifest that offers an index of it; `change` changes how the files of the store are sent.
+    func publish(
+        _ index: String,
+        version: Int,
+        changing change: (Answer) -> Answer = { $0 }
+    ) throws {
         for folder in ["a", "b", "d", "i", "p"] as [FilePath.Component] {
             let place = store.appending(folder)
             guard FileStatus.exists(place) else { continue }
             for name in try Directory.open(place).entries().map(\.name) {
-                let answer = Answer.content(try bytes(of: place.appending(name)))
-                world.server.answer("/\(folder)/\(name)", with: answer.with { $0.rate = rate })
+                let answer = change(.content(try bytes(of: place.appending(name))))
+                world.server.answer("/\(folder)/\(name)", with: answer)
             }
         }
         let manifest = try manifest(of: index, version: version)

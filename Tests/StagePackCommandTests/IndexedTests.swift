@@ -261,7 +261,7 @@ struct IndexedTests {
             trees.append(try publisher.files())
         }
         var version = 1
-        try publisher.publish(indexes[1], version: version, rate: 25 << 20)
+        try publisher.publish(indexes[1], version: version) { $0.slowed(to: 25 << 20) }
         var kills = 0
         // On a busy machine every update may be killed before it ends; then one runs without a kill.
         while kills < 50 || version < 3 {
@@ -283,7 +283,9 @@ struct IndexedTests {
             }
             if isNew {
                 version += 1
-                try publisher.publish(indexes[version % 2], version: version, rate: 25 << 20)
+                try publisher.publish(indexes[version % 2], version: version) {
+                    $0.slowed(to: 25 << 20)
+                }
             }
         }
         // Six ranges of 4 MiB at most, or two of 2 MiB, were on their way each time, and never all of

@@ -48,7 +48,7 @@ private struct Chain {
         random = SeededGenerator(seed: seed)
         self.archives = archives
         contents = archives.map(StagedFiles.init)
-        try world.publish(pack(1), rate: 80 << 20)
+        try world.publish(pack(1)) { $0.slowed(to: 80 << 20) }
     }
 
     var size: Int { archives[0].archive.count }
@@ -96,7 +96,7 @@ private struct Chain {
             isStaged = versions % 2 == 0
             if !isStaged { try await world.succeed("remove", "aurora") }
             versions += 1
-            try world.publish(pack(versions), rate: 80 << 20)
+            try world.publish(pack(versions)) { $0.slowed(to: 80 << 20) }
         }
     }
 

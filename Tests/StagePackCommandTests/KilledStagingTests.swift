@@ -33,7 +33,7 @@ struct KilledStagingTests {
             Self.number("STAGEPACK_TEST_KILLS") ?? 20, Self.number("STAGEPACK_TEST_SEED") ?? 23
         )
         var random = SeededGenerator(seed: UInt64(seed))
-        var world = try await StagingWorld(kind, rate: 2 << 20)
+        var world = try await StagingWorld(kind, sending: .slowly(2 << 20))
         try world.speedUp()
         #expect(try await world.fetch().status == 0)
         var (kills, version, size) = (0, 1, world.size)

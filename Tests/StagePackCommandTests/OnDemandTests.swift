@@ -70,16 +70,21 @@ struct OnDemandTests {
     func aPackThatIsNotStagedIsFetchedAndItsProgressIsSeen(by fetching: Fetching) async throws {
         var world = try World()
         let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 4)
-        try world.publish(pack, rate: 1 << 20)
+        let gate = Gate()
+        try world.publish(pack) { $0.held(after: 2 << 20, until: gate) }
         let store = try store(world, by: fetching)
         let updates = store.updates()
-        let url = try await store.loadPack("aurora")
-        #expect(try StagedFiles(FilePath(url.path)) == StagedFiles(pack))
+        async let loaded = store.loadPack("aurora")
         var seen: [PackUpdate] = []
         for await update in updates {
             seen.append(update)
+            if case .downloading(_, let progress) = update, progress.received > .zero {
+                gate.open()
+            }
             if case .finished = update { break }
         }
+        let url = try await loaded
+        #expect(try StagedFiles(FilePath(url.path)) == StagedFiles(pack))
         #expect(seen.first == .began(try .aurora))
         let received = seen.compactMap { update in
             if case .downloading(_, let progress) = update { progress.received } else { nil }

@@ -30,7 +30,7 @@ struct RegistrationChangeTests {
         for application: String = "net.example.wallpaper",
         at path: String,
         revision: Int = 5,
-        after gate: @escaping @Sendable () -> Void = {}
+        after gate: Gate? = nil
     ) throws {
         let manifest = Manifest(
             application: try ApplicationID(application),
@@ -38,7 +38,8 @@ struct RegistrationChangeTests {
             packs: packs.map(\.pack)
         )
         let server = TestServer.current
-        server.answer(path, with: .content(manifest.json()).waiting(for: gate))
+        let answer = Answer.content(manifest.json())
+        server.answer(path, with: gate.map { answer.waiting(for: $0) } ?? answer)
         for pack in packs { server.answer(pack.path, with: .content(pack.archive)) }
     }
 
@@ -50,10 +51,10 @@ struct RegistrationChangeTests {
         return installed
     }
 
-    /// Registers an application of another group, whose server sends its manifest after `gate`.
+    /// Registers an application of another group, whose server sends its manifest when `gate` is open.
     private func addFirstApplication(
         to installed: Installed,
-        after gate: @escaping @Sendable () -> Void
+        after gate: Gate
     ) throws {
         var first = installed.registration
         first.application = try ApplicationID("net.example.first")
@@ -72,10 +73,9 @@ struct RegistrationChangeTests {
         let second = try SamplePack.small(try PackID("old"), version: 2)
         try publish([try .small(try PackID("new"))], at: "/new.json", revision: 6)
 
-        let released = Cancellation()
-        defer { released.request() }
-        let gate: @Sendable () -> Void = { while !released.isRequested { usleep(500) } }
-        let manifestGate: @Sendable () -> Void = { if point == .ownManifest { gate() } }
+        let gate = Gate()
+        defer { gate.open() }
+        let manifestGate = point == .ownManifest ? gate : nil
         try publish([second], at: "/old.json", revision: 6, after: manifestGate)
         if point == .otherApplication { try addFirstApplication(to: installed, after: gate) }
         if point == .ownPack {
@@ -109,7 +109,7 @@ struct RegistrationChangeTests {
                 )
                 #expect(hook.output.contains("1 staged"), "\(hook)")
             }
-            released.request()
+            gate.open()
         }
         #expect(run.status == 0, "\(run)")
         let isNoted = run.error.contains("its registration was changed or removed during the run")
@@ -133,13 +133,13 @@ struct RegistrationChangeTests {
         // 16 packs are downloaded at a time.
         let packs = try (0..<40).map { try SamplePack.small(try PackID("pack\($0)")) }
         try publish(packs, at: "/old.json")
-        let released = Cancellation()
-        defer { released.request() }
+        let gate = Gate()
+        defer { gate.open() }
         for pack in packs {
             let answer = Answer.content(pack.archive)
             server.answer(
                 pack.path,
-                with: answer.waiting { while !released.isRequested { usleep(500) } }
+                with: answer.waiting(for: gate)
             )
         }
         let paths = Set(packs.map(\.path))
@@ -148,7 +148,7 @@ struct RegistrationChangeTests {
                 server.requests.contains { paths.contains($0.target) }
             }
             try installed.uninstall()
-            released.request()
+            gate.open()
         }
         #expect(run.error.contains("its registration was changed or removed"), "\(run)")
         #expect(server.requests.count { paths.contains($0.target) } <= 16)
@@ -159,9 +159,8 @@ struct RegistrationChangeTests {
         let installed = try await machine()
         try publish([try .small(try PackID("old"))], at: "/old.json")
         try installed.uninstall()
-        let released = Cancellation()
-        defer { released.request() }
-        let gate: @Sendable () -> Void = { while !released.isRequested { usleep(500) } }
+        let gate = Gate()
+        defer { gate.open() }
         try addFirstApplication(to: installed, after: gate)
         let run = try await installed.world.program.run([
             "prefetch", "--all", "--event", "periodic",
@@ -171,7 +170,7 @@ struct RegistrationChangeTests {
                 !installed.world.server.requests(for: "/first.json").isEmpty
             }
             try installed.install()
-            released.request()
+            gate.open()
         }
         #expect(run.status == 0, "\(run)")
         #expect(try installed.staged() == ["old": 1])
@@ -180,12 +179,9 @@ struct RegistrationChangeTests {
     @Test func aSilentServerLeavesTimeForTheOtherApplicationsOfAHook() async throws {
         let installed = try await machine()
         try publish([try .small(try PackID("old"))], at: "/old.json")
-        let released = Cancellation()
-        defer { released.request() }
-        try addFirstApplication(
-            to: installed,
-            after: { while !released.isRequested { usleep(500) } }
-        )
+        let gate = Gate()
+        defer { gate.open() }
+        try addFirstApplication(to: installed, after: gate)
         let hook = try await installed.run("prefetch", "--all", "--hook", "--deadline", "20")
         #expect(try installed.staged() == ["old": 1], "\(hook)")
         #expect(hook.output.contains("net.example.first: nothing staged: the deadline"), "\(hook)")
@@ -224,12 +220,9 @@ struct RegistrationChangeTests {
         let installed = try await machine()
         try publish([try .small(try PackID("old"))], at: "/old.json")
         try installed.uninstall()
-        let released = Cancellation()
-        defer { released.request() }
-        try addFirstApplication(
-            to: installed,
-            after: { while !released.isRequested { usleep(500) } }
-        )
+        let gate = Gate()
+        defer { gate.open() }
+        try addFirstApplication(to: installed, after: gate)
         // A second after its registration, the silent server's application is one that has been tried before.
         _ = try await installed.run("prefetch", "--all", "--hook", "--deadline", "2")
         try installed.install()

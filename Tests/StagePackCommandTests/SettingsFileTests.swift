@@ -45,13 +45,12 @@ struct SettingsFileTests {
     private func publish(
         _ pack: SamplePack,
         _ installed: inout Installed,
-        rate: Int? = nil
+        changing change: (Answer) -> Answer = { $0 }
     ) throws {
         var pack = pack
         pack.pack.archive?.url = Self.proxied
         try installed.world.publish(pack)
-        let answer = Answer.content(pack.archive).with { $0.rate = rate }
-        installed.world.server.answer(Self.proxied, with: answer)
+        installed.world.server.answer(Self.proxied, with: change(.content(pack.archive)))
     }
 
     @Test func theProxyOfTheFileIsUsedUnlessAVariableSaysOtherwise() async throws {
@@ -145,7 +144,8 @@ struct SettingsFileTests {
         var installed = try await Installed()
         try write(#"{"httpProxy": "\#(installed.world.server.baseURL)"}"#, installed)
         let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 8)
-        try publish(pack, &installed, rate: 1 << 20)
+        let gate = Gate()
+        try publish(pack, &installed) { $0.held(after: 2 << 20, until: gate) }
         let downloads = installed.container.appending("downloads")
         try await withDaemon(&installed) { installed, _ in
             // The daemon learns which packs a command stages by the settings of the machine, and resumes the work.
@@ -155,6 +155,7 @@ struct SettingsFileTests {
                 running.send(SIGKILL)
             }
             #expect(killed.status == Program.killed)
+            gate.open()
             try await poll("no worker stages it") { try installed.staged() == ["aurora": 1] }
         }
         #expect(installed.world.server.requests(for: Self.proxied).count > 1)

@@ -22,13 +22,20 @@ struct StagingWorld: Sendable {
     private let publisher: IndexedPublisher
     private var archives: [SamplePack]
 
-    /// The rate of the server, in bytes per second for each request.
-    private let rate: Int
+    /// How the server sends a response for the pack.
+    enum Sending: Sendable {
+        /// So many bytes per second.
+        case slowly(Int = 256 << 10)
+        /// The first bytes, and the others when a gate is open.
+        case held(Gate)
+    }
+
+    private let sending: Sending
 
     /// Publishes version 1.
-    init(_ kind: Kind, rate: Int = 256 << 10) async throws {
+    init(_ kind: Kind, sending: Sending = .slowly()) async throws {
         self.kind = kind
-        self.rate = rate
+        self.sending = sending
         var installed = try await Installed()
         installed.allowDaemon()
         self.installed = installed
@@ -60,13 +67,24 @@ struct StagingWorld: Sendable {
         case .archive:
             var world = installed.world
             world.revision = version
-            try world.publish([archives[version - 1]], rate: rate)
+            try world.publish([archives[version - 1]]) { answer in
+                switch sending {
+                case .slowly(let rate): answer.slowed(to: rate)
+                case .held(let gate): answer.held(after: 1 << 20, until: gate)
+                }
+            }
         case .indexed:
             try publisher.write([
                 "world": noise(Self.mebibytes << 20, seed: UInt64(version))
             ])
             let index = try await publisher.package(version: version)
-            try publisher.publish(index, version: version, rate: rate / 4)
+            // There are four requests at a time.
+            try publisher.publish(index, version: version) { answer in
+                switch sending {
+                case .slowly(let rate): answer.slowed(to: rate / 4)
+                case .held(let gate): answer.held(after: 256 << 10, until: gate)
+                }
+            }
         }
     }
 

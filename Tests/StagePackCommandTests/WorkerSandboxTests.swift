@@ -247,7 +247,7 @@ struct WorkerSandboxTests {
         _ kind: StagingWorld.Kind,
         _ kernel: OldKernel
     ) async throws {
-        let world = try await StagingWorld(kind, rate: 64 << 20)
+        let world = try await StagingWorld(kind, sending: .slowly(64 << 20))
         var installed = world.installed
         try installed.move(to: kernel)
         try await withDaemon(&installed) { _, client in

@@ -45,19 +45,22 @@ struct World {
             .replacing(#/content/\d+/#, with: "content/NUMBER")
     }
 
-    /// Serves the packs and a manifest of them, one revision after the one before; `rate` is in bytes a
-    /// second.
-    mutating func publish(_ packs: SamplePack..., rate: Int? = nil) throws {
-        try publish(packs, rate: rate)
+    /// Serves the packs and a manifest of them, one revision after the one before; `change` changes how the archives are sent.
+    mutating func publish(
+        _ packs: SamplePack...,
+        changing change: (Answer) -> Answer = { $0 }
+    ) throws {
+        try publish(packs, changing: change)
     }
 
-    /// Serves the packs and a manifest of them, one revision after the one before.
-    mutating func publish(_ packs: [SamplePack], rate: Int? = nil) throws {
+    /// Serves the packs and a manifest of them, one revision after the one before; `change` changes how the archives are sent.
+    mutating func publish(
+        _ packs: [SamplePack],
+        changing change: (Answer) -> Answer = { $0 }
+    ) throws {
         server.answer("/manifest.json", with: .content(try manifest(of: packs)))
         revision += 1
-        for pack in packs {
-            server.answer(pack.path, with: Answer.content(pack.archive).with { $0.rate = rate })
-        }
+        for pack in packs { server.answer(pack.path, with: change(.content(pack.archive))) }
     }
 
     /// The manifest of the packs, of the revision that is published next.

@@ -26,6 +26,8 @@ package struct Answer: Sendable {
     package var cutAfter: Int?
     /// The number of body bytes after which the server stalls; `nil` for none.
     package var stallAfter: Int?
+    /// The number of body bytes after which the server waits for the gate; `nil` for none.
+    package var hold: (count: Int, gate: Gate)?
     /// The bytes per second; `nil` for no limit.
     package var rate: Int?
     /// Sends a body that never ends.
@@ -47,7 +49,7 @@ package struct Answer: Sendable {
     /// Writes the response; the other properties are then ignored.
     package var script: (@Sendable (Wire) -> Void)?
     /// Blocks until the server may respond.
-    package var gate: (@Sendable () -> Void)?
+    package var prepare: (@Sendable () -> Void)?
 
     /// Creates a response with content.
     package init(content: [UInt8]) { self.content = content }
@@ -117,6 +119,11 @@ extension Answer {
     /// Returns a copy that stalls after `count` bytes of the body.
     package func stalled(after count: Int) -> Answer { with { $0.stallAfter = count } }
 
+    /// Returns a copy that sends `count` bytes of the body, and the others when `gate` is open.
+    package func held(after count: Int = 0, until gate: Gate) -> Answer {
+        with { $0.hold = (count, gate) }
+    }
+
     /// Returns a copy that sends `rate` bytes per second.
     package func slowed(to rate: Int) -> Answer { with { $0.rate = rate } }
 
@@ -129,9 +136,12 @@ extension Answer {
     /// Returns a copy that sends requested ranges even if `If-Range` names another version.
     package func ignoringIfRange() -> Answer { with { $0.honoursIfRange = false } }
 
-    /// Returns a copy that is sent once `gate` returns.
-    package func waiting(for gate: @escaping @Sendable () -> Void) -> Answer {
-        with { $0.gate = gate }
+    /// Returns a copy of which nothing is sent until `gate` is open.
+    package func waiting(for gate: Gate) -> Answer { waiting { gate.wait() } }
+
+    /// Returns a copy of which nothing is sent until `body` returns.
+    package func waiting(for body: @escaping @Sendable () -> Void) -> Answer {
+        with { $0.prepare = body }
     }
 }
 

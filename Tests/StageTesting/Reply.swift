@@ -52,8 +52,16 @@ struct Reply {
         if isBodyless { return (0, true) }
         var sent = 0
         let end = min(body.count, answer.cutAfter ?? .max, answer.stallAfter ?? .max)
+        var hold = answer.hold
         while sent < end || answer.isEndless {
-            let size = answer.rate.map { max($0 / 50, 1) } ?? 1 << 16
+            if let (count, gate) = hold, sent >= min(count, body.count) {
+                guard socket.wait(for: gate) else { return (sent, false) }
+                hold = nil
+            }
+            let size = min(
+                answer.rate.map { max($0 / 50, 1) } ?? 1 << 16,
+                hold.map { $0.count - sent } ?? .max
+            )
             let rest = answer.isEndless ? body : body.dropFirst(sent).prefix(end - sent)
             let piece = rest.prefix(size)
             guard socket.send(answer.isChunked ? Self.chunk(piece) : Array(piece)) else {

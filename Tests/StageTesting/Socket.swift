@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 
 /// The few calls on sockets that a test server needs.
@@ -191,6 +192,16 @@ struct Socket {
         var option = linger(l_onoff: 1, l_linger: 0)
         let size = socklen_t(MemoryLayout<linger>.size)
         unsafe _ = setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, size)
+    }
+
+    /// Waits until a gate is open, and returns whether it is; `false` if the peer has closed the connection before.
+    func wait(for gate: Gate) -> Bool {
+        while !gate.wait(within: .milliseconds(5)) {
+            var byte: UInt8 = 0
+            let count = unsafe recv(descriptor, &byte, 1, CInt(MSG_PEEK) | CInt(MSG_DONTWAIT))
+            if count == 0 || (count < 0 && errno != EAGAIN) { return false }
+        }
+        return true
     }
 
     /// Waits until the peer closes the connection or sends a byte.

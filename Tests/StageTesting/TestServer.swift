@@ -133,7 +133,7 @@ package final class TestServer: Sendable {
         }
         defer { state.withLock { $0.concurrency -= 1 } }
         if !answer.comesEarly, !readBody(head, answer, &socket) { return false }
-        answer.gate?()
+        answer.prepare?()
         if answer.isDropped { return false }
         if let script = answer.script {
             script(Wire(socket, head))

@@ -43,7 +43,7 @@ import Testing
         let received = Received()
         let gate = Gate()
         let last = Answer.webSocket { peer in received.read(&peer) }.with { answer in
-            answer.gate = { gate.wait() }
+            answer.prepare = { gate.wait() }
         }
         serve(.webSocket { _ in }, last)
         try await withSocket { events, writer in
@@ -81,7 +81,7 @@ import Testing
     @Test func limitsMayBeAsLongAsADuration() async throws {
         let longest = Duration.seconds(Int64.max)
         let gate = Gate()
-        serve(Answer.webSocket { peer in peer.echo() }.with { $0.gate = { gate.wait() } })
+        serve(Answer.webSocket { peer in peer.echo() }.waiting(for: gate))
         var options = WebSocketOptions()
         options.handshakeTimeout = longest
         options.closeTimeout = longest

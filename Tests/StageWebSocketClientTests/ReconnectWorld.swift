@@ -84,14 +84,3 @@ final class EventLines: Sendable {
         state.withLock { $0.append(last) }
     }
 }
-
-/// A gate at which a thread of the server waits until the test opens it.
-final class Gate: Sendable {
-    private let isOpen = Mutex(false)
-
-    /// Opens the gate.
-    func open() { isOpen.withLock { $0 = true } }
-
-    /// Waits until the gate is open.
-    func wait() { while !isOpen.withLock({ $0 }) { usleep(2_000) } }
-}

@@ -4,6 +4,7 @@ import StageDisplay
 import StageEngine
 import StageModel
 import StagePack
+import StageSystem
 import StagingService
 import Synchronization
 
@@ -14,7 +15,9 @@ final class StagingDisplay: Sendable {
     private let options: OutputOptions
     private let style: OutputOptions.ProgressStyle
     private let activity = Mutex(StagingActivity())
-    private let lastReport = Mutex(0.0)
+    /// The packs whose bytes no line of JSON has told yet.
+    private let changed = Mutex<Set<PackID>>([])
+    private let throttle = Throttle(interval: .milliseconds(100))
     private let drawing = Mutex<DrawingLoop?>(nil)
     /// The URLs that lines have named, by pack.
     private let named = Mutex<[PackID: Set<String>]>([:])
@@ -34,6 +37,7 @@ final class StagingDisplay: Sendable {
     /// Removes the drawn lines.
     func end() {
         let drawing = drawing.withLock { $0.take() }
+        throttle.end()
         activity.withLock { $0.end() }
         drawing?.end()
     }
@@ -98,10 +102,7 @@ final class StagingDisplay: Sendable {
             if let line { Console.note(line) }
             if Console.isVerbose, line == nil { printLine(for: event, id) }
         case .lines: printLine(for: event, id)
-        case .json:
-            if let pack, let line = jsonLine(for: pack, event: event, at: now) {
-                Console.note(line)
-            }
+        case .json: if let pack { printJSON(for: pack, event) }
         case .auto, .none: break
         }
     }
@@ -143,37 +144,42 @@ final class StagingDisplay: Sendable {
         }
     }
 
-    /// Returns a line of JSON; at most ten a second for received and unpacked bytes, but one for each other
-    /// event.
-    private func jsonLine(
-        for pack: PackProgress,
-        event: StagingEvent,
-        at now: Double
-    ) -> String? {
+    /// Prints a line of JSON: for received and unpacked bytes at most ten times a second, for each other event at once.
+    private func printJSON(for pack: PackProgress, _ event: StagingEvent) {
+        var waitingFor: String?
+        switch event {
+        case .received, .unpacked:
+            changed.withLock { _ = $0.insert(pack.id) }
+            return throttle.run { [self] in
+                let ids = changed.withLock { changed in
+                    defer { changed = [] }
+                    return changed
+                }
+                for id in ids.sorted() {
+                    if let pack = activity.withLock({ $0[id] }) { Self.printJSON(for: pack) }
+                }
+            }
+        case .waiting(let reason, _): waitingFor = reason
+        case .waitingForOther: waitingFor = "another process"
+        case .waitingForSharedDownload: waitingFor = "the download for another pack"
+        case .sharesArchive(let other): waitingFor = "the archive of '\(other)'"
+        default: break
+        }
+        throttle.withoutReports {
+            changed.withLock { _ = $0.remove(pack.id) }
+            Self.printJSON(for: pack, waitingFor: waitingFor)
+        }
+    }
+
+    private static func printJSON(for pack: PackProgress, waitingFor: String? = nil) {
         var progress = FetchProgress(
             received: pack.received,
             downloadSize: pack.downloadSize,
             unpacked: pack.unpacked,
             installedSize: pack.installedSize
         )
-        let isDue = lastReport.withLock { last in
-            switch event {
-            case .received, .unpacked:
-                if now - last < 0.1 { return false }
-            default: break
-            }
-            last = now
-            return true
-        }
-        guard isDue else { return nil }
-        switch event {
-        case .waiting(let reason, _): progress.waitingFor = reason
-        case .waitingForOther: progress.waitingFor = "another process"
-        case .waitingForSharedDownload: progress.waitingFor = "the download for another pack"
-        case .sharesArchive(let other): progress.waitingFor = "the archive of '\(other)'"
-        default: break
-        }
-        return Console.json(PackLine(pack: pack.id, progress: progress), pretty: false)
+        progress.waitingFor = waitingFor
+        Console.note(Console.json(PackLine(pack: pack.id, progress: progress), pretty: false))
     }
 }
 

@@ -1,0 +1,67 @@
+import StageTesting
+import Synchronization
+import Testing
+
+@testable import StageSystem
+
+struct ThrottleTests {
+    private final class Reports: Sendable {
+        private let list = Mutex<[Int]>([])
+        var all: [Int] { list.withLock(\.self) }
+        func add(_ number: Int) { list.withLock { $0.append(number) } }
+
+        private let isAdding = Atomic(false)
+
+        /// Adds 0, or -1 if another thread is in this call.
+        func addAlone() {
+            let isAlone = !isAdding.exchange(true, ordering: .acquiring)
+            add(isAlone ? 0 : -1)
+            isAdding.store(false, ordering: .releasing)
+        }
+    }
+
+    private let reports = Reports()
+
+    @Test func theLastReportIsMadeAndEarlierOnesAreLeftOut() async throws {
+        let throttle = Throttle(interval: .milliseconds(500))
+        for number in 1...100 { throttle.run { [reports] in reports.add(number) } }
+        try await poll("the last one is not made") { reports.all.last == 100 }
+        #expect(reports.all.first == 1)
+        #expect(reports.all.count < 100)
+    }
+
+    @Test func aReportAfterTheIntervalIsMadeAtOnce() {
+        let throttle = Throttle(interval: .zero)
+        for number in 1...100 { throttle.run { [reports] in reports.add(number) } }
+        #expect(reports.all == Array(1...100))
+    }
+
+    @Test func nothingIsReportedAfterTheEnd() async throws {
+        let throttle = Throttle(interval: .milliseconds(20))
+        for number in 1...2 { throttle.run { [reports] in reports.add(number) } }
+        throttle.end()
+        let count = reports.all.count
+        throttle.run { [reports] in reports.add(3) }
+        // A later one of the same queue is made, so the pending one had its time.
+        let other = Throttle(interval: .milliseconds(40))
+        let others = Reports()
+        for number in 1...2 { other.run { others.add(number) } }
+        try await poll { others.all == [1, 2] }
+        #expect(reports.all.count == count)
+    }
+
+    @Test func reportsOfManyThreadsAreMadeOneAtATime() async {
+        let throttle = Throttle(interval: .microseconds(1))
+        await withTaskGroup(of: Void.self) { [reports] group in
+            for _ in 0..<8 {
+                group.addTask {
+                    for _ in 0..<200 { throttle.run { reports.addAlone() } }
+                }
+            }
+            await group.waitForAll()
+        }
+        throttle.end()
+        #expect(!reports.all.contains(-1))
+        #expect(!reports.all.isEmpty)
+    }
+}

@@ -1,0 +1,44 @@
+package import Dispatch
+import Synchronization
+
+/// Opens once; until then, threads that wait for it are blocked.
+///
+/// ```swift
+/// let gate = Gate()
+/// server.answer("/pack", with: .content(bytes).held(after: 1000, until: gate))
+/// …
+/// gate.open()
+/// ```
+///
+/// With it, a test decides when a response goes on. A server that only sends slowly has sent everything before a busy machine gives
+/// the test its turn.
+package final class Gate: Sendable {
+    private let group = DispatchGroup()
+    private let state = Mutex(false)
+
+    /// Creates a gate that is closed.
+    package init() { group.enter() }
+
+    // A group whose counter is not zero must not be released.
+    deinit { open() }
+
+    /// Indicates whether the gate is open.
+    package var isOpen: Bool { state.withLock { $0 } }
+
+    /// Opens the gate; this cannot be undone.
+    package func open() {
+        let wasOpen = state.withLock { isOpen in
+            defer { isOpen = true }
+            return isOpen
+        }
+        if !wasOpen { group.leave() }
+    }
+
+    /// Blocks the thread until the gate is open, and returns whether it is: `false` after `limit`.
+    ///
+    /// The limit is that of ``poll(_:within:sourceLocation:_:)``, so no thread outlives its test for long.
+    @discardableResult
+    package func wait(within limit: DispatchTimeInterval = .seconds(300)) -> Bool {
+        group.wait(timeout: .now() + limit) == .success
+    }
+}
