@@ -57,13 +57,13 @@ package struct DaemonConfiguration: Equatable, Sendable {
     /// - Throws: ``DaemonError/configuration(_:_:)`` if the file cannot be read, is not a JSON object, or has a
     ///   member that is unknown or out of range, or if the certificate authorities cannot be read.
     package init(contentsOf path: FilePath) throws(DaemonError) {
-        let data: Data
-        do {
-            data = try Data(contentsOf: URL(filePath: path.string))
+        let bytes: [UInt8]
+        do throws(FileError) {
+            bytes = try File.open(readingRegular: path).readAll(limit: 1 << 20)
         } catch {
-            throw .configuration(path, "it cannot be read")
+            throw .configuration(path, "it cannot be read: \(error)")
         }
-        try self.init(json: Array(data), path: path)
+        try self.init(json: bytes, path: path)
         guard let certificateAuthorities else { return }
         do throws(FileError) {
             _ = try File.open(readingRegular: FilePath(certificateAuthorities))

@@ -222,7 +222,7 @@ final class LiveTransfer: Sendable {
         throttle.run { [self] in send(progressEvent) }
     }
 
-    /// Reports no further progress.
+    /// Reports progress that is pending, and none after it.
     func endProgress() { throttle.end() }
 
     /// Progress event with the current byte counts.

@@ -338,26 +338,12 @@ extension TransferCoordinator {
             state.count(events)
             state.ended(ending.outcomes.map(\.id), events: events, at: readClock())
             if let name = ending.unneededFile { removeFiles([name]) }
+            for (session, event) in events { logFailure(event, of: session) }
             await announce(events)
             return true
         } catch {
             logger.error("The end of a task was not recorded", metadata: ["error": "\(error)"])
             return false
-        }
-    }
-
-    /// Delivers recorded events to clients, and starts handlers of sessions without a client.
-    private func announce(_ events: [(session: Int64, event: SessionEvent)]) async {
-        for (session, event) in events {
-            state.sessions[session]?.note(event)
-            if let record = state.sessions[session]?.record {
-                feed.sendToWatchers(event, of: record)
-            }
-        }
-        for session in Set(events.map(\.session)) {
-            feed.wake(session)
-            await launchIfNeeded(session)
-            await removeIfOver(session)
         }
     }
 

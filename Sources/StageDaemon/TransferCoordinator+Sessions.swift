@@ -329,3 +329,34 @@ extension HandlerLaunch {
         )
     }
 }
+
+extension TransferCoordinator {
+    /// Logs that a transfer failed, at a level that the service of the system does not write: users decide what fails.
+    func logFailure(_ event: SessionEvent, of session: Int64) {
+        guard event.kind == .failed, let failure = event.failure,
+            let record = state.sessions[session]?.record
+        else { return }
+        logger.info(
+            "A transfer failed",
+            metadata: [
+                "task": "\(event.task ?? 0)", "session": "\(record.identifier)",
+                "user": "\(record.user)", "error": "\(failure.reason)",
+            ]
+        )
+    }
+
+    /// Delivers recorded events to clients, and starts handlers of sessions without a client.
+    func announce(_ events: [(session: Int64, event: SessionEvent)]) async {
+        for (session, event) in events {
+            state.sessions[session]?.note(event)
+            if let record = state.sessions[session]?.record {
+                feed.sendToWatchers(event, of: record)
+            }
+        }
+        for session in Set(events.map(\.session)) {
+            feed.wake(session)
+            await launchIfNeeded(session)
+            await removeIfOver(session)
+        }
+    }
+}

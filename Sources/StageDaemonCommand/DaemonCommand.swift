@@ -191,26 +191,41 @@ package struct DaemonCommand: AsyncParsableCommand {
         }
     }
 
-    /// Checks the configuration of the system's daemon.
-    ///
-    /// - Returns: The path of the file, and the error with which the daemon would end, if any; `nil` if there is no
-    ///   file, or this user may not read it.
-    package static func checkSystemConfiguration() -> (path: FilePath, fault: String?)? {
-        let paths = DaemonPaths(environment: [:], isSystem: true)
-        let path = FilePath(paths.configuration)
-        guard FileStatus.exists(path) else { return nil }
-        do {
-            if geteuid() == 0 {
-                _ = try DaemonConfiguration(contentsOf: path)
-            } else {
-                // Other users may lack access to the file and to the files that it names.
-                guard let json = try? File.open(readingRegular: path).readAll(limit: 1 << 20)
-                else { return nil }
-                _ = try DaemonConfiguration(json: json, path: path)
+    /// A configuration file of a daemon.
+    package struct ConfigurationFile: Sendable {
+        /// The path.
+        package var path: FilePath
+        /// `true` for the file of the system's daemon, `false` for that of the user's own.
+        package var isSystem: Bool
+        /// The error with which the daemon would end; `nil` if there is none.
+        package var fault: String?
+    }
+
+    /// Checks the configuration files of the system's daemon and of the user's own: those that exist, and that this user may read.
+    package static func configurationFiles(
+        environment: [String: String]
+    ) -> [ConfigurationFile] {
+        let isRoot = geteuid() == 0
+        return (isRoot ? [true] : [true, false]).compactMap { isSystem in
+            let paths = DaemonPaths(
+                environment: isSystem ? [:] : environment,
+                isSystem: isSystem
+            )
+            let path = FilePath(paths.configuration)
+            guard FileStatus.exists(path) else { return nil }
+            do {
+                if isRoot || !isSystem {
+                    _ = try DaemonConfiguration(contentsOf: path)
+                } else {
+                    // Other users may lack access to the file and to the files that it names.
+                    guard let json = try? File.open(readingRegular: path).readAll(limit: 1 << 20)
+                    else { return nil }
+                    _ = try DaemonConfiguration(json: json, path: path)
+                }
+                return ConfigurationFile(path: path, isSystem: isSystem)
+            } catch {
+                return ConfigurationFile(path: path, isSystem: isSystem, fault: "\(error)")
             }
-            return (path, nil)
-        } catch {
-            return (path, "\(error)")
         }
     }
 

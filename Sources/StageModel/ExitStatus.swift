@@ -100,7 +100,7 @@ package enum ExitStatus: Int32, CaseIterable, Sendable {
         case .noPrevious: "there is no previous generation (rollback)"
         case .daemonUnavailable: "the daemon does not answer (tasks, watch, cancel, pause, resume)"
         case .daemonRefused: "the daemon refused (tasks, watch, cancel, pause, resume)"
-        case .usage: "the command line is not valid"
+        case .usage: "the command line is not valid, or names a file that does not exist"
         case .systemShortage: "the system refuses processes, open files or memory, or has no /proc"
         case .outputFailed: "standard output could not be written"
         case .unfinished: "past the deadline, offline, or a registration changed; a run resumes"

@@ -1,10 +1,10 @@
 import Dispatch
 import Synchronization
 
-/// Limits how often something is reported, without losing the last report.
+/// A rate limit for reports that keeps the last one.
 ///
-/// A report that comes too early is made when the interval has passed, unless a later one replaces it. Without that, a transfer that
-/// stalls would for ever show the bytes of its last report.
+/// A report that comes too early is made when the interval has passed, unless a later one replaces it. If it were left out, a transfer
+/// that stalls would for ever show the bytes of the report before.
 package final class Throttle: Sendable {
     private struct State {
         /// The earliest time of the next report.
@@ -16,7 +16,7 @@ package final class Throttle: Sendable {
     }
 
     private let interval: Duration
-    // Held while a report is made, so reports are in order, and none is made after `end()`.
+    // Held while a report is made: reports are in order, and none is made after `end()`.
     private let state = Mutex(State())
 
     /// Creates a throttle that makes a report at most once per interval.
@@ -38,11 +38,11 @@ package final class Throttle: Sendable {
         state.withLock { _ in body() }
     }
 
-    /// Makes no further report, also none that is pending.
+    /// Makes the report that is pending, if any, and none after it.
     package func end() {
         state.withLock { state in
             state.hasEnded = true
-            state.pending = nil
+            if let report = state.pending.take() { report() }
         }
     }
 

@@ -7,15 +7,15 @@ import SystemPackage
 
 /// Log handler that writes each message as one line to standard error.
 ///
-/// Lines for the journal of systemd have a priority and no time: the journal has its own. A message that repeats is
-/// written once in ten minutes, with the number of those that were left out. Messages contain text from clients and servers, such as
+/// Lines for the journal of systemd have a priority and no time: the journal has its own. A message of level notice
+/// or above that repeats is written once in ten minutes, with the number of those that were left out. Messages contain text from clients and servers, such as
 /// session names. The handler escapes its control characters, so that such text can forge neither a log line nor a priority
 /// prefix of systemd (sd-daemon(3)).
 package struct LineLogHandler: LogHandler {
     private var base: StreamLogHandler
     private let label: String
     private let isForJournal: Bool
-    private let write: (@Sendable (String) -> Void)?
+    private let write: (@Sendable (String, Logger.Level) -> Void)?
     private let repetitions = Repetitions()
 
     private final class Repetitions: Sendable {
@@ -39,11 +39,11 @@ package struct LineLogHandler: LogHandler {
     /// - Parameters:
     ///   - label: The label of the logger.
     ///   - isForJournal: Whether the lines are for the journal of systemd.
-    ///   - write: Writes a line, without its end; `nil` for standard error.
+    ///   - write: Writes a line, without its end, of a level; `nil` for standard error.
     package init(
         label: String,
         isForJournal: Bool,
-        write: (@Sendable (String) -> Void)?
+        write: (@Sendable (String, Logger.Level) -> Void)?
     ) {
         self.label = label
         self.isForJournal = isForJournal
@@ -84,14 +84,14 @@ package struct LineLogHandler: LogHandler {
         let key = [message, event.metadata?["error"]?.description ?? ""].joined(separator: " ")
         let now = Date().timeIntervalSince1970
         switch repetitions.filter.withLock({ $0.decide(key, at: now) }) {
-        case .leaveOut: if event.level > .debug { return }
+        case .leaveOut: if event.level > .info { return }
         case .write(leftOut: 0): break
         case .write(let leftOut): message += " (and \(leftOut) more like it)"
         }
         event.message = "\(message)"
         guard isForJournal || write != nil else { return base.log(event: event) }
         let line = journalLine(message, of: event)
-        if let write { write(line) } else { Self.writeToStandardError(line) }
+        if let write { write(line, event.level) } else { Self.writeToStandardError(line) }
     }
 
     private func journalLine(_ message: String, of event: LogEvent) -> String {

@@ -89,6 +89,7 @@ struct DaemonTurn: Sendable {
                 ? (await work(), .finished(resumedTask: nil)) : (StagedPacks(), .held(holds))
         }
         let progress = TurnProgress(of: daemonTask.id, environment: environment)
+        // Not in the group: the end of the turn does not wait for a daemon that hangs.
         let reports = Task { await progress.run() }
         defer { reports.cancel() }
         return await withTaskGroup(of: StagedPacks?.self) { group in

@@ -359,7 +359,7 @@ public struct StagingService: Sendable {
                 progress.apply(event, to: id)
                 queue.add(.pack(id, event))
             }
-            turn?.tell { progress.withLock { StagingBytes($0) } }
+            turn?.requestReport { progress.withLock { StagingBytes($0) } }
         }
         queue.add(.ended)
         await queue.finish()

@@ -3,16 +3,17 @@ import StageEngine
 import StageSystem
 import Synchronization
 
-/// Reports the received bytes of a turn to the daemon, at most twice a second, for lists of tasks.
+/// Reports of the received bytes of a turn to the daemon, at most twice a second, for lists of tasks.
 ///
-/// Uses a thread and a connection of its own, so that a daemon that hangs does not delay the transfers.
+/// A thread for blocking work sends them over a connection of their own: a daemon that hangs does not delay the transfers. A report that the
+/// daemon does not accept is made again a few times, with the bytes of that time.
 final class TurnProgress: Sendable {
     /// The progress of the turn that the current Swift task runs in.
     @TaskLocal static var current: TurnProgress?
 
     /// Minimum time between two reports.
     private static let interval = Duration.milliseconds(500)
-    /// Time until the next report after one that the daemon did not answer.
+    /// Time until the next report after one that the daemon did not accept.
     private static let pause = Duration.seconds(10)
     /// Time limit for the daemon's answer.
     private static let timeout = Duration.seconds(3)
@@ -32,18 +33,22 @@ final class TurnProgress: Sendable {
         self.environment = environment
     }
 
-    /// Has the bytes reported as soon as the last report is old enough; `bytes` is then called.
-    func tell(_ bytes: @escaping @Sendable () -> StagingBytes) { change.yield(bytes) }
+    /// Requests a report, which is made as soon as the last one is old enough; `bytes` is then called.
+    func requestReport(of bytes: @escaping @Sendable () -> StagingBytes) { change.yield(bytes) }
 
     /// Sends the reports until the Swift task is cancelled.
     func run() async {
-        for await bytes in changes where !Task.isCancelled {
-            let isAnswered = await withBlockingThread { self.send(bytes()) }
-            try? await Task.sleep(for: isAnswered ? Self.interval : Self.pause)
+        for await bytes in changes {
+            // A task that the daemon holds for long accepts none, and needs none.
+            for _ in 1...3 where !Task.isCancelled {
+                let isAccepted = await withBlockingThread { self.send(bytes()) }
+                try? await Task.sleep(for: isAccepted ? Self.interval : Self.pause)
+                if isAccepted { break }
+            }
         }
     }
 
-    /// Sends a report, and returns whether the daemon answered.
+    /// Sends a report, and returns whether the daemon accepted it.
     private func send(_ bytes: StagingBytes) -> Bool {
         var change = TransferChange()
         change.stagingBytes = bytes
@@ -57,8 +62,8 @@ final class TurnProgress: Sendable {
             _ = try client.answer(to: .change(task, by: change), timeout: Self.timeout)
             return true
         } catch .refused(let refusal) where refusal.code == .conflict {
-            // The daemon is about to hold the task, or another process has taken it over.
-            return true
+            // The daemon is about to hold the task or to give it this turn, or another process has taken it over.
+            return false
         } catch {
             client.withLock { $0 = nil }
             return false

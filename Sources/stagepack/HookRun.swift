@@ -48,37 +48,44 @@ struct HookRun: Sendable {
     /// - Returns: The status of the first of the most severe failures.
     /// - Throws: ``CommandFailure`` if the applications cannot be listed.
     func run(isStrict: Bool) async throws(CommandFailure) -> ExitStatus {
+        // A signal between two applications does not end the process, which then could not report the others.
+        let scope = InterruptingSignals.shared.begin()
+        defer { InterruptingSignals.shared.end(scope) }
         let start = ContinuousClock.now
         var order = HookOrder(try sessions.turns(), of: sessions)
         announce(order.entries.count)
         var status = isStrict && order.entries.isEmpty ? reportNoApplication() : .success
         for ending in misnamedFiles() { report(ending, worsening: &status) }
-        var isRepetition = false
-        while true {
-            var late: [(entry: HookOrder.Entry, ending: Ending)] = []
-            var isInterrupted = false
-            for (index, entry) in order.entries.enumerated() where !isInterrupted {
+        // The endings of runs that more time may complete, until their lines are printed.
+        var late: [ApplicationID?: Ending] = [:]
+        var isInterrupted = false
+        repeat {
+            for (index, entry) in order.entries.enumerated() {
+                if isInterrupted {
+                    late[entry.turn] = late[entry.turn] ?? Self.endingWithoutTurn(entry.turn)
+                    continue
+                }
                 let rest = max(.zero, timeLimit - (ContinuousClock.now - start))
                 let share = order.share(of: rest, at: index)
-                guard let ending = await run(entry.turn, within: share, isRepetition: isRepetition)
-                else { continue }
-                isInterrupted = ending.status == .interrupted
+                let earlier = late.removeValue(forKey: entry.turn)
+                guard let ending = await run(entry.turn, within: share, after: earlier) else {
+                    continue
+                }
+                isInterrupted = ending.isInterrupted
                 if ending.isLate {
-                    late.append((entry, ending))
+                    late[entry.turn] = ending
                 } else {
                     report(ending, worsening: &status)
                 }
             }
             // Repeats runs that their shares ended, in the time that other applications have left.
-            guard !isInterrupted, !late.isEmpty,
-                timeLimit - (ContinuousClock.now - start) >= .seconds(1)
-            else {
-                for (_, ending) in late { report(ending, worsening: &status) }
-                return status
-            }
-            order = HookOrder(late.map(\.entry))
-            isRepetition = true
+            order = HookOrder(order.entries.filter { late[$0.turn] != nil })
+        } while !isInterrupted && !late.isEmpty
+            && timeLimit - (ContinuousClock.now - start) >= .seconds(1)
+        for entry in order.entries {
+            if let ending = late[entry.turn] { report(ending, worsening: &status) }
         }
+        return status
     }
 
     /// Prints the line of an ending, and replaces the status of the hook by a more severe one.
@@ -106,6 +113,36 @@ struct HookRun: Sendable {
         var status: ExitStatus
         /// `true` if more time may complete the run.
         var isLate = false
+        /// `true` if a signal has ended the run.
+        var isInterrupted = false
+        /// The packs that were staged.
+        var staged = StagedSoFar()
+    }
+
+    /// The packs that a run and those before it have staged.
+    private struct StagedSoFar {
+        private(set) var packs: Set<PackID> = []
+        /// The bytes that the runs received, also of packs that are not staged yet.
+        private var received: [PackID: ByteCount] = [:]
+
+        mutating func add(_ packs: [PackReport]) {
+            self.packs.formUnion(packs.lazy.filter { $0.outcome == .staged }.map(\.id))
+            for pack in packs { received[pack.id, default: .zero] += pack.transferred ?? .zero }
+        }
+
+        /// The bytes that the staged packs took, in parentheses; empty if there are none.
+        var note: String {
+            let size = packs.reduce(ByteCount.zero) { $0 + (received[$1] ?? .zero) }
+            return size > .zero ? " (\(size))" : ""
+        }
+    }
+
+    /// Returns the ending of an application that has had no turn before a signal.
+    private static func endingWithoutTurn(_ turn: ApplicationID?) -> Ending {
+        Ending(
+            line: line(for: turn?.text ?? "packs", "nothing staged: interrupted"),
+            status: .interrupted
+        )
     }
 
     /// Returns a line for each file that is not used as a registration because of its name.
@@ -120,10 +157,12 @@ struct HookRun: Sendable {
     }
 
     /// Stages for one application; returns `nil` if it is no longer registered.
+    ///
+    /// `earlier` is the ending of the run that is repeated.
     private func run(
         _ turn: ApplicationID?,
         within rest: Duration,
-        isRepetition: Bool
+        after earlier: Ending?
     ) async -> Ending? {
         let session: Session
         do throws(CommandFailure) {
@@ -137,8 +176,8 @@ struct HookRun: Sendable {
                 status: error.status
             )
         }
-        if !isRepetition { warnOfHiddenRegistration(of: session.target) }
-        return await run(session, within: rest)
+        if earlier == nil { warnOfHiddenRegistration(of: session.target) }
+        return await run(session, within: rest, after: earlier?.staged ?? StagedSoFar())
     }
 
     /// Prints a line if users cannot read a registration of the system: to their programs, the application is not
@@ -153,7 +192,11 @@ struct HookRun: Sendable {
         )
     }
 
-    private func run(_ session: Session, within rest: Duration) async -> Ending {
+    private func run(
+        _ session: Session,
+        within rest: Duration,
+        after staged: StagedSoFar
+    ) async -> Ending {
         let name = session.target.registration?.application.text ?? "packs"
         var quiet = output
         quiet.quiet = true
@@ -175,30 +218,45 @@ struct HookRun: Sendable {
             let isCut = isLate && failure.status == .interrupted
             let message = isCut ? "the deadline passed before the manifest came" : failure.message
             return Ending(
-                line: Self.line(for: name, "nothing staged: \(message)"),
+                line: Self.line(
+                    for: name,
+                    staged.packs.isEmpty
+                        ? "nothing staged: \(message)"
+                        : "\(staged.packs.count) staged\(staged.note): \(message)"
+                ),
                 status: isLate ? .unfinished : failure.status,
-                isLate: isLate
+                isLate: isLate,
+                isInterrupted: interruption == .signal,
+                staged: staged
             )
         case .success(let runs):
-            return Self.ending(of: name, runs: runs, isLate: interruption == .deadline)
+            var ending = Self.ending(
+                of: name,
+                runs: runs,
+                isLate: interruption == .deadline,
+                after: staged
+            )
+            ending.isInterrupted = interruption == .signal
+            return ending
         }
     }
 
     private static func ending(
         of name: String,
         runs: StagingRuns,
-        isLate: Bool
+        isLate: Bool,
+        after earlier: StagedSoFar
     ) -> Ending {
         let packs = runs.reports.flatMap(\.packs)
-        let staged = packs.filter { $0.outcome == .staged }
-        let here = staged.count + packs.count { $0.outcome == .present }
+        let here = packs.count { $0.outcome == .staged || $0.outcome == .present }
+        var staged = earlier
+        staged.add(packs)
         var failures = runs.failures.map(FailureReport.init) + runs.reports.flatMap(\.failures)
         if failures.isEmpty { failures = runs.reports.compactMap(\.manifestProblem) }
-        let size = staged.reduce(ByteCount.zero) { $0 + ($1.transferred ?? .zero) }
-        let transferred = size > .zero ? " (\(size))" : ""
         guard let failure = failures.mostSevere else {
             let what =
-                staged.isEmpty ? "essential packs are here" : "\(staged.count) staged\(transferred)"
+                staged.packs.isEmpty
+                ? "essential packs are here" : "\(staged.packs.count) staged\(staged.note)"
             return Ending(line: line(for: name, what, isFinished: true), status: .success)
         }
         let count = packs.count { $0.outcome == .failed }
@@ -213,12 +271,13 @@ struct HookRun: Sendable {
         return Ending(
             line: line(
                 for: name,
-                "\(here) here\(transferred)\(missing): \(message)"
+                "\(here) here\(staged.note)\(missing): \(message)"
                     + (release.map { "; \($0)" } ?? ""),
                 isFinished: release != nil
             ),
             status: isUnfinished ? .unfinished : status,
-            isLate: isUnfinished
+            isLate: isUnfinished,
+            staged: staged
         )
     }
 

@@ -124,7 +124,7 @@ struct IndexFile {
         do throws(FileError) {
             return try File.open(readingRegular: FilePath(path)).identity().modified
         } catch {
-            throw .usage(error.description)
+            throw CommandFailure(argument: error)
         }
     }
 
@@ -136,13 +136,16 @@ struct IndexFile {
             // Any other file is read as an index, which may be refused.
             return try? Manifest(json: bytes)
         } catch {
-            throw .usage(error.description)
+            throw CommandFailure(argument: error)
         }
     }
 
     private static func failure(_ fault: StoredIndex.Fault) -> CommandFailure {
         if case .damaged(let path) = fault { return CommandFailure(damagedObject: path) }
         var failure = CommandFailure.usage(fault.description)
+        if case .file(let error) = fault {
+            failure.status = CommandFailure.status(ofArgument: error)
+        }
         if case .notAnIndex = fault {
             failure.hint = "name a file of the folder 'i' of a store"
         }

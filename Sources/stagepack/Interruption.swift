@@ -21,29 +21,14 @@ enum Deadline {
 ///
 /// Returns the result of `body`, and the interruption, if any. A signal that comes a second later or more ends the
 /// program at once, which is safe, since files on disk are consistent at any time. Earlier ones count as the first:
-/// timeout(1) sends its signal to the process and to its group.
+/// timeout(1) sends its signal to the process and to its group. After a signal, later bodies are cancelled at their start.
 func withInterruption<Result: Sendable>(
     after deadline: Duration?,
     _ body: @escaping @Sendable () async -> Result
 ) async -> (Result, Interruption?) {
     let (interruptions, continuation) = AsyncStream.makeStream(of: Interruption.self)
-    let sources = [SIGINT, SIGTERM].map { number in
-        signal(number, SIG_IGN)
-        let source = DispatchSource.makeSignalSource(
-            signal: number,
-            queue: .global(qos: .userInteractive)
-        )
-        source.setEventHandler {
-            continuation.yield(.signal)
-            // Threads of this queue are free when those of the default one are all busy.
-            DispatchQueue.global(qos: .userInteractive).asyncAfter(deadline: .now() + 1) {
-                signal(number, SIG_DFL)
-            }
-        }
-        source.resume()
-        return source
-    }
-    defer { for source in sources { source.cancel() } }
+    let scope = InterruptingSignals.shared.begin(continuation)
+    defer { InterruptingSignals.shared.end(scope) }
     return await withTaskGroup(of: Ending<Result>.self) { group in
         let end = deadline.map { ContinuousClock.now + $0 }
         group.addTask { .ended(await Deadline.$current.withValue(end) { await body() }) }
@@ -79,4 +64,69 @@ private enum Ending<Result: Sendable>: Sendable {
     case ended(Result)
     case interrupted(Interruption)
     case stopped
+}
+
+/// The signals that interrupt a command, from the first use on.
+///
+/// The sources are never cancelled: libdispatch gives the signal its default action, which ends the process, some time after it was asked
+/// to cancel a source, also if another source for the signal exists by then.
+final class InterruptingSignals: Sendable {
+    static let shared = InterruptingSignals()
+
+    private struct State {
+        var hasArrived = false
+        var lastScope = 0
+        var scopes: [Int: AsyncStream<Interruption>.Continuation?] = [:]
+    }
+
+    private let state = Mutex(State())
+    private let sources: Mutex<[any DispatchSourceSignal]>
+
+    private init() {
+        sources = Mutex(
+            [SIGINT, SIGTERM].map { number in
+                signal(number, SIG_IGN)
+                let source = DispatchSource.makeSignalSource(
+                    signal: number,
+                    queue: .global(qos: .userInteractive)
+                )
+                source.setEventHandler { InterruptingSignals.shared.arrive(number) }
+                source.resume()
+                return source
+            }
+        )
+    }
+
+    /// Begins a scope in which a signal does not end the process but goes to the subscriber, if there is one: at once, if a signal has
+    /// arrived before.
+    ///
+    /// - Returns: The number of the scope, for ``end(_:)``.
+    func begin(_ subscriber: AsyncStream<Interruption>.Continuation? = nil) -> Int {
+        state.withLock { state in
+            if state.hasArrived { subscriber?.yield(.signal) }
+            state.lastScope += 1
+            state.scopes[state.lastScope] = .some(subscriber)
+            return state.lastScope
+        }
+    }
+
+    /// Ends a scope.
+    func end(_ scope: Int) { state.withLock { _ = $0.scopes.removeValue(forKey: scope) } }
+
+    private func arrive(_ number: CInt) {
+        let isExpected = state.withLock { state in
+            state.hasArrived = true
+            for subscriber in state.scopes.values { subscriber?.yield(.signal) }
+            return !state.scopes.isEmpty
+        }
+        guard isExpected else {
+            signal(number, SIG_DFL)
+            kill(getpid(), number)
+            return
+        }
+        // Threads of this queue are free when those of the default one are all busy.
+        DispatchQueue.global(qos: .userInteractive).asyncAfter(deadline: .now() + 1) {
+            signal(number, SIG_DFL)
+        }
+    }
 }

@@ -132,7 +132,11 @@ final class Keyring {
             case .publicKey(let key): return key
             }
         } catch {
-            throw failure ?? CommandFailure(error)
+            var ending = failure ?? CommandFailure(error)
+            if case .file(let error) = error {
+                ending.status = CommandFailure.status(ofArgument: error)
+            }
+            throw ending
         }
     }
 

@@ -10,7 +10,7 @@ enum Log {
     }
 
     private static let base = Logger(label: "stagepack") { label in
-        // The console gives lines their priority in the journal, and prints them above drawn lines at a terminal.
-        LineLogHandler(label: label, isForJournal: false) { Console.note($0) }
+        // The console writes priorities for the journal, and prints lines above drawn ones at a terminal.
+        LineLogHandler(label: label, isForJournal: false) { Console.note($0, level: $1) }
     }
 }

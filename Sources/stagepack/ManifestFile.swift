@@ -46,7 +46,7 @@ struct ManifestFile {
     static func failure(_ error: FileError, named name: String) -> CommandFailure {
         let isURL = name.contains("://")
         return CommandFailure(
-            status: .manifestUnavailable,
+            status: isURL ? .usage : CommandFailure.status(ofArgument: error),
             message: isURL
                 ? "expected a file, found the URL '\(name.forDisplay())'" : error.description,
             hint: isURL

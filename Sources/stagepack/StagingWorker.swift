@@ -44,8 +44,8 @@ struct StagingWorker: Sendable {
     func run() async -> ExitStatus {
         let reporter = WorkerReporter(channel)
         let (end, interruption) = await withInterruption(after: nil) { await carryOut(reporter) }
-        reporter.endProgress()
         guard interruption == nil, let end else { return .interrupted }
+        reporter.endProgress()
         var message = WorkerMessage()
         message.end = end
         reporter.say(message)
@@ -165,9 +165,10 @@ private final class WorkerReporter: Sendable {
 
     /// Reports the progress, at most four times a second.
     func tell(_ update: StagingUpdate) {
-        progress.withLock { progress in
-            if case .began(let plan) = update { progress = StagingProgress(plan) }
-            if case .pack(let id, let event) = update { progress?.apply(event, to: id) }
+        switch update {
+        case .began(let plan): progress.withLock { $0 = StagingProgress(plan) }
+        case .pack(let id, let event): progress.withLock { $0?.apply(event, to: id) }
+        default: return
         }
         throttle.run { [self] in
             guard let progress = progress.withLock(\.self) else { return }
@@ -178,7 +179,7 @@ private final class WorkerReporter: Sendable {
         }
     }
 
-    /// Reports no further progress.
+    /// Reports progress that is pending, and none after it.
     func endProgress() { throttle.end() }
 
     func say(_ message: WorkerMessage) {

@@ -1,4 +1,3 @@
-import Glibc
 import StageSystem
 import StageTesting
 import Synchronization

@@ -358,14 +358,8 @@ import Testing
             task.resume()
             _ = try await task.receive()
             // It can send until the buffers of the sockets are full, and no further.
-            var count = -1
-            try await poll {
-                let now = sent.withLock { $0 }
-                defer { count = now }
-                if now == count { try await Task.sleep(for: .milliseconds(300)) }
-                return now == count && sent.withLock { $0 } == now
-            }
-            #expect(sent.withLock { $0 } < 64)
+            let count = try await pollUntilUnchanged { sent.withLock { $0 } }
+            #expect(count < 64)
         }
     }
 

@@ -14,7 +14,7 @@ struct World {
     let server = TestServer.current
     let recorder = Recorder()
     let identifier = "session-\(UInt64.random(in: .min ... .max))"
-    /// The server answers requests for `/file`, of 30 bytes, and `/late` once this is set.
+    /// The server answers requests for `/file`, of 30 bytes, and `/late` once this is open.
     private let gate = Gate()
 
     /// Creates a daemon with short waits before another attempt, which runs unless the test starts it.

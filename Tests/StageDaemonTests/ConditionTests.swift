@@ -41,6 +41,8 @@ struct ConditionTests {
         try await daemon.wait(for: holds, of: id)
         let kept = try await daemon.client.task(id)
         #expect(kept.state == .waiting)
+        // The server goes on sending nothing: without the condition, the attempt would fail after a minute.
+        #expect(kept.lastProblem == nil)
         #expect(kept.bytesReceived >= ByteCount(300_000))
         #expect(server.requests(for: "/a").count == 1)
         try regain()

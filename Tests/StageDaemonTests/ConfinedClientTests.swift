@@ -114,7 +114,9 @@ struct ConfinedClientTests {
         let rules = #"{"group": "bin", "answersChallenges": true}"#
         _ = try await peer.ask(as: user, 2, "PUT", "/v1/sessions/s", rules)
         let refusal = Answer.status(401).field("WWW-Authenticate", "Basic realm=\"x\"")
-        server.answer("/asks", with: refusal, .content(noise(1000)).waiting { sleep(1) })
+        let gate = Gate()
+        defer { gate.open() }
+        server.answer("/asks", with: refusal, .content(noise(1000)).waiting(for: gate))
         let new =
             #"{"tasks": [{"token": "t", "kind": "download", "url": "\#(server.url("/asks"))","#
             + #" "headers": {"X-Own": "own", "authorization": "first"}}]}"#

@@ -50,12 +50,10 @@ struct DaemonDiskLimitTests {
 
     /// Returns whether the daemon responds; `false` once it has ended.
     private func answers(_ daemon: DaemonProcess) async throws -> Bool {
-        for _ in 0..<3000 {
+        try await pollForValue("it neither answers nor ends") {
             if (try? await daemon.client.status()) != nil { return true }
-            if daemon.status != nil { return false }
-            try await Task.sleep(for: .milliseconds(10))
+            return daemon.status == nil ? nil : false
         }
-        throw DaemonProcess.Failure(description: "it neither answers nor ends")
     }
 
     @Test(arguments: rests) func whatWasTakenIsThereAfterwards(_ limit: String) async throws {

@@ -141,6 +141,21 @@ struct ProgramTests {
         #expect(try await daemon.outcomes().map(\.kind) == [.completed])
     }
 
+    @Test func aTransferThatFailsIsLoggedInTheForeground() async throws {
+        try await daemon.start()
+        try await daemon.makeSession()
+        server.answer("/gone", with: .status(404))
+        let id = try await daemon.download(server.url("/gone"))
+        #expect(try await daemon.outcomes().map(\.kind) == [.failed])
+        try await poll("found \(try daemon.said())") {
+            let lines = try daemon.said().split(separator: "\n")
+            return lines.contains { line in
+                ["A transfer failed", "task=\(id)", "session=s", "status 404"]
+                    .allSatisfy { line.contains($0) }
+            }
+        }
+    }
+
     @Test func aTaskHasNoMoreTimeThanItsSessionGivesIt() async throws {
         try daemon.configure(#"{"retryBase": 0.1}"#)
         try await daemon.start()

@@ -4,7 +4,6 @@ import StageControl
 import StageModel
 import StageSystem
 import StageTesting
-import Synchronization
 import SystemPackage
 import Testing
 
@@ -330,14 +329,12 @@ struct ResumedUploadTests {
     @Test func aServerThatIsSilentDelaysNoCancellation() async throws {
         try await start("resumable", retryBase: 3600)
         server.cut(after: 500_000)
-        let isPendingIndefinitely = Atomic<Bool>(true)
+        let gate = Gate()
+        defer { gate.open() }
         server.replace { head in
-            while head.method == "DELETE", isPendingIndefinitely.load(ordering: .relaxed) {
-                usleep(10_000)
-            }
+            if head.method == "DELETE" { gate.wait() }
             return nil
         }
-        defer { isPendingIndefinitely.store(false, ordering: .relaxed) }
         let id = try await upload(noise(Self.size))
         _ = try await waitForCut(of: id)
         try await cancel(id)

@@ -4,7 +4,6 @@ import StageControl
 import StageModel
 import StageSystem
 import StageTesting
-import Synchronization
 import SystemPackage
 import Testing
 

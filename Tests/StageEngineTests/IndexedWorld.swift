@@ -142,7 +142,7 @@ final class IndexedWorld {
 
     private var logger: Logger {
         Logger(label: "test") { [log] label in
-            LineLogHandler(label: label, isForJournal: false) { log.append($0) }
+            LineLogHandler(label: label, isForJournal: false) { line, _ in log.append(line) }
         }
     }
 

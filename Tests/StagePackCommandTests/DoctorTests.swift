@@ -292,6 +292,38 @@ struct DoctorTests {
         #expect(report.checks.contains { $0.finding == "'/etc/stagepack/stagepackd.json'" })
     }
 
+    @Test func theConfigurationOfTheUsersOwnDaemonIsChecked() async throws {
+        var machine = try await SharedMachine()
+        try machine.publish(version: 1)
+        #expect(try await machine.root("prefetch").status == 0)
+        let home = machine.installed.world.directory.path.appending("run/home/.config/stagepack")
+        try FileManager.default.createDirectory(
+            atPath: home.string,
+            withIntermediateDirectories: true
+        )
+        let folder = try Directory.open(home)
+        func configure(_ json: String) throws {
+            let mode: FilePermissions = [.ownerReadWrite, .groupRead, .otherRead]
+            let bytes = Array(json.utf8)
+            try folder.write(bytes, to: "stagepackd.json", durably: false, exactly: mode)
+        }
+        try configure("{}")
+        let good = try await machine.user("doctor")
+        #expect(good.status == 0, "\(good)")
+        let name = "own daemon's configuration"
+        let path = "/run/home/.config/stagepack/stagepackd.json"
+        #expect(good.output.contains("ok: \(name): '\(path)'"), "\(good)")
+        try configure(#"{"conections": 3}"#)
+        let ending = try await machine.user("doctor")
+        #expect(ending.status == 3, "\(ending)")
+        #expect(ending.output.contains("problem: \(name): "), "\(ending)")
+        #expect(ending.output.contains("there is no setting 'conections'"), "\(ending)")
+        #expect(
+            ending.output.contains("run 'systemctl --user restart stagepackd.service'"),
+            "\(ending)"
+        )
+    }
+
     @Test func theUserIsToldOfFailuresInTheSystemsContainerInNotes() async throws {
         var machine = try await SharedMachine()
         try machine.publish(version: 1)

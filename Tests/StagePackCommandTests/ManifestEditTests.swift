@@ -195,7 +195,7 @@ struct ManifestEditTests {
     func aURLInThePlaceOfAFileIsNamed(command: String) async throws {
         let words = command == "manifest remove" ? " aurora" : ""
         let ending = try await run("\(command) https://h.example/manifest.json\(words)")
-        #expect(ending.status == 10, "\(ending)")
+        #expect(ending.status == 64, "\(ending)")
         #expect(ending.error.contains("'https://h.example/manifest.json'"), "\(ending)")
         #expect(
             ending.error.contains("hint: name the manifest's file on this machine"),

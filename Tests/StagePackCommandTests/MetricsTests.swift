@@ -153,4 +153,24 @@ struct MetricsTests {
         #expect(lines.first?.hasPrefix("<3>stagepack: error: pack 'aurora': ") ?? false)
         #expect(lines.last?.hasPrefix("<6>hint: ") ?? false)
     }
+
+    /// What an extension prints is worth a notice.
+    @Test func aLineForTheJournalHasThePriorityOfItsLevel() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try Self.packs())
+        try installed.extend(
+            with: """
+                print("a text", file=sys.stderr)
+                answer["downloads"] = []
+                """
+        )
+        let shell = [
+            "/bin/sh", "-c", #"JOURNAL_STREAM=$(stat -Lc %d:%i /dev/fd/2) exec "$@""#, "sh",
+        ]
+        installed.world.program.wrapper =
+            installed.world.program.wrapper.dropLast() + shell + [try Program.path.string]
+        let ending = try await installed.run("prefetch", "--all", "--progress", "none")
+        #expect(ending.status == 0, "\(ending)")
+        #expect(ending.error.hasPrefix("<5>stagepack: notice: "), "\(ending)")
+    }
 }

@@ -82,6 +82,7 @@ struct OnDemandTests {
                 gate.open()
             }
             if case .finished = update { break }
+            if case .failed = update { break }
         }
         let url = try await loaded
         #expect(try StagedFiles(FilePath(url.path)) == StagedFiles(pack))

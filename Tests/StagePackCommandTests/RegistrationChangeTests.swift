@@ -187,16 +187,15 @@ struct RegistrationChangeTests {
         #expect(hook.output.contains("net.example.first: nothing staged: the deadline"), "\(hook)")
     }
 
-    @Test func aHookRepeatsARunInTheTimeThatOtherApplicationsLeave() async throws {
-        let installed = try await machine()
-        let server = installed.world.server
+    /// Registers ten applications whose essential packs are here: a hook runs them after those that are new.
+    private func addCompleteApplications(to installed: Installed) async throws {
         try installed.uninstall()
         var complete = installed.registration
         for number in 0..<10 {
             let name = "net.example.game\(number)"
             complete.application = try ApplicationID(name)
             complete.group = try ApplicationGroupID(name)
-            complete.manifestURLs = [server.url("/game\(number).json")]
+            complete.manifestURLs = [installed.world.server.url("/game\(number).json")]
             try publish([], for: name, at: "/game\(number).json")
             try installed.write(complete.json(), to: "\(name).json")
         }
@@ -204,16 +203,47 @@ struct RegistrationChangeTests {
         let second = time(nil)
         try await poll("the second does not end") { time(nil) > second }
         #expect(try await installed.run("prefetch", "--all").status == 0)
+    }
+
+    @Test func aHookRepeatsARunInTheTimeThatOtherApplicationsLeave() async throws {
+        let installed = try await machine()
+        let server = installed.world.server
+        try await addCompleteApplications(to: installed)
+        let quick = try SamplePack.small(try PackID("new"))
         let pack = try SamplePack.small(try PackID("old"))
-        try publish([pack], at: "/old.json")
+        try publish([quick, pack], at: "/old.json")
         let content = Answer.content(pack.archive)
         server.answer(pack.path, with: content.stalled(after: 1000), content)
         try installed.install()
         let hook = try await installed.run("prefetch", "--all", "--hook", "--deadline", "20")
-        #expect(hook.output.contains("net.example.wallpaper: 1 staged"), "\(hook)")
+        // With the pack that the first run has staged.
+        #expect(hook.output.contains("net.example.wallpaper: 2 staged"), "\(hook)")
         #expect(!hook.output.contains("deadline passed"), "\(hook)")
         #expect(hook.output.split(separator: "\n").count == 12, "\(hook)")
-        #expect(try installed.staged() == ["old": 1])
+        #expect(try installed.staged() == ["new": 1, "old": 1])
+    }
+
+    /// Two runs are late, and the repetition of the first one is interrupted.
+    @Test func aHookThatIsInterruptedHasALineForEachRun() async throws {
+        let installed = try await machine()
+        let server = installed.world.server
+        try await addCompleteApplications(to: installed)
+        let gate = Gate()
+        defer { gate.open() }
+        try publish([], at: "/old.json", after: gate)
+        try installed.install()
+        try addFirstApplication(to: installed, after: gate)
+        let arguments = ["prefetch", "--all", "--hook", "--deadline", "40"]
+        let hook = try await installed.world.program.run(arguments) { running in
+            try await poll("no run is repeated") {
+                ["/old.json", "/first.json"].contains { server.requests(for: $0).count == 2 }
+            }
+            running.send(SIGINT)
+        }
+        for name in ["net.example.wallpaper", "net.example.first"] {
+            #expect(hook.output.contains("stagepack: \(name): nothing staged: "), "\(hook)")
+        }
+        #expect(hook.output.split(separator: "\n").count == 13, "\(hook)")
     }
 
     @Test func anApplicationThatWasJustInstalledComesFirstInAHook() async throws {
@@ -361,6 +391,11 @@ struct RegistrationChangeTests {
         let isRemoved = absence == .removed || absence == .removedWithParent
         #expect(FileStatus.exists(installed.container) == !isRemoved)
         #expect(try installed.staged() == (isRemoved ? [:] : ["old": 1]))
+        let doctor = try await installed.run("doctor")
+        let isNamed = doctor.output.contains(
+            "'/usr/share/stagepack' is empty, and may be a mount point"
+        )
+        #expect(isNamed == (absence == .unmountedParent), "\(doctor)")
     }
 
     @Test func aCopyOfAContainerIsNoLaunchOfItsApplication() async throws {

@@ -132,10 +132,8 @@ struct StagingWorld: Sendable {
 
     /// Waits until nothing more arrives.
     func waitForSilence() async throws {
-        try await poll("bytes go on coming") {
-            let count = bytesReceived
-            try await Task.sleep(for: .milliseconds(1500))
-            return bytesReceived == count
+        try await pollUntilUnchanged(for: .milliseconds(1500), "bytes go on coming") {
+            bytesReceived
         }
     }
 

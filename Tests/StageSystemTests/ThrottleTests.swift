@@ -30,24 +30,38 @@ struct ThrottleTests {
         #expect(reports.all.count < 100)
     }
 
-    @Test func aReportAfterTheIntervalIsMadeAtOnce() {
-        let throttle = Throttle(interval: .zero)
-        for number in 1...100 { throttle.run { [reports] in reports.add(number) } }
-        #expect(reports.all == Array(1...100))
+    @Test func aReportAfterTheIntervalIsMadeAtOnce() async throws {
+        let throttle = Throttle(interval: .milliseconds(20))
+        throttle.run { [reports] in reports.add(1) }
+        let (clock, start) = (ContinuousClock(), ContinuousClock.now)
+        try await poll { clock.now > start + .milliseconds(20) }
+        throttle.run { [reports] in reports.add(2) }
+        #expect(reports.all == [1, 2])
     }
 
-    @Test func nothingIsReportedAfterTheEnd() async throws {
-        let throttle = Throttle(interval: .milliseconds(20))
-        for number in 1...2 { throttle.run { [reports] in reports.add(number) } }
+    @Test func thePendingReportIsMadeAtTheEndAndNoneAfterIt() {
+        let throttle = Throttle(interval: .seconds(3600))
+        for number in 1...3 { throttle.run { [reports] in reports.add(number) } }
+        #expect(reports.all == [1])
         throttle.end()
-        let count = reports.all.count
-        throttle.run { [reports] in reports.add(3) }
-        // A later one of the same queue is made, so the pending one had its time.
-        let other = Throttle(interval: .milliseconds(40))
-        let others = Reports()
-        for number in 1...2 { other.run { others.add(number) } }
-        try await poll { others.all == [1, 2] }
-        #expect(reports.all.count == count)
+        #expect(reports.all == [1, 3])
+        throttle.run { [reports] in reports.add(4) }
+        throttle.end()
+        #expect(reports.all == [1, 3])
+    }
+
+    @Test func noReportIsMadeMeanwhile() async throws {
+        let throttle = Throttle(interval: .milliseconds(1))
+        for number in 1...2 { throttle.run { [reports] in reports.add(number) } }
+        let (before, after) = throttle.withoutReports { [reports] in
+            let before = reports.all
+            // Longer than the interval.
+            let start = ContinuousClock.now
+            while ContinuousClock.now < start + .milliseconds(20) {}
+            return (before, reports.all)
+        }
+        #expect(before == after)
+        try await poll { reports.all == [1, 2] }
     }
 
     @Test func reportsOfManyThreadsAreMadeOneAtATime() async {

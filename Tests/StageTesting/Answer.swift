@@ -48,6 +48,8 @@ package struct Answer: Sendable {
     package var flood: Flood?
     /// Writes the response; the other properties are then ignored.
     package var script: (@Sendable (Wire) -> Void)?
+    /// The gate that must be open before the server responds; `nil` for none.
+    package var gate: Gate?
     /// Blocks until the server may respond.
     package var prepare: (@Sendable () -> Void)?
 
@@ -137,7 +139,7 @@ extension Answer {
     package func ignoringIfRange() -> Answer { with { $0.honoursIfRange = false } }
 
     /// Returns a copy of which nothing is sent until `gate` is open.
-    package func waiting(for gate: Gate) -> Answer { waiting { gate.wait() } }
+    package func waiting(for gate: Gate) -> Answer { with { $0.gate = gate } }
 
     /// Returns a copy of which nothing is sent until `body` returns.
     package func waiting(for body: @escaping @Sendable () -> Void) -> Answer {

@@ -1,7 +1,7 @@
 package import Dispatch
 import Synchronization
 
-/// Opens once; until then, threads that wait for it are blocked.
+/// A barrier that a test opens; until then, threads that wait for it are blocked.
 ///
 /// ```swift
 /// let gate = Gate()

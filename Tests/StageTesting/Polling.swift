@@ -34,3 +34,30 @@ package func pollForValue<Value>(
         pause = min(pause * 1.25, .milliseconds(50))
     }
 }
+
+/// Waits until `value` stays the same for `time`, and returns it: that nothing more happens takes some time to see.
+///
+/// A test that waits for longer than `limit` fails. On a busy machine `value` may only pause, so it is to be compared with a limit and
+/// not with what was expected in the end.
+@discardableResult
+package func pollUntilUnchanged<Value: Equatable>(
+    for time: Duration = .milliseconds(300),
+    _ comment: Comment? = nil,
+    within limit: Duration = .seconds(300),
+    sourceLocation: SourceLocation = #_sourceLocation,
+    _ value: () async throws -> Value
+) async throws -> Value {
+    let clock = ContinuousClock()
+    let deadline = clock.now + limit
+    var (last, since) = (try await value(), clock.now)
+    while true {
+        try await Task.sleep(for: .milliseconds(10))
+        let now = try await value()
+        if now != last {
+            (last, since) = (now, clock.now)
+        } else if clock.now - since >= time {
+            return last
+        }
+        try #require(clock.now < deadline, comment, sourceLocation: sourceLocation)
+    }
+}

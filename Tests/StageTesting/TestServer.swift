@@ -133,6 +133,7 @@ package final class TestServer: Sendable {
         }
         defer { state.withLock { $0.concurrency -= 1 } }
         if !answer.comesEarly, !readBody(head, answer, &socket) { return false }
+        if let gate = answer.gate, !socket.wait(for: gate) { return false }
         answer.prepare?()
         if answer.isDropped { return false }
         if let script = answer.script {

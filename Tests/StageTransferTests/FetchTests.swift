@@ -154,8 +154,9 @@ import Testing
         var removed = 0
         while removed < content.count {
             try await poll("nothing more came") { taken.withLock { $0.count } > removed }
-            try await Task.sleep(for: .milliseconds(100))
-            let count = taken.withLock { $0.count }
+            let count = try await pollUntilUnchanged(for: .milliseconds(100)) {
+                taken.withLock { $0.count }
+            }
             // A limit, and the piece that goes beyond it.
             #expect(count - removed <= 3 << 19)
             receiveWindow.remove(count - removed)

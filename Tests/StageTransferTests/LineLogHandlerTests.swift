@@ -30,7 +30,7 @@ struct LineLogHandlerTests {
     ) -> [String] {
         let lines = Lines()
         var logger = Logger(label: "test") { label in
-            LineLogHandler(label: label, isForJournal: isForJournal) { line in
+            LineLogHandler(label: label, isForJournal: isForJournal) { line, _ in
                 lines.all.withLock { $0.append(line) }
             }
         }

@@ -216,12 +216,8 @@ import Testing
         request.keepResource = { [server] resource in
             kept.append(resource)
             // Until all has arrived that the kernel had to send; all of the body, if that did not wait.
-            var before = -1
-            while server.received != before {
-                before = server.received
-                try? await Task.sleep(for: .milliseconds(200))
-            }
-            if kept.all.count == 1 { received.store(before, ordering: .relaxed) }
+            let count = try? await pollUntilUnchanged { server.received }
+            if kept.all.count == 1 { received.store(count ?? .max, ordering: .relaxed) }
         }
         _ = try await upload(content, request)
         #expect(received.load(ordering: .relaxed) < content.count / 2)

@@ -322,7 +322,9 @@ import Testing
     }
 
     @Test func aServerThatIsSilentIsNotWaitedForForever() async throws {
-        server.answer("/in", with: answer(200).waiting { usleep(3_000_000) })
+        let gate = Gate()
+        defer { gate.open() }
+        server.answer("/in", with: answer(200).waiting(for: gate))
         var request = request()
         request.requestTimeout = .milliseconds(250)
         request.method = .put
@@ -333,7 +335,9 @@ import Testing
 
     @Test(arguments: [0, 1, large]) func aServerThatIsSilentIsNotAskedTwice(size: Int) async throws
     {
-        server.answer("/in", with: answer(200).waiting { usleep(3_000_000) }, answer(201))
+        let gate = Gate()
+        defer { gate.open() }
+        server.answer("/in", with: answer(200).waiting(for: gate), answer(201))
         var request = request()
         request.requestTimeout = .milliseconds(250)
         let error = await failure(noise(size), request)

@@ -166,15 +166,9 @@ import Testing
             var iterator = events.makeAsyncIterator()
             _ = try await iterator.next()
             _ = try await iterator.next()
-            var count = -1
-            try await poll {
-                let now = sent.withLock { $0 }
-                defer { count = now }
-                if now == count { try await Task.sleep(for: .milliseconds(300)) }
-                return now == count && sent.withLock { $0 } == now
-            }
+            let count = try await pollUntilUnchanged { sent.withLock { $0 } }
             // The sockets' buffers and two messages.
-            #expect(sent.withLock { $0 } < 100)
+            #expect(count < 100)
         }
     }
 

@@ -1,4 +1,3 @@
-import Glibc
 import StageTesting
 import StageTransfer
 import StageWebSocket

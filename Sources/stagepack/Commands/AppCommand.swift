@@ -258,12 +258,13 @@ extension Registration {
             return try Registration(file: FilePath(file), isInstalled: false)
         } catch {
             var failure = CommandFailure(StagingFailure.registration("\(error)"))
-            failure.hint =
-                if case .unreadable = error {
-                    "pass the path of the registration"
-                } else {
+            if case .unreadable(let error) = error {
+                failure.status = CommandFailure.status(ofArgument: error)
+                failure.hint = "pass the path of the registration"
+            } else {
+                failure.hint =
                     "run \(HintSource.quoted(["app", "validate", file])) to see every error"
-                }
+            }
             throw failure
         }
     }

@@ -248,7 +248,7 @@ struct RecipeFile {
             // Reads one byte more than the limit, so that the error is about the size.
             bytes = try File.open(reading: FilePath(path)).readAll(limit: Recipe.byteLimit + 1)
         } catch {
-            throw .usage(error.description)
+            throw CommandFailure(argument: error)
         }
         do throws(ManifestError) {
             return try Recipe(json: bytes)

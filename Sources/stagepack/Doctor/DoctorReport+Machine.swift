@@ -40,17 +40,20 @@ extension DoctorReport {
         }
     }
 
-    /// Checks the configuration file of the system's daemon, if this user may read it.
+    /// Checks the configuration files of the system's daemon and of the user's own.
     private mutating func checkDaemonSettings() {
-        guard let (path, fault) = DaemonCommand.checkSystemConfiguration() else { return }
-        let subject = "daemon's configuration"
-        guard let fault else { return add(.good, subject: subject, finding: "'\(path)'") }
-        add(
-            .problem,
-            subject: subject,
-            finding: fault,
-            hint: "correct it; as root, run 'systemctl restart stagepackd.service'"
-        )
+        for file in DaemonCommand.configurationFiles(environment: ProcessEnvironment.current) {
+            let subject = file.isSystem ? "daemon's configuration" : "own daemon's configuration"
+            guard let fault = file.fault else {
+                add(.good, subject: subject, finding: "'\(file.path)'")
+                continue
+            }
+            let restart =
+                file.isSystem
+                ? "as root, run 'systemctl restart stagepackd.service'"
+                : "run 'systemctl --user restart stagepackd.service'"
+            add(.problem, subject: subject, finding: fault, hint: "correct it; \(restart)")
+        }
     }
 
     /// Checks that the kernel can confine decoders; without confinement, root decodes no archives.

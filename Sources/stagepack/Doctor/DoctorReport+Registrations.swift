@@ -35,6 +35,35 @@ extension DoctorReport {
         }
     }
 
+    /// Reports the folder of packages if it may be a mount point whose disk is not mounted, and containers have packs of applications
+    /// that were registered in it: `gc --unregistered` leaves them.
+    mutating func checkFolderOfPackages(environment: [String: String]) {
+        let folder = RegistrationLocations.ofPackages.removingLastComponent()
+        // A folder that cannot be read was reported before, and containers are reported with their applications.
+        guard (try? Directory.open(folder).entries())?.isEmpty == true,
+            let containers = try? UnregisteredReport.containers(environment: environment)
+        else { return }
+        let isAnyFromPackage = containers.contains { path in
+            guard let reader = try? ContainerReader.open(path),
+                let applications = try? reader.applicationsWithHistory()
+            else { return false }
+            return applications.contains { id in
+                let registration = (try? reader.history(of: id))?.registration
+                return registration.map { FilePath($0).removingLastComponent() }
+                    == RegistrationLocations.ofPackages
+            }
+        }
+        guard isAnyFromPackage else { return }
+        add(
+            .note,
+            subject: "registrations",
+            finding:
+                "'\(folder)' is empty, and may be a mount point: packs of applications that were registered in it stay",
+            hint: "mount its disk; only if none belongs there, run 'rmdir \(folder)' as root, "
+                + "after which 'gc --unregistered' removes those packs"
+        )
+    }
+
     /// Checks that the registration of an application is valid, and that the files which it names exist.
     mutating func checkRegistration(of id: ApplicationID, in folders: RegistrationFolders) {
         let subject = "registration of \(id)"

@@ -38,11 +38,13 @@ enum Console {
 
     /// Prints a line to standard error, above the drawn lines.
     ///
-    /// With `--quiet`, prints only errors, warnings and their hints.
-    static func note(_ text: String) {
+    /// With `--quiet`, prints only errors, warnings and their hints. In the journal, the line has the priority of `level`, or else that
+    /// of its first words.
+    static func note(_ text: String, level: Logger.Level? = nil) {
         guard messages.withLock({ $0.shows(text) }) else { return }
         if isJournal {
-            write("<\(priority(of: text))>\(text.linesForDisplay)\n", to: STDERR_FILENO)
+            let priority = (level ?? self.level(of: text)).journalPriority
+            write("<\(priority)>\(text.linesForDisplay)\n", to: STDERR_FILENO)
         } else {
             note(styled(text))
         }
@@ -54,12 +56,10 @@ enum Console {
         environment: ProcessEnvironment.current
     )
 
-    /// Returns the priority of a line in the journal (sd-daemon(3)).
-    private static func priority(of text: String) -> Int {
-        let level: Logger.Level =
-            text.hasPrefix("stagepack: error:")
+    /// Returns the level that the first words of a line name.
+    private static func level(of text: String) -> Logger.Level {
+        text.hasPrefix("stagepack: error:")
             ? .error : text.hasPrefix("stagepack: warning:") ? .warning : .info
-        return level.journalPriority
     }
 
     /// Prints a line to standard error, above the drawn lines.

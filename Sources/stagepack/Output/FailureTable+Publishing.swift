@@ -144,6 +144,7 @@ extension CommandFailure {
     init(_ error: ArchiveError, archive: String) {
         if case .fileSystem(let error) = error {
             self.init(output: error)
+            if error.path == FilePath(archive) { status = Self.status(ofArgument: error) }
         } else {
             self.init(
                 status: .contentRefused,

@@ -3,7 +3,9 @@ import StageEngine
 import StageModel
 import StageOrigin
 import StagePack
+import StageSystem
 import StagingService
+import SystemPackage
 
 // The texts of hints are in StagingAdvice+Text.swift.
 
@@ -11,6 +13,22 @@ extension CommandFailure {
     /// Creates the failure for a command line that cannot be carried out.
     static func usage(_ message: String) -> CommandFailure {
         CommandFailure(status: .usage, message: message, hint: nil, retryAdvice: .never)
+    }
+
+    /// Returns the status of the failure to read a file that the command line names: the command line is wrong if there is no such file.
+    static func status(ofArgument error: FileError) -> ExitStatus {
+        let isAbsent = error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory
+        return isAbsent || error.isNotRegularFile ? .usage : .packagingFailed
+    }
+
+    /// Creates the failure to read a file that the command line names.
+    init(argument error: FileError, hint: String? = nil) {
+        self.init(
+            status: Self.status(ofArgument: error),
+            message: error.description,
+            hint: hint,
+            retryAdvice: .never
+        )
     }
 
     /// Creates the failure that the command line reports for a failure of staging.

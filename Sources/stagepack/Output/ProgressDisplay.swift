@@ -15,7 +15,7 @@ final class StagingDisplay: Sendable {
     private let options: OutputOptions
     private let style: OutputOptions.ProgressStyle
     private let activity = Mutex(StagingActivity())
-    /// The packs whose bytes no line of JSON has told yet.
+    /// The packs whose bytes changed after their last line of JSON.
     private let changed = Mutex<Set<PackID>>([])
     private let throttle = Throttle(interval: .milliseconds(100))
     private let drawing = Mutex<DrawingLoop?>(nil)
@@ -37,8 +37,11 @@ final class StagingDisplay: Sendable {
     /// Removes the drawn lines.
     func end() {
         let drawing = drawing.withLock { $0.take() }
-        throttle.end()
-        activity.withLock { $0.end() }
+        // A later stage of the run goes on with both.
+        throttle.withoutReports {
+            changed.withLock { $0 = [] }
+            activity.withLock { $0.end() }
+        }
         drawing?.end()
     }
 
