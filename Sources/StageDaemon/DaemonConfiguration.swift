@@ -61,7 +61,7 @@ package struct DaemonConfiguration: Equatable, Sendable {
         do throws(FileError) {
             bytes = try File.open(readingRegular: path).readAll(limit: 1 << 20)
         } catch {
-            throw .configuration(path, "it cannot be read: \(error)")
+            throw .configuration(path, "it cannot be read: \(error.errno)")
         }
         try self.init(json: bytes, path: path)
         guard let certificateAuthorities else { return }

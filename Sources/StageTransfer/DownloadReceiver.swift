@@ -191,7 +191,7 @@ final class DownloadReceiver: ExchangeReceiver {
         position += Int64(bytes.count)
         newBytes += Int64(bytes.count)
         part.grow(to: position)
-        if position - reported >= Self.reportInterval { flushReport() }
+        if position - reported >= Self.reportInterval { reportProgress() }
     }
 
     /// Compares bytes that the server sent again with the file, and returns their number, or `nil` if they differ.
@@ -219,7 +219,7 @@ final class DownloadReceiver: ExchangeReceiver {
     }
 
     /// Reports the number of bytes in the file, unless that was reported already.
-    func flushReport() {
+    func reportProgress() {
         guard wasAccepted, position > reported else { return }
         reported = position
         report(.received(ByteCount(position)))
@@ -230,7 +230,7 @@ final class DownloadReceiver: ExchangeReceiver {
 
     /// Returns the outcome of the ended exchange; `nil` for a redirect.
     func outcome(_ end: ExchangeEnd) -> TransferStateMachine.Outcome? {
-        flushReport()
+        reportProgress()
         if let failure { return failure }
         if end.code == nil, end.stalled == nil { return .local(.cancelled) }
         switch decision {

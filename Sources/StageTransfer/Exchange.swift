@@ -14,6 +14,8 @@ protocol ExchangeReceiver: AnyObject {
     func receive(_ head: ResponseHead) -> BodyUse
     /// Receives the next bytes of the body; returns `false` to end the exchange.
     func receive(_ body: Span<UInt8>) -> Bool
+    /// Called twice a second or more often; reports the bytes that were not reported yet.
+    func reportProgress()
 }
 
 /// Decision about the body of a response.
@@ -349,4 +351,8 @@ private func seekBody(
     guard let source = exchange.source else { return CURL_SEEKFUNC_FAIL }
     source.seek(to: Int64(offset))
     return CURL_SEEKFUNC_OK
+}
+
+extension ExchangeReceiver {
+    func reportProgress() {}
 }

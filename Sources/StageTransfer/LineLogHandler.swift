@@ -83,10 +83,12 @@ package struct LineLogHandler: LogHandler {
         // Messages with the same text and error are equal: other metadata, such as the task, is not compared.
         let key = [message, event.metadata?["error"]?.description ?? ""].joined(separator: " ")
         let now = Date().timeIntervalSince1970
-        switch repetitions.filter.withLock({ $0.decide(key, at: now) }) {
-        case .leaveOut: if event.level > .info { return }
-        case .write(leftOut: 0): break
-        case .write(let leftOut): message += " (and \(leftOut) more like it)"
+        if event.level > .info {
+            switch repetitions.filter.withLock({ $0.decide(key, at: now) }) {
+            case .leaveOut: return
+            case .write(leftOut: 0): break
+            case .write(let leftOut): message += " (and \(leftOut) more like it)"
+            }
         }
         event.message = "\(message)"
         guard isForJournal || write != nil else { return base.log(event: event) }

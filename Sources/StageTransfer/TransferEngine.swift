@@ -132,6 +132,10 @@ extension TransferEngine {
         let isThrottled = pausableExchanges > 0 && resumePaused(now)
         if now - lastTick >= tick {
             lastTick = now
+            for exchange in exchanges.values where exchange.isRunning {
+                exchange.receiver.reportProgress()
+                exchange.source?.reportProgress()
+            }
             findStalled(now)
             startCheckpoints(now)
         }

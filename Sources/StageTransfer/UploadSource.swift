@@ -141,7 +141,12 @@ import SystemPackage
     private func advance(by count: Int64) {
         position += count
         total += count
-        guard position - reported >= Self.reportInterval || isSent else { return }
+        if position - reported >= Self.reportInterval || isSent { reportProgress() }
+    }
+
+    /// Reports the number of bytes of the file that were sent, unless that was reported already.
+    func reportProgress() {
+        guard text == nil, position > reported else { return }
         reported = position
         report(.sent(ByteCount(position)))
     }

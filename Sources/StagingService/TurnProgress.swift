@@ -13,7 +13,7 @@ final class TurnProgress: Sendable {
 
     /// Minimum time between two reports.
     private static let interval = Duration.milliseconds(500)
-    /// Time until the next report after one that the daemon did not accept.
+    /// Time until the next report after one that the daemon did not answer.
     private static let pause = Duration.seconds(10)
     /// Time limit for the daemon's answer.
     private static let timeout = Duration.seconds(3)
@@ -22,8 +22,10 @@ final class TurnProgress: Sendable {
     private let environment: [String: String]
     /// The daemon, if one was found.
     private let client = Mutex<ControlClient?>(nil)
+    /// Returns the bytes of the turn's newest work.
+    private let bytes = Mutex<(@Sendable () -> StagingBytes)?>(nil)
     private let (changes, change) = AsyncStream.makeStream(
-        of: (@Sendable () -> StagingBytes).self,
+        of: Void.self,
         bufferingPolicy: .bufferingNewest(1)
     )
 
@@ -34,22 +36,30 @@ final class TurnProgress: Sendable {
     }
 
     /// Requests a report, which is made as soon as the last one is old enough; `bytes` is then called.
-    func requestReport(of bytes: @escaping @Sendable () -> StagingBytes) { change.yield(bytes) }
+    func requestReport(of bytes: @escaping @Sendable () -> StagingBytes) {
+        self.bytes.withLock { $0 = bytes }
+        change.yield()
+    }
 
     /// Sends the reports until the Swift task is cancelled.
     func run() async {
-        for await bytes in changes {
+        for await _ in changes {
             // A task that the daemon holds for long accepts none, and needs none.
             for _ in 1...3 where !Task.isCancelled {
-                let isAccepted = await withBlockingThread { self.send(bytes()) }
-                try? await Task.sleep(for: isAccepted ? Self.interval : Self.pause)
-                if isAccepted { break }
+                guard let bytes = bytes.withLock({ $0 }) else { break }
+                let outcome = await withBlockingThread { self.send(bytes()) }
+                try? await Task.sleep(for: outcome == .unanswered ? Self.pause : Self.interval)
+                if outcome == .accepted { break }
             }
         }
     }
 
-    /// Sends a report, and returns whether the daemon accepted it.
-    private func send(_ bytes: StagingBytes) -> Bool {
+    private enum Outcome {
+        case accepted, refused, unanswered
+    }
+
+    /// Sends a report to the daemon.
+    private func send(_ bytes: StagingBytes) -> Outcome {
         var change = TransferChange()
         change.stagingBytes = bytes
         do throws(ControlError) {
@@ -60,13 +70,13 @@ final class TurnProgress: Sendable {
                 }
             self.client.withLock { $0 = client }
             _ = try client.answer(to: .change(task, by: change), timeout: Self.timeout)
-            return true
+            return .accepted
         } catch .refused(let refusal) where refusal.code == .conflict {
             // The daemon is about to hold the task or to give it this turn, or another process has taken it over.
-            return false
+            return .refused
         } catch {
             client.withLock { $0 = nil }
-            return false
+            return .unanswered
         }
     }
 }

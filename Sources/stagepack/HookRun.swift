@@ -69,6 +69,7 @@ struct HookRun: Sendable {
                 let share = order.share(of: rest, at: index)
                 let earlier = late.removeValue(forKey: entry.turn)
                 guard let ending = await run(entry.turn, within: share, after: earlier) else {
+                    if let earlier { report(earlier, worsening: &status) }
                     continue
                 }
                 isInterrupted = ending.isInterrupted

@@ -85,7 +85,6 @@ final class InterruptingSignals: Sendable {
     private init() {
         sources = Mutex(
             [SIGINT, SIGTERM].map { number in
-                signal(number, SIG_IGN)
                 let source = DispatchSource.makeSignalSource(
                     signal: number,
                     queue: .global(qos: .userInteractive)
@@ -115,9 +114,11 @@ final class InterruptingSignals: Sendable {
 
     private func arrive(_ number: CInt) {
         let isExpected = state.withLock { state in
+            // After the first signal, the command prints how it ends.
+            let isExpected = state.hasArrived || !state.scopes.isEmpty
             state.hasArrived = true
             for subscriber in state.scopes.values { subscriber?.yield(.signal) }
-            return !state.scopes.isEmpty
+            return isExpected
         }
         guard isExpected else {
             signal(number, SIG_DFL)
@@ -126,7 +127,7 @@ final class InterruptingSignals: Sendable {
         }
         // Threads of this queue are free when those of the default one are all busy.
         DispatchQueue.global(qos: .userInteractive).asyncAfter(deadline: .now() + 1) {
-            signal(number, SIG_DFL)
+            for number in [SIGINT, SIGTERM] { signal(number, SIG_DFL) }
         }
     }
 }

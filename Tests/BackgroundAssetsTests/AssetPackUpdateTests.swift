@@ -238,7 +238,9 @@ struct AssetPackUpdateTests {
         let manager = try world.manager()
         let packs = try await manager.allAssetPacks
         async let staged: Void = manager.ensureLocalAvailability(of: packs)
-        try await poll("fewer than four are downloaded") { world.server.peakConcurrency == 4 }
+        defer { gate.open() }
+        try await poll("fewer than four are downloaded") { world.server.peakConcurrency >= 4 }
+        try await pollUntilUnchanged { world.server.peakConcurrency }
         gate.open()
         try await staged
         #expect(world.server.peakConcurrency == 4)

@@ -400,7 +400,9 @@ struct DaemonConfigurationTests {
 
     @Test func aFileThatIsNotThereIsTold() throws {
         let path = try TemporaryDirectory.required().path.appending("none.json")
-        #expect(throws: DaemonError.configuration(path, "it cannot be read")) {
+        #expect(
+            throws: DaemonError.configuration(path, "it cannot be read: No such file or directory")
+        ) {
             try DaemonConfiguration(contentsOf: path)
         }
     }

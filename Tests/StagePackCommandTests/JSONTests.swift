@@ -152,4 +152,62 @@ struct JSONTests {
         let staged = try #require(try decode(Runs.self, ending.output).runs.first)
         #expect(staged.packs.first?.error?.status == 75)
     }
+
+    /// The progress of each manifest of a run, also of what stalls; each pack's last line has all of its bytes.
+    @Test func everyManifestOfARunHasItsProgress() async throws {
+        var world = try World()
+        let first = try SamplePack.large(.aurora, version: 1, mebibytes: 4)
+        let second = try SamplePack.large(try PackID("borealis"), version: 1, mebibytes: 4)
+        let other = try ApplicationID("net.example.maps")
+        func publish(_ packs: [SamplePack], revision: Int) {
+            let manifest = Manifest(
+                application: other,
+                revision: revision,
+                packs: packs.map(\.pack)
+            )
+            world.server.answer("/other.json", with: .content(manifest.json()))
+        }
+        let container = ["--container", world.container.string]
+        try world.publish([])
+        publish([], revision: 1)
+        try await world.succeed("prefetch", "--quiet")
+        let manifest = ["--manifest", world.server.url("/other.json")]
+        let known = try await world.program.run(["prefetch", "--quiet"] + container + manifest)
+        #expect(known.status == 0, "\(known)")
+        try world.publish(first)
+        publish([second], revision: 2)
+        let gates = [Gate(), Gate()]
+        for (pack, gate) in zip([first, second], gates) {
+            let answer = Answer.content(pack.archive).held(after: 1 << 20, until: gate)
+            world.server.answer(pack.path, with: answer)
+        }
+        let downloads = world.container.appending("downloads")
+        let server = world.server
+        let arguments = ["prefetch", "--progress", "json"] + container
+        let ending = try await world.program.run(arguments) { _ in
+            // The manifests come one after the other, in the order of their applications.
+            for (pack, gate) in zip([second, first], gates.reversed()) {
+                try await poll("'\(pack.path)' is not requested") {
+                    !server.requests(for: pack.path).isEmpty
+                }
+                try await poll("no megabyte arrives") { partSize(below: downloads) == 1 << 20 }
+                // The line of the last bytes comes within a second.
+                try await pollUntilUnchanged(for: .seconds(2)) { partSize(below: downloads) }
+                gate.open()
+            }
+        }
+        #expect(ending.status == 0, "\(ending)")
+        struct Line: Decodable {
+            var pack: String
+            var received, downloadSize: Int
+        }
+        let lines = try ending.error.split(separator: "\n").map {
+            try decode(Line.self, String($0))
+        }
+        for pack in [first, second] {
+            let own = lines.filter { $0.pack == pack.pack.id.text }
+            #expect(own.contains { $0.received == 1 << 20 }, "\(own)")
+            #expect(own.last?.received == own.last?.downloadSize)
+        }
+    }
 }

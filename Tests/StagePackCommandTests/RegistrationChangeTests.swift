@@ -243,6 +243,10 @@ struct RegistrationChangeTests {
         for name in ["net.example.wallpaper", "net.example.first"] {
             #expect(hook.output.contains("stagepack: \(name): nothing staged: "), "\(hook)")
         }
+        // The repetition, and the run that was to be repeated after it.
+        for reason in ["interrupted", "the deadline passed while waiting"] {
+            #expect(hook.output.ranges(of: reason).count == 1, "\(reason): \(hook)")
+        }
         #expect(hook.output.split(separator: "\n").count == 13, "\(hook)")
     }
 
