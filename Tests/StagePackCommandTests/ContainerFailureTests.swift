@@ -179,8 +179,8 @@ struct UnusableScopeTests {
         let list = "hint: run 'stagepack app list' to see the applications that are registered\n"
         let root = "hint: pass the file of the root with --root\n"
         let rows: [(String, Int32, String)] = [
-            ("app register /nowhere.json", 11, path),
-            ("simulate install --registration /nowhere.json", 11, path),
+            ("app register /nowhere.json", 64, path),
+            ("simulate install --registration /nowhere.json", 64, path),
             ("app show net.nowhere.game", 11, list), ("app unregister net.nowhere.game", 11, list),
             ("prefetch --root /nowhere --manifest \(installed.world.manifestURL)", 11, root),
         ]
