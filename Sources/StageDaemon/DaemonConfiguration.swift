@@ -61,7 +61,10 @@ package struct DaemonConfiguration: Equatable, Sendable {
         do throws(FileError) {
             bytes = try File.open(readingRegular: path).readAll(limit: 1 << 20)
         } catch {
-            throw .configuration(path, "it cannot be read: \(error.errno)")
+            let fault =
+                error.isNotRegularFile
+                ? "expected a regular file" : "it cannot be read: \(error.errno)"
+            throw .configuration(path, fault)
         }
         try self.init(json: bytes, path: path)
         guard let certificateAuthorities else { return }

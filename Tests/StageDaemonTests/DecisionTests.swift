@@ -398,6 +398,14 @@ struct DaemonConfigurationTests {
         )
     }
 
+    /// A FIFO keeps the daemon waiting for a writer, and a device has no end.
+    @Test(arguments: ["/dev/zero", "/"])
+    func whatIsNoRegularFileIsRefused(path: String) {
+        #expect(throws: DaemonError.configuration(FilePath(path), "expected a regular file")) {
+            try DaemonConfiguration(contentsOf: FilePath(path))
+        }
+    }
+
     @Test func aFileThatIsNotThereIsTold() throws {
         let path = try TemporaryDirectory.required().path.appending("none.json")
         #expect(
