@@ -338,7 +338,6 @@ extension TransferCoordinator {
             state.count(events)
             state.ended(ending.outcomes.map(\.id), events: events, at: readClock())
             if let name = ending.unneededFile { removeFiles([name]) }
-            for (session, event) in events { logFailure(event, of: session) }
             await announce(events)
             return true
         } catch {

@@ -332,10 +332,8 @@ extension HandlerLaunch {
 
 extension TransferCoordinator {
     /// Logs that a transfer failed, at a level that the service of the system does not write: users decide what fails.
-    func logFailure(_ event: SessionEvent, of session: Int64) {
-        guard event.kind == .failed, let failure = event.failure,
-            let record = state.sessions[session]?.record
-        else { return }
+    private func logFailure(_ event: SessionEvent, of record: SessionRecord) {
+        guard event.kind == .failed, let failure = event.failure else { return }
         logger.info(
             "A transfer failed",
             metadata: [
@@ -351,6 +349,7 @@ extension TransferCoordinator {
             state.sessions[session]?.note(event)
             if let record = state.sessions[session]?.record {
                 feed.sendToWatchers(event, of: record)
+                logFailure(event, of: record)
             }
         }
         for session in Set(events.map(\.session)) {

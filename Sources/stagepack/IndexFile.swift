@@ -142,10 +142,8 @@ struct IndexFile {
 
     private static func failure(_ fault: StoredIndex.Fault) -> CommandFailure {
         if case .damaged(let path) = fault { return CommandFailure(damagedObject: path) }
+        if case .file(let error) = fault { return CommandFailure(argument: error) }
         var failure = CommandFailure.usage(fault.description)
-        if case .file(let error) = fault {
-            failure.status = CommandFailure.status(ofArgument: error)
-        }
         if case .notAnIndex = fault {
             failure.hint = "name a file of the folder 'i' of a store"
         }

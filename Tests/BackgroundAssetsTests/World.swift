@@ -43,11 +43,7 @@ struct World {
             """
         )
         for path in ["/a", "/b"] { server.answer(path, with: .content(Self.content)) }
-        server.answer(
-            "/late",
-            with: .content(Self.content)
-                .waiting(for: gate)
-        )
+        server.answer("/late", with: .content(Self.content).waiting(for: gate))
         try await daemon.start()
         manager = Self.manager(daemon.socket.string)
     }

@@ -23,11 +23,7 @@ struct World {
         let more = configuration.isEmpty ? "" : ", \(configuration)"
         try daemon.configure(#"{"retryBase": 0.02, "settlingTime": 0\#(more)}"#)
         server.answer("/file", with: .content(Array("a file of thirty bytes, or so.".utf8)))
-        server.answer(
-            "/late",
-            with: .content([1, 2, 3])
-                .waiting(for: gate)
-        )
+        server.answer("/late", with: .content([1, 2, 3]).waiting(for: gate))
         if starts { try await daemon.start() }
     }
 

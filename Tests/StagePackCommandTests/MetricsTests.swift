@@ -138,15 +138,17 @@ struct MetricsTests {
         )
     }
 
+    /// A command that runs another one whose standard error is the journal, as far as it can tell.
+    private static let withJournal = [
+        "/bin/sh", "-c", #"JOURNAL_STREAM=$(stat -Lc %d:%i /dev/fd/2) exec "$@""#, "sh",
+    ]
+
     @Test func linesForTheJournalHavePrioritiesAndNoTimes() async throws {
         var world = try World()
         let pack = try SamplePack.small(.aurora)
         try world.publish(pack)
         world.server.answer(pack.path, with: .status(403))
-        world.program.wrapper = [
-            "/bin/sh", "-c", #"JOURNAL_STREAM=$(stat -Lc %d:%i /dev/fd/2) exec "$@""#, "sh",
-            try Program.path.string,
-        ]
+        world.program.wrapper = Self.withJournal + [try Program.path.string]
         let ending = try await world.run("prefetch", "--attempts", "1", "--progress", "none")
         let lines = ending.error.split(separator: "\n")
         #expect(lines.count == 2, "\(ending.error)")
@@ -154,7 +156,7 @@ struct MetricsTests {
         #expect(lines.last?.hasPrefix("<6>hint: ") ?? false)
     }
 
-    /// What an extension prints is worth a notice.
+    /// The text of an extension is a notice.
     @Test func aLineForTheJournalHasThePriorityOfItsLevel() async throws {
         var installed = try await Installed()
         try installed.world.publish(try Self.packs())
@@ -164,11 +166,9 @@ struct MetricsTests {
                 answer["downloads"] = []
                 """
         )
-        let shell = [
-            "/bin/sh", "-c", #"JOURNAL_STREAM=$(stat -Lc %d:%i /dev/fd/2) exec "$@""#, "sh",
-        ]
         installed.world.program.wrapper =
-            installed.world.program.wrapper.dropLast() + shell + [try Program.path.string]
+            installed.world.program.wrapper.dropLast() + Self.withJournal
+            + [try Program.path.string]
         let ending = try await installed.run("prefetch", "--all", "--progress", "none")
         #expect(ending.status == 0, "\(ending)")
         #expect(ending.error.hasPrefix("<5>stagepack: notice: "), "\(ending)")

@@ -136,11 +136,7 @@ struct RegistrationChangeTests {
         let gate = Gate()
         defer { gate.open() }
         for pack in packs {
-            let answer = Answer.content(pack.archive)
-            server.answer(
-                pack.path,
-                with: answer.waiting(for: gate)
-            )
+            server.answer(pack.path, with: .content(pack.archive).waiting(for: gate))
         }
         let paths = Set(packs.map(\.path))
         let run = try await installed.world.program.run(["prefetch", "--all"]) { _ in

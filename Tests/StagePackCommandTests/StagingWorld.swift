@@ -22,7 +22,7 @@ struct StagingWorld: Sendable {
     private let publisher: IndexedPublisher
     private var archives: [SamplePack]
 
-    /// How the server sends a response for the pack.
+    /// The way in which the server sends a response for the pack.
     enum Sending: Sendable {
         /// So many bytes per second.
         case slowly(Int = 256 << 10)

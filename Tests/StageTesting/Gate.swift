@@ -14,7 +14,7 @@ import Synchronization
 /// the test its turn.
 package final class Gate: Sendable {
     private let group = DispatchGroup()
-    private let state = Mutex(false)
+    private let isOpen = Mutex(false)
 
     /// Creates a gate that is closed.
     package init() { group.enter() }
@@ -22,12 +22,9 @@ package final class Gate: Sendable {
     // A group whose counter is not zero must not be released.
     deinit { open() }
 
-    /// Indicates whether the gate is open.
-    package var isOpen: Bool { state.withLock { $0 } }
-
     /// Opens the gate; this cannot be undone.
     package func open() {
-        let wasOpen = state.withLock { isOpen in
+        let wasOpen = isOpen.withLock { isOpen in
             defer { isOpen = true }
             return isOpen
         }

@@ -22,11 +22,11 @@ extension CommandFailure {
     }
 
     /// Creates the failure to read a file that the command line names.
-    init(argument error: FileError, hint: String? = nil) {
+    init(argument error: FileError) {
         self.init(
             status: Self.status(ofArgument: error),
             message: error.description,
-            hint: hint,
+            hint: nil,
             retryAdvice: .never
         )
     }
