@@ -424,7 +424,11 @@ let package = Package(
         ),
         tests(
             "StageTransfer",
-            ["StageTransfer", "StageTesting", "StageModel", "StageSystem", logging, system]
+            [
+                "StageTransfer", "StageTesting", "StageDigest", "StageModel", "StageSystem",
+                logging,
+                system,
+            ]
         ),
         tests(
             "StageControl",

@@ -235,13 +235,8 @@ enum RequestLimits {
     }
 
     private static func checkTexts(_ request: TransferRequest) throws(ControlRefusal) {
-        if let digest = request.sha256 {
-            guard digest.utf8.count == 64, digest.allSatisfy(\.isHexDigit) else {
-                throw ControlRefusal(
-                    .invalid,
-                    message: "expected 64 hexadecimal digits as 'sha256'"
-                )
-            }
+        if let digest = request.sha256, (try? Digest(hexadecimal: digest)) == nil {
+            throw ControlRefusal(.invalid, message: "expected 64 hexadecimal digits as 'sha256'")
         }
         if let text = request.description {
             try check(text, bytes: 0...description, as: "'description'")

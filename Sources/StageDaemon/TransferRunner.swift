@@ -141,7 +141,7 @@ struct TransferRunner: Sendable {
             mirrors: [request.url] + (request.mirrors ?? []),
             size: request.size
         ) { path throws(TransferError) in
-            try await Self.matches(path, digest: request.sha256)
+            try await Self.compare(path, with: request.sha256)
         } report: { event in
             live.take(event)
         }
@@ -186,14 +186,23 @@ struct TransferRunner: Sendable {
         return ["authorization", "proxy-authorization", "cookie"].contains(name)
     }
 
-    private static func matches(
+    /// Compares a file with the digest of its request, in hexadecimal; returns `nil` if it has this digest, or needs none.
+    private static func compare(
         _ path: FilePath,
-        digest: String?
-    ) async throws(TransferError) -> Bool {
-        guard let digest else { return true }
+        with digest: String?
+    ) async throws(TransferError) -> DigestMismatch? {
+        guard let digest else { return nil }
+        let expected: Digest
+        do throws(ValueError) {
+            expected = try Digest(hexadecimal: digest)
+        } catch {
+            // Checked when the task was created, so the journal is damaged.
+            throw .wrongDigest(url: "")
+        }
         do throws(FileError) {
             return try await withBlockingThread { () throws(FileError) in
-                "\(try Digest(of: try File.open(reading: path)))" == digest.lowercased()
+                let found = try Digest(of: try File.open(reading: path))
+                return DigestMismatch(expected: expected, found: found)
             }
         } catch {
             throw .storage(error)

@@ -62,7 +62,7 @@ extension Stager {
     ) async throws(StageError) -> FilePath {
         var request = DownloadRequest(mirrors: [transfer.url], size: transfer.size) { _ in
             // The engine has checked the size; the digest is unknown.
-            true
+            nil
         } report: { event in
             if let event = StagingEvent(event) { report(event) }
         }

@@ -199,7 +199,8 @@ extension PackWork {
             size: size,
             verify: { path throws(TransferError) in
                 do throws(FileError) {
-                    return try await follower.digest(of: path) == digest
+                    let found = try await follower.digest(of: path)
+                    return DigestMismatch(expected: digest, found: found)
                 } catch {
                     throw .storage(error)
                 }

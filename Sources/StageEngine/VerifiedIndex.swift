@@ -229,8 +229,12 @@ struct IndexFetch: Sendable {
         let request = fetching.request(for: fetching.mirrors(of: url), limit: size)
         let document = try await fetching.fetch(request)
         figures.transferred = figures.transferred + ByteCount(document.bytes.count)
-        guard ByteCount(document.bytes.count) == size, Digest(of: document.bytes) == digest else {
+        guard ByteCount(document.bytes.count) == size else {
             throw .transfer(.wrongDigest(url: document.url))
+        }
+        let found = Digest(of: document.bytes)
+        if let mismatch = DigestMismatch(expected: digest, found: found) {
+            throw .transfer(.wrongDigest(url: document.url, mismatch))
         }
         figures.source = document.url
         return document.bytes

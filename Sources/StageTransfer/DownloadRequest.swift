@@ -100,10 +100,11 @@ public struct DownloadRequest: Sendable {
     /// Called on the engine's thread before the file grows, and again every 4 MiB: with the total size if the server
     /// announced it, otherwise with up to 4 MiB more than the file has.
     public var permitSize: (@Sendable (ByteCount) throws(TransferError) -> Void)?
-    /// Returns whether the complete file at a path is the requested content.
+    /// Compares the complete file at a path with the requested content; returns `nil` if it is that content.
     ///
     /// It throws if it cannot decide: the partial file stays, and no mirror is blamed.
-    public var verify: @concurrent @Sendable (FilePath) async throws(TransferError) -> Bool
+    public var verify:
+        @concurrent @Sendable (FilePath) async throws(TransferError) -> DigestMismatch?
     /// Receives the events of the transfer, in order, on the engine's thread, ``TransferEvent/checkpointed(_:)``
     /// excepted; it must return at once.
     public var report: @Sendable (TransferEvent) -> Void
@@ -112,13 +113,30 @@ public struct DownloadRequest: Sendable {
     public init(
         mirrors: [String],
         size: ByteCount?,
-        verify: @concurrent @escaping @Sendable (FilePath) async throws(TransferError) -> Bool,
+        verify:
+            @concurrent @escaping @Sendable (FilePath) async throws(TransferError) ->
+            DigestMismatch?,
         report: @escaping @Sendable (TransferEvent) -> Void = { _ in }
     ) {
         self.mirrors = mirrors
         self.size = size
         self.verify = verify
         self.report = report
+    }
+}
+
+/// The digests of content that is not the requested one.
+public struct DigestMismatch: Equatable, Sendable {
+    /// The digest of the requested content.
+    public var expected: Digest
+    /// The digest of the content that was received; `nil` if it became shorter while it was read.
+    public var found: Digest?
+
+    /// Compares two digests; returns `nil` if they are equal.
+    public init?(expected: Digest, found: Digest?) {
+        guard expected != found else { return nil }
+        self.expected = expected
+        self.found = found
     }
 }
 

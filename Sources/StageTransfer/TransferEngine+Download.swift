@@ -65,16 +65,17 @@ extension TransferEngine {
     private func verify(
         _ download: inout Download
     ) async throws(TransferError) -> TransferStateMachine.Action {
-        if download.endedInRefusal { return step(.verified(true), of: &download) }
-        let isGood: Bool
+        if download.endedInRefusal { return step(.verified(nil), of: &download) }
+        let mismatch: DigestMismatch?
         do throws(TransferError) {
-            isGood = try await download.request.verify(download.part.path)
+            mismatch = try await download.request.verify(download.part.path)
         } catch {
             return .fail(error)
         }
-        if isGood { return step(.verified(true), of: &download) }
+        guard let mismatch else { return step(.verified(nil), of: &download) }
         guard download.request.isRepeatedSafely else {
-            return .fail(.wrongDigest(url: download.urls[download.machine.mirror].display))
+            let url = download.urls[download.machine.mirror].display
+            return .fail(.wrongDigest(url: url, mismatch))
         }
         // A cancelled task's verification does not count.
         guard !Task.isCancelled else { return .fail(.cancelled) }
@@ -82,7 +83,7 @@ extension TransferEngine {
         let wasContinued = download.reused > 0
         download.reused = 0
         download.request.report(.restarted(.wrongDigest))
-        return step(wasContinued ? .resumedContentIsWrong : .verified(false), of: &download)
+        return step(wasContinued ? .resumedContentIsWrong : .verified(mismatch), of: &download)
     }
 
     /// Sends a request to one mirror, follows redirects, and returns the next action.

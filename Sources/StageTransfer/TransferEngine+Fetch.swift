@@ -52,7 +52,7 @@ extension TransferEngine {
                 request.report(.waiting(reason, duration))
                 guard await sleep(duration) else { throw .cancelled }
                 event = .waited
-            case .verify: event = .verified(true)
+            case .verify: event = .verified(nil)
             case .succeed: return content
             case .fail(let error): throw error
             }

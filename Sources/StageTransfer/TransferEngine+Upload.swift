@@ -79,7 +79,7 @@ extension TransferEngine {
                 guard await sleep(duration) else { throw .cancelled }
                 event = .waited
             case .verify:
-                event = .verified(true)
+                event = .verified(nil)
             case .succeed:
                 return try upload.receipt(attempts: machine.attempts, duration: clock.now - start)
             case .fail(let error):

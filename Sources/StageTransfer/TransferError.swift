@@ -23,8 +23,8 @@ public indirect enum TransferError: Error, Equatable, Sendable {
     /// For a file that became shorter during its upload, `url` is its path.
     case wrongSize(url: String, expected: ByteCount, actual: ByteCount?)
 
-    /// The content has the expected size but fails verification.
-    case wrongDigest(url: String)
+    /// The content has the expected size but fails verification; the digests are `nil` if only a part was verified.
+    case wrongDigest(url: String, DigestMismatch? = nil)
 
     /// The URL, or its response, is not accepted.
     case unacceptable(url: String, Unacceptable)
@@ -176,8 +176,11 @@ extension TransferError: CustomStringConvertible {
         case .wrongSize(let url, let expected, let actual):
             "expected \(expected.rawValue.quantity(of: "byte")) from '\(url.forDisplay())', found "
                 + (actual.map { "\($0.rawValue)" } ?? "more")
-        case .wrongDigest(let url):
+        case .wrongDigest(let url, nil):
             "the content from '\(url.forDisplay())' is not the expected one"
+        case .wrongDigest(let url, let digests?):
+            "the content from '\(url.forDisplay())' is not the expected one: expected the SHA-256 digest "
+                + "\(digests.expected), found \(digests.found.map { "\($0)" } ?? "fewer bytes")"
         case .unacceptable(let url, let reason):
             reason.description(of: url.forDisplay())
         case .untrusted(let url, _, let detail):

@@ -10,8 +10,8 @@ struct TransferStateMachine {
         case ended(Outcome, Progress)
         /// The last requested delay has elapsed.
         case waited
-        /// The complete content was verified, with this result.
-        case verified(Bool)
+        /// The complete content was verified; `nil` if it is the requested content.
+        case verified(DigestMismatch?)
         /// The complete content failed verification, and an earlier run had received part of it.
         case resumedContentIsWrong
     }
@@ -121,11 +121,11 @@ struct TransferStateMachine {
             return isComplete ? .verify : next(history, at: moment)
         case .waited:
             return next(history, at: moment)
-        case .verified(true):
+        case .verified(nil):
             if attempts > 0 { history.recordSuccess(of: mirrors[current].host) }
             return .succeed
-        case .verified(false):
-            return startOver(&history, at: moment)
+        case .verified(let mismatch?):
+            return startOver(after: mismatch, &history, at: moment)
         case .resumedContentIsWrong:
             // Bytes from an earlier run are no evidence against a mirror.
             startsOver = true
@@ -207,13 +207,14 @@ struct TransferStateMachine {
     /// A mirror with wrong content is asked once more, after the others, since a proxy may have damaged the content; but not if all
     /// other mirrors have wrong content, too.
     private mutating func startOver(
+        after mismatch: DigestMismatch,
         _ history: inout MirrorHistory,
         at moment: Moment
     ) -> Action {
         startsOver = true
         guard attempts > 0 else { return next(history, at: moment) }
         wrongDigests += 1
-        let error = TransferError.wrongDigest(url: mirrors[current].url)
+        let error = TransferError.wrongDigest(url: mirrors[current].url, mismatch)
         record(error, in: &history)
         mirrors[current].wrongDigests += 1
         if mirrors[current].wrongDigests == Self.maximumWrongDigests {

@@ -128,7 +128,7 @@ struct ForegroundDownload {
         var download = DownloadRequest(
             mirrors: [url],
             size: nil,
-            verify: { (_: FilePath) async throws(TransferError) -> Bool in true },
+            verify: { (_: FilePath) async throws(TransferError) -> DigestMismatch? in nil },
             report: { [session, task] in session.take($0, of: task) }
         )
         download.method = request.method

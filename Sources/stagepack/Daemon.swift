@@ -15,22 +15,24 @@ enum Daemon {
         }
     }
 
-    /// Calls `body` with a connection to the daemon, and converts its errors.
+    /// Calls `body` with a connection to the daemon, and converts its errors; `quotaHint` is for a user who has reached a
+    /// limit.
     static func ask<Value>(
+        quotaHint: String? = nil,
         _ body: (ControlClient) async throws(ControlError) -> Value
     ) async throws(CommandFailure) -> Value {
         let client = try await client()
         do throws(ControlError) {
             return try await body(client)
         } catch {
-            throw CommandFailure(error)
+            throw CommandFailure(error, quotaHint: quotaHint)
         }
     }
 }
 
 extension CommandFailure {
-    /// Creates the failure for an error of the connection to the daemon.
-    init(_ error: ControlError) {
+    /// Creates the failure for an error of the connection to the daemon, with a hint for a user who has reached a limit.
+    init(_ error: ControlError, quotaHint: String? = nil) {
         let (status, hint): (ExitStatus, String?) =
             switch error {
             case .notRunning:
@@ -50,6 +52,7 @@ extension CommandFailure {
                         + "its socket: \(Self.command("rm", on: path))"
                 )
             case .lost, .system: (.daemonUnavailable, "run it again; nothing is lost")
+            case .refused(let refusal) where refusal.code == .quota: (.daemonRefused, quotaHint)
             case .refused, .pathTooLong, .malformed, .tooLarge: (.daemonRefused, nil)
             case .cancelled: (.interrupted, nil)
             }

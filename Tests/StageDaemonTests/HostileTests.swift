@@ -98,6 +98,8 @@ struct HostileTests {
         (create, task(#", "priority": -0.1"#), 422), (create, task(#", "priority": 1e300"#), 422),
         (create, task(#", "earliestBegin": "yesterday""#), 400),
         (create, task(#", "sha256": "abc""#), 422), (create, task(#", "method": "G E T""#), 422),
+        // 64 bytes, of which one digit is not of ASCII.
+        (create, task(#", "sha256": "１\#(String(repeating: "a", count: 61))""#), 422),
         (create, task(#", "headers": {"A": "b\r\nC: d"}"#), 422),
         (create, task(#", "headers": {"A\u0000": "b"}"#), 422),
         (create, task(#", "headers": {"Host": "b"}"#), 422),

@@ -254,13 +254,16 @@ func withDaemon<Value: Sendable>(
     ending signal: Int32 = SIGTERM,
     sparesWorkers: Bool = false,
     bus: String = "unix:path=/nowhere",
+    tasksPerUser: Int = 1000,
     _ body: @escaping @Sendable (Installed, ControlClient) async throws -> Value
 ) async throws -> Value {
     let directory = installed.world.directory.path
     let socket = installed.socket
     installed.allowDaemon()
     _ = try Directory.make(socket.removingLastComponent())
-    let settings = #"{"relaunchDelay": 0.2, "settlingTime": 0, "busAddress": "\#(bus)"}"#
+    let settings = #"""
+        {"relaunchDelay": 0.2, "settlingTime": 0, "busAddress": "\#(bus)", "tasksPerUser": \#(tasksPerUser)}
+        """#
     // The socket of a killed daemon.
     _ = try? Directory.open(socket.removingLastComponent()).remove("control.sock")
     try installed.world.directory.write(

@@ -9,6 +9,7 @@ struct HelpTests {
         "", "prefetch", "fetch", "plan", "load", "path", "ls", "info", "status", "du", "version",
         "verify", "repair", "rollback",
         "pin", "remove", "gc", "doctor", "why", "metrics", "tasks", "tasks list", "tasks add",
+        "tasks clear",
         "watch",
         "cancel", "pause", "resume",
         "app", "app list", "app show", "app validate", "app register", "app unregister",

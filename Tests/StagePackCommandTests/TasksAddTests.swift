@@ -103,6 +103,68 @@ struct TasksAddTests {
         }
     }
 
+    @Test func endedDownloadsAreClearedAndNothingElse() async throws {
+        var installed = try await Installed()
+        let server = installed.world.server
+        server.answer("/file", with: .content(Self.content))
+        server.answer("/none", with: .status(404))
+        server.answer("/slow", with: .content(Self.content).stalled(after: 3))
+        try await withDaemon(&installed) { installed, client in
+            // A session of an application, with a download that has ended too.
+            try await client.makeSession("application", configuration: SessionConfiguration())
+            let other = TransferRequest(token: "t", kind: .download, url: server.url("/file"))
+            let foreign = try await client.createTasks([other], in: "application")[0]
+            for path in ["/none", "/slow", "/file"] {
+                let added = try await installed.run("tasks", "add", server.url(path))
+                #expect(added.status == 0, "\(added)")
+            }
+            let tasks = try await client.tasks(in: "stagepack.tasks")
+            let (failed, slow, done) = (tasks[0].id, tasks[1].id, tasks[2].id)
+            try await poll("the downloads do not end") {
+                let states = try await client.tasks().map { ($0.id, $0.state) }
+                let byNumber = Dictionary(uniqueKeysWithValues: states)
+                return byNumber[failed] == .failed && byNumber[done] == .completed
+                    && byNumber[foreign] == .completed
+            }
+            let kept = try await installed.run("tasks", "clear")
+            #expect(kept.status == 0 && kept.output.isEmpty, "\(kept)")
+            #expect(kept.error.contains("1 file not taken away: \(done); "), "\(kept)")
+            #expect(try await client.tasks().count == 4)
+
+            let list = try await installed.run("tasks", "\(done)").output
+            let line = try #require(list.split(separator: "    file: ").last)
+            let file = FilePath(String(try #require(line.split(separator: "\n").first)))
+            let cleared = try await installed.run("tasks", "clear", "--files")
+            #expect(cleared.status == 0 && cleared.error.isEmpty, "\(cleared)")
+            for id in [failed, done] { #expect(cleared.output.contains("\(id)  "), "\(cleared)") }
+            #expect(!FileStatus.exists(file))
+            #expect(try await client.tasks().map(\.id).sorted() == [foreign, slow].sorted())
+            #expect(try await client.task(slow).state == .running)
+
+            let none = try await installed.run("tasks", "clear", "--json")
+            #expect(none.status == 0 && none.error.isEmpty, "\(none)")
+            let json = none.output.filter { !$0.isWhitespace }
+            #expect(json.contains(#""tasks":[]"#), "\(none)")
+        }
+    }
+
+    @Test func aUserWithTooManyDownloadsIsToldHowToClearThem() async throws {
+        var installed = try await Installed()
+        let server = installed.world.server
+        server.answer("/none", with: .status(404))
+        try await withDaemon(&installed, tasksPerUser: 1) { installed, client in
+            let added = try await installed.run("tasks", "add", server.url("/none"))
+            #expect(added.status == 0, "\(added)")
+            try await poll("it does not end") { try await client.tasks().first?.state == .failed }
+            let refused = try await installed.run("tasks", "add", server.url("/other"))
+            #expect(refused.status == 51, "\(refused)")
+            #expect(refused.error.contains("hint: 'stagepack tasks clear'"), "\(refused)")
+            #expect(try await installed.run("tasks", "clear").status == 0)
+            let again = try await installed.run("tasks", "add", server.url("/other"))
+            #expect(again.status == 0, "\(again)")
+        }
+    }
+
     @Test func watchingEndsWithItsReader() async throws {
         var installed = try await Installed()
         let server = installed.world.server

@@ -1,5 +1,6 @@
 import Dispatch
 import Glibc
+import StageDigest
 import StageModel
 import StageSystem
 import StageTesting
@@ -113,10 +114,14 @@ import Testing
     }
 
     @Test func contentThatIsWrongTwiceIsAnError() async throws {
-        server.answer("/pack", with: .content(noise(Self.content.count, seed: 9)))
+        let wrong = noise(Self.content.count, seed: 9)
+        server.answer("/pack", with: .content(wrong))
         let request = DownloadRequest(server.url("/pack"), content: Self.content)
         let error = await failure(of: request, to: part)
-        #expect(error == .wrongDigest(url: server.url("/pack")))
+        let (expected, found) = (Digest(of: Self.content), Digest(of: wrong))
+        let mismatch = DigestMismatch(expected: expected, found: found)
+        #expect(error == .wrongDigest(url: server.url("/pack"), mismatch))
+        #expect("\(try #require(error))".hasSuffix("digest \(expected), found \(found)"))
         #expect(server.counts(for: "/pack").requests == 2)
         #expect(part.length == .zero)
     }

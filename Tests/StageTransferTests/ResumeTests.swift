@@ -387,7 +387,7 @@ import Testing
         var request = DownloadRequest(
             mirrors: [server.url("/pack")],
             size: nil,
-            verify: { (_: FilePath) async throws(TransferError) -> Bool in true },
+            verify: { (_: FilePath) async throws(TransferError) -> DigestMismatch? in nil },
             report: { events.append($0) }
         )
         change(&request)
@@ -425,7 +425,7 @@ import Testing
         let request = DownloadRequest(
             mirrors: [server.url("/pack")],
             size: nil,
-            verify: { (_: FilePath) async throws(TransferError) -> Bool in true },
+            verify: { (_: FilePath) async throws(TransferError) -> DigestMismatch? in nil },
             report: { events.append($0) }
         )
         let first = await failure(of: request, to: try open(), .single)

@@ -1,7 +1,12 @@
+import StageDigest
+import StageModel
 import SystemPackage
 import Testing
 
 @testable import StageTransfer
+
+/// The digests of content that is not the requested one.
+private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(of: [2]))
 
 @Suite struct TransferStateMachineTests {
     typealias Machine = TransferStateMachine
@@ -54,7 +59,7 @@ import Testing
         var story = Story(1)
         let first = story.handle(.began(isComplete: true))
         #expect(first == .verify)
-        let last = story.handle(.verified(true))
+        let last = story.handle(.verified(nil))
         #expect(last == .succeed)
         #expect(story.machine.attempts == 0)
     }
@@ -62,7 +67,7 @@ import Testing
     @Test func contentThatIsHereAndWrongBlamesNoMirror() {
         var story = Story(1)
         _ = story.handle(.began(isComplete: true))
-        let next = story.handle(.verified(false))
+        let next = story.handle(.verified(mismatch))
         #expect(next == .attempt(mirror: 0, isRanged: false))
         #expect(story.history == MirrorHistory())
     }
@@ -77,7 +82,7 @@ import Testing
         #expect(story.history == MirrorHistory())
         // Only what this run has received counts.
         _ = story.handle(.ended(.complete, accepted))
-        let other = story.handle(.verified(false))
+        let other = story.handle(.verified(mismatch))
         #expect(other == .attempt(mirror: 1, isRanged: false))
     }
 
@@ -231,11 +236,11 @@ import Testing
         let accepted = Machine.Progress(wasAccepted: true, newBytes: 1)
         let verify = story.handle(.ended(.complete, accepted))
         #expect(verify == .verify)
-        let other = story.handle(.verified(false))
+        let other = story.handle(.verified(mismatch))
         #expect(other == .attempt(mirror: 1, isRanged: false))
         _ = story.handle(.ended(.complete, accepted))
-        let end = story.handle(.verified(false))
-        #expect(end == .fail(.wrongDigest(url: "url1")))
+        let end = story.handle(.verified(mismatch))
+        #expect(end == .fail(.wrongDigest(url: "url1", mismatch)))
     }
 
     @Test func twoMirrorsWithWrongContentHideNoOther() {
@@ -245,7 +250,7 @@ import Testing
         var actions: [Machine.Action] = []
         for _ in 0..<2 {
             _ = story.handle(.ended(.complete, accepted))
-            actions.append(story.handle(.verified(false)))
+            actions.append(story.handle(.verified(mismatch)))
         }
         #expect(
             actions == [
@@ -256,11 +261,11 @@ import Testing
         let again = story.fail()
         #expect(again == .attempt(mirror: 0, isRanged: false))
         _ = story.handle(.ended(.complete, accepted))
-        let last = story.handle(.verified(false))
+        let last = story.handle(.verified(mismatch))
         #expect(last == .attempt(mirror: 2, isRanged: false))
         _ = story.handle(.ended(.complete, accepted))
-        let end = story.handle(.verified(false))
-        #expect(end == .fail(.wrongDigest(url: "url2")))
+        let end = story.handle(.verified(mismatch))
+        #expect(end == .fail(.wrongDigest(url: "url2", mismatch)))
     }
 
     @Test func aMirrorThatRefusesTheContentDoesNotCountAsOneWithoutRanges() {
@@ -294,7 +299,7 @@ import Testing
         #expect(first == .attempt(mirror: 1, isRanged: true))
         _ = next.fail()
         _ = next.handle(.ended(.complete, Machine.Progress(wasAccepted: true, newBytes: 1)))
-        _ = next.handle(.verified(true))
+        _ = next.handle(.verified(nil))
         var third = Story(2, history: next.history)
         let healed = third.begin()
         #expect(healed == .attempt(mirror: 0, isRanged: true))

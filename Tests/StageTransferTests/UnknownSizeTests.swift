@@ -25,7 +25,7 @@ import Testing
 
     private func request(_ events: Events = Events()) -> DownloadRequest {
         DownloadRequest(mirrors: [server.url("/pack")], size: nil) { _ in
-            true
+            nil
         } report: {
             events.append($0)
         }

@@ -1,5 +1,6 @@
 import Glibc
 import Logging
+import StageDigest
 import StageModel
 import StageSystem
 import StageTesting
@@ -75,12 +76,15 @@ extension TransferConfiguration {
 }
 
 extension DownloadRequest {
-    /// A request for known content, verified byte by byte.
+    /// A request for known content, verified by its digest.
     init(_ mirrors: String..., content: [UInt8], events: Events = Events()) {
         self.init(
             mirrors: mirrors,
             size: ByteCount(content.count),
-            verify: { path in fileContent(path) == content },
+            verify: { path in
+                let found = Digest(of: fileContent(path) ?? [])
+                return DigestMismatch(expected: Digest(of: content), found: found)
+            },
             report: { events.append($0) }
         )
     }

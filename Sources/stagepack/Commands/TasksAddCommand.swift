@@ -50,9 +50,15 @@ struct TasksAddCommand: ReportingSubcommand {
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    /// The session of downloads that no command waits for; the names of the command's other sessions begin with it.
+    static let session = "stagepack.tasks"
+
+    private static let quotaHint =
+        "'stagepack tasks clear' removes downloads that have ended, which count for the limits"
+
     /// The session of the download.
     private var session: String {
-        discretionary ? "stagepack.tasks.discretionary" : "stagepack.tasks"
+        discretionary ? "\(Self.session).discretionary" : Self.session
     }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
@@ -75,7 +81,8 @@ struct TasksAddCommand: ReportingSubcommand {
             return try await collect(request, configuration, to: FilePath(output).absolute)
         }
         let (session, settings, added) = (session, configuration, request)
-        let task = try await Daemon.ask { client throws(ControlError) in
+        let task = try await Daemon.ask(quotaHint: Self.quotaHint) {
+            client throws(ControlError) in
             try await client.makeSession(session, configuration: settings)
             let earlier = try await client.tasks(in: session)
             let new = added.replacing(earlier, in: client.downloads)
@@ -121,7 +128,7 @@ struct TasksAddCommand: ReportingSubcommand {
                 hint: HintSource.thisCommand().map { "run \($0) to wait for the file" },
                 retryAdvice: .now
             )
-        case .failure(let error): throw CommandFailure(error)
+        case .failure(let error): throw CommandFailure(error, quotaHint: Self.quotaHint)
         }
     }
 

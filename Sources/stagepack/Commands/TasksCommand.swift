@@ -5,8 +5,8 @@ import StageModel
 struct TasksCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "tasks",
-        abstract: "List the daemon's transfers, and add downloads.",
-        subcommands: [TasksListCommand.self, TasksAddCommand.self],
+        abstract: "List the daemon's transfers, add downloads, and clear ended ones.",
+        subcommands: [TasksListCommand.self, TasksAddCommand.self, TasksClearCommand.self],
         defaultSubcommand: TasksListCommand.self
     )
 }
