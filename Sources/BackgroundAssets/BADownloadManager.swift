@@ -113,8 +113,12 @@ public final class BADownloadManager: Sendable {
     /// Two processes that schedule the same identifier at the same moment may both succeed: use
     /// `withExclusiveControl(_:)` to prevent that.
     ///
-    /// - Throws: ``BAError`` if the download is invalid or already scheduled, or the daemon does not respond;
-    ///   in an extension, unless it handles a failure.
+    /// A download that has ended, as the manager returned it, can be scheduled again, with its header fields. A
+    /// credential that answered a challenge is not among them.
+    ///
+    /// - Throws: ``BAError`` if the download is invalid or already scheduled, the daemon hides its header fields
+    ///   from this process, as from a confined one, or the daemon does not respond; in an extension, unless it
+    ///   handles a failure.
     public func scheduleDownload(_ download: BADownload) throws {
         guard request() == nil else { return try ExtensionSession.schedule(download) }
         let (session, file) = try accepted(download)

@@ -127,7 +127,7 @@ final class DelegateNotifier: SessionReceiver {
             return task
         }
         do throws(ControlError) {
-            let task = try session.ask(.task(id))
+            let task = try session.ask(.task(id, headers: true))
             state.withLock { $0.tasks[id] = task }
             if task.isUnfinished { session.add(task) }
             return task

@@ -57,6 +57,17 @@ extension TransferRequest {
     }
 }
 
+extension TransferRequest {
+    /// Header fields that the application has set.
+    ///
+    /// The daemon hides a credential that answered a challenge. Another download of the file is challenged again.
+    fileprivate var headersOfApplication: [String: String] {
+        let headers = headers ?? [:]
+        guard hasChallengeCredential == true else { return headers }
+        return headers.filter { $0.key.lowercased() != "authorization" }
+    }
+}
+
 extension BADownload {
     /// Creates the download of a task.
     static func made(of task: TransferTask, for group: ApplicationGroupID) -> BADownload {
@@ -68,7 +79,7 @@ extension BADownload {
             applicationGroup: group
         )
         wire.priority = note.priority
-        wire.headers = task.request.headers ?? [:]
+        wire.headers = task.request.headersOfApplication
         let state: State =
             switch task.state {
             case .suspended, .waiting: .waiting

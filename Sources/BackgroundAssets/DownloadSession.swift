@@ -44,9 +44,11 @@ final class DownloadSession: Sendable {
     }
 
     /// Returns the tasks that have not ended, or whose end no delegate has received; none without a session.
+    ///
+    /// They have their header fields, so that a download made from one can be scheduled again.
     func tasks() throws(ControlError) -> [TransferTask] {
         do throws(ControlError) {
-            return try ask(.tasks(in: client.identifier)).tasks
+            return try ask(.tasks(in: client.identifier, headers: true)).tasks
         } catch .refused(let refusal) where refusal.code == .notFound {
             return []
         }
@@ -162,6 +164,13 @@ final class DownloadSession: Sendable {
         _ wire: ExtensionURLDownload,
         note: DownloadNote
     ) throws(BAError) -> Int64 {
+        guard !wire.headers.values.contains(TransferTask.hiddenValue) else {
+            throw BAError(
+                .downloadInvalid,
+                message: "the daemon hides the header fields of this download from this process: "
+                    + "create the download from its request again"
+            )
+        }
         do throws(ControlError) {
             let requests = [TransferRequest(wire, note: note)]
             let ids: [Int64]

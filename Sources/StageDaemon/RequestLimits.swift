@@ -328,6 +328,14 @@ enum RequestLimits {
                 message: "the header field '\(name.prefix(64))' cannot be sent"
             )
         }
+        // A client that sends a listed task back has no credentials, and would send this text to a server.
+        guard value != TransferTask.hiddenValue else {
+            throw ControlRefusal(
+                .invalid,
+                message:
+                    "the header field '\(name)' has the placeholder for hidden values, '\(value)': send its own value"
+            )
+        }
         let reserved = [
             "range", "if-range", "accept-encoding", "content-length", "transfer-encoding", "host",
         ]

@@ -195,7 +195,9 @@ extension TransferState.Session {
     func status(for client: ClientCredentials) -> SessionStatus {
         var configuration = record.configuration
         if client.user != record.user {
-            configuration.headers = configuration.headers.mapValues { _ in "(not shown)" }
+            configuration.headers = configuration.headers.mapValues { _ in
+                TransferTask.hiddenValue
+            }
             configuration.handler?.environment?.removeAll()
         }
         var status = SessionStatus(

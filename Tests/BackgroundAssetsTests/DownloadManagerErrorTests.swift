@@ -42,6 +42,21 @@ import Testing
         #expect(try await world.tasks().count == 1)
     }
 
+    @Test func aHiddenHeaderFieldIsNotSent() async throws {
+        let world = try await World(serves: false)
+        var request = URLRequest(url: try #require(URL(string: "https://host/a")))
+        request.setValue("(not shown)", forHTTPHeaderField: "Authorization")
+        let download = BAURLDownload(
+            identifier: "a",
+            request: request,
+            fileSize: 30,
+            applicationGroupIdentifier: World.group
+        )
+        expect(.downloadInvalid) { try world.manager.schedule(download) }
+        expect(.downloadInvalid) { try world.manager.startForegroundDownload(download) }
+        #expect(try await world.daemon.client.tasks() == [])
+    }
+
     @Test func withoutADaemonTheReasonSaysWhatToDo() async throws {
         let world = try await World(serves: false)
         try await world.daemon.kill()

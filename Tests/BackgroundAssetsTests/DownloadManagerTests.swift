@@ -85,6 +85,52 @@ import Testing
         try await recorder.ends(["failed c: 102", "finished c: /staged/2"], in: world)
     }
 
+    @Test func aListedDownloadIsScheduledAgainWithItsHeaderFields() async throws {
+        let world = try await World()
+        world.server.answer("/c", with: .status(404), .content(World.content))
+        try world.manager.schedule(world.download("c"))
+        try await poll { try await world.tasks().first?.state == .failed }
+        let other = world.other()
+        let found = try await other.currentDownloads
+        try other.schedule(try #require(found.first))
+        try await poll { try await world.tasks().last?.state == .completed }
+        let heads = world.server.requests(for: "/c")
+        #expect(heads.map { $0["x-name"] } == ["x", "x"])
+    }
+
+    @Test func aReportedDownloadIsScheduledAgainWithItsHeaderFields() async throws {
+        let world = try await World()
+        world.server.answer("/c", with: .status(404), .content(World.content))
+        let other = world.other()
+        let recorder = Recorder(failed: { try? other.schedule($0) })
+        other.delegate = recorder
+        try await world.attach()
+        try world.manager.schedule(world.download("c"))
+        try await recorder.ends(["failed c: 102", "finished c: /staged/2"], in: world)
+        let heads = world.server.requests(for: "/c")
+        #expect(heads.map { $0["x-name"] } == ["x", "x"])
+    }
+
+    @Test func aCredentialThatAnsweredAChallengeIsNotScheduledAgain() async throws {
+        let world = try await World()
+        let recorder = Recorder()
+        try await world.challenge(recorder)
+        let gate = Gate()
+        world.server.answer("/secret", with: .content(World.content).waiting(for: gate))
+        let answer = try #require(recorder.answer)
+        answer(.useCredential, URLCredential(user: "u", password: "p", persistence: .none))
+        try await poll { world.server.requests(for: "/secret").count == 2 }
+        let other = world.other()
+        let found = try #require(try await other.currentDownloads.first)
+        gate.open()
+        try await world.acknowledged(2)
+        try other.schedule(found)
+        try await poll { world.server.requests(for: "/secret").count == 3 }
+        let heads = world.server.requests(for: "/secret")
+        #expect(heads.map { $0["authorization"] } == [nil, "Basic dTpw", nil])
+        #expect(heads.map { $0["x-name"] } == ["x", "x", "x"])
+    }
+
     @Test func downloadsAreCancelledInEachState() async throws {
         let world = try await World()
         let client = world.daemon.client

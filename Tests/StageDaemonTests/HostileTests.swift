@@ -104,6 +104,7 @@ struct HostileTests {
         (create, task(#", "headers": {"A\u0000": "b"}"#), 422),
         (create, task(#", "headers": {"Host": "b"}"#), 422),
         (create, task(#", "headers": {"a(b": "c"}"#), 422),
+        (create, task(#", "headers": {"Authorization": "(not shown)"}"#), 422),
         (create, task(#", "file": "/etc/passwd""#), 422),
         (create, task(#", "mirrors": ["http://a/"]"#), 422),
         (create, task(#", "resumeToken": "r-x""#), 422),
@@ -146,6 +147,7 @@ struct HostileTests {
         ("PUT /v1/sessions/x", #"{"group": "\#(long)"}"#, 422),
         ("PUT /v1/sessions/x", #"{"maximumConnectionsPerHost": -1}"#, 422),
         ("PUT /v1/sessions/x", #"{"headers": {\#(fields(101))}}"#, 422),
+        ("PUT /v1/sessions/x", #"{"headers": {"Cookie": "(not shown)"}}"#, 422),
         (
             "PUT /v1/sessions/x",
             #"{"headers": {"A": "\#(long)\#(long)\#(long)\#(long)\#(long)"}}"#, 422
