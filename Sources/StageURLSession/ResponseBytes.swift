@@ -130,6 +130,9 @@ extension URLSession {
     }
 
     /// The lines of a response.
+    ///
+    /// A line ends with CR, LF, or both, with U+000B, U+000C or U+0085, or with one of Unicode's separators of lines
+    /// and paragraphs, U+2028 and U+2029, as in Apple's `AsyncLineSequence`.
     public struct AsyncLines: AsyncSequence, Sendable {
         /// A line without its end.
         public typealias Element = String
@@ -141,7 +144,7 @@ extension URLSession {
             AsyncIterator(bytes: bytes.makeAsyncIterator())
         }
 
-        /// Iterates over lines, which end with CR, LF or both.
+        /// Iterates over lines.
         public struct AsyncIterator: AsyncIteratorProtocol {
             private var bytes: AsyncBytes.AsyncIterator
 
@@ -155,13 +158,27 @@ extension URLSession {
             ) async throws -> String? {
                 var line: [UInt8] = []
                 while let byte = try await bytes.next(isolation: actor) {
-                    guard byte == UInt8(ascii: "\n") || byte == UInt8(ascii: "\r") else {
-                        line.append(byte)
-                        continue
-                    }
+                    line.append(byte)
+                    let end = Self.lengthOfEnd(of: line)
+                    guard end > 0 else { continue }
+                    line.removeLast(end)
+                    // Nothing is left of an empty line, or of an LF after a CR.
                     if !line.isEmpty { return String(decoding: line, as: UTF8.self) }
                 }
                 return line.isEmpty ? nil : String(decoding: line, as: UTF8.self)
+            }
+
+            /// Returns the number of bytes at the end of `line` that end it; 0 if it continues.
+            private static func lengthOfEnd(of line: [UInt8]) -> Int {
+                guard let last = line.last else { return 0 }
+                return switch last {
+                case 0x0A...0x0D: 1
+                // U+0085 in UTF-8.
+                case 0x85: line.suffix(2).first == 0xC2 ? 2 : 0
+                // U+2028 and U+2029.
+                case 0xA8, 0xA9: line.suffix(3).starts(with: [0xE2, 0x80]) ? 3 : 0
+                default: 0
+                }
             }
         }
     }

@@ -214,6 +214,26 @@ struct ForegroundTests: ForegroundSuite {
         #expect(count == 3_000_000)
     }
 
+    @Test func linesEndAsOnApplesSystems() async throws {
+        let text =
+            "\na\rb\u{B}\u{C}c\u{85}\u{85}d\u{2028}e\u{2029}\r\n"
+            + "\u{A9}é\u{2026}\u{2E85}\tf\u{2028}"
+        server.answer("/a", with: .content(Array(text.utf8)))
+        let (bytes, _) = try await session().bytes(from: url("/a"))
+        var lines: [String] = []
+        for try await line in bytes.lines { lines.append(line) }
+        #expect(lines == ["a", "b", "c", "d", "e", "\u{A9}é\u{2026}\u{2E85}\tf"])
+    }
+
+    @Test func aLineThatIsNoUnicodeIsRepaired() async throws {
+        // The beginnings of U+0085 and U+2028, without their ends.
+        server.answer("/a", with: .content([0xC2, 0x0A, 0xE2, 0x80, 0x0D, 0x85, 0xA8]))
+        let (bytes, _) = try await session().bytes(from: url("/a"))
+        var lines: [String] = []
+        for try await line in bytes.lines { lines.append(line) }
+        #expect(lines == ["\u{FFFD}", "\u{FFFD}", "\u{FFFD}\u{FFFD}"])
+    }
+
     @Test func aServerWaitsForAReader() async throws {
         server.answer("/a", with: .content([UInt8](repeating: 7, count: 64 << 20)))
         let (bytes, _) = try await session().bytes(from: url("/a"))
