@@ -98,7 +98,7 @@ extension AssetPackManager {
         }
     }
 
-    /// Returns whether a version of the pack is staged, at the cost of a readlink(2); `false` without a
+    /// Returns whether a version of the pack is staged, at the cost of a few system calls; `false` without a
     /// configuration.
     public nonisolated func assetPackIsAvailableLocally(withID assetPackID: String) -> Bool {
         // An error counts as not available.

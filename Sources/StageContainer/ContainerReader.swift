@@ -36,6 +36,16 @@ public final class ContainerReader: Sendable {
         self.packs = packs
     }
 
+    /// Indicates whether the open container was deleted, or is not the one at its path any more.
+    ///
+    /// Costs one stat(2) and one fstat(2). A path without a status, as for a process that may not search a directory above
+    /// it any more, changes nothing while the container exists.
+    package var isReplaced: Bool {
+        guard let open = FileStatus(of: packs.descriptor) else { return false }
+        guard let found = FileStatus(following: packs.path) else { return open.linkCount == 0 }
+        return found.device != open.device || found.inode != open.inode
+    }
+
     /// Returns the free space of the container's file system.
     public func freeSpace() throws(ContainerError) -> FreeSpace {
         try ContainerError.wrapping { () throws(FileError) in try root.freeSpace() }

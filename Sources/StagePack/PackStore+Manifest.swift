@@ -35,8 +35,8 @@ extension PackStore {
 
     /// Returns the name of the generation that readers use, or `nil` if the pack is not staged.
     ///
-    /// Costs one readlink(2) and two fstatat(2) per container and, if several have the pack, reading its pin
-    /// in each.
+    /// Costs one stat(2), one fstat(2), one readlink(2) and two fstatat(2) per container and, if several have the
+    /// pack, reading its pin in each.
     public func currentGeneration(of id: PackID) throws(PackStoreError) -> GenerationName? {
         try withView { (view) throws(ContainerError) in try view.copies(of: id).first?.generation }
     }

@@ -18,7 +18,8 @@ public import SystemPackage
 /// ```
 ///
 /// URLs from a store are valid for its lifetime or until ``release(_:)``, even if a new version is published:
-/// the store holds a lease on each generation that it returned, and on the single files of unstaged packs.
+/// the store holds a lease on each generation that it returned, and on the single files of unstaged packs. If a container
+/// is deleted, its URLs become invalid; a new one at its path is read from the next call on.
 public final class PackStore: Sendable {
     /// Options for loading a pack.
     public struct LoadOptions: Sendable {
@@ -48,6 +49,12 @@ public final class PackStore: Sendable {
         var readers: [ContainerReader?]
         var held: [PackID: [HeldPack]] = [:]
         var heldFiles: [PackID: [HeldFiles]] = [:]
+
+        /// Releases the leases on the generations and files of one container.
+        mutating func release(container: Int) {
+            held = held.mapValues { packs in packs.filter { $0.reader != container } }
+            heldFiles = heldFiles.mapValues { files in files.filter { $0.reader != container } }
+        }
     }
 
     /// Single files that this store has returned.
@@ -106,8 +113,8 @@ public final class PackStore: Sendable {
 
     /// Returns the directory of a staged pack, or `nil` if the pack is not staged.
     ///
-    /// Costs one readlink(2) per container if the store holds a lease on the pack, and otherwise also an
-    /// open(2) and a lock. If several containers have the pack, it also reads the pin and a status of the
+    /// Costs one stat(2), one fstat(2) and one readlink(2) per container if the store holds a lease on the pack, and
+    /// otherwise also an open(2) and a lock. If several containers have the pack, it also reads the pin and a status of the
     /// files in each.
     ///
     /// - Throws: ``PackStoreError/invalidID(_:)`` if `id` is not a valid ID of a pack;
@@ -211,9 +218,15 @@ public final class PackStore: Sendable {
         return nil
     }
 
-    /// Returns the containers that exist now; tries again to open those that were missing before.
+    /// Returns the containers that exist now; opens those that were missing before, and those that were deleted and
+    /// created again.
     private func openView(_ state: inout State) throws(ContainerError) -> ContainerView {
-        for index in containers.indices where state.readers[index] == nil {
+        for index in containers.indices {
+            if let reader = state.readers[index] {
+                guard reader.isReplaced else { continue }
+                // A lease on a deleted generation protects none of the same name in the new container.
+                state.release(container: index)
+            }
             state.readers[index] = try ContainerReader.open(containers[index])
         }
         return ContainerView(containers: containers, readers: state.readers)

@@ -59,6 +59,16 @@ import WallpaperStore
         #expect(reported.withLock { $0 } == (1...3).map(FetchProgress.sample))
     }
 
+    @Test func aPackIsFetchedAgainIntoAContainerThatWasDeleted() async throws {
+        let count = Count()
+        let store = publishingStore(count)
+        _ = try await store.loadPack("aurora")
+        try FileManager.default.removeItem(atPath: container.path.string)
+        let url = try await store.loadPack("aurora")
+        #expect(try text("sky", in: url) == "version 2")
+        #expect(count.current == 2)
+    }
+
     @Test(arguments: [Duration.seconds(Int64.max), .seconds(Int64.max) * 2])
     func aDeadlineMayBeAsLongAsADuration(_ timeout: Duration) async throws {
         let options = PackStore.LoadOptions(timeout: timeout)

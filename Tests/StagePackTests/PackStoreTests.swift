@@ -65,6 +65,36 @@ import Testing
         #expect(try store.stagedPacks() == [])
     }
 
+    @Test func aContainerThatIsCreatedAgainIsReadAtOnce() async throws {
+        try container.publish(.aurora, version: 1, ["sky": "blue"])
+        _ = try #require(try store.localURL(for: "aurora"))
+        try FileManager.default.removeItem(atPath: container.path.string)
+        #expect(try store.localURL(for: "aurora") == nil)
+        #expect(try store.stagedPacks() == [])
+        #expect(try store.record(of: .aurora) == nil)
+        // The generation has the same name as the deleted one, and needs a lease of its own.
+        try container.publish(.aurora, version: 1, ["sky": "red"])
+        let url = try #require(try store.localURL(for: "aurora"))
+        #expect(try text("sky", in: url) == "red")
+        #expect(try store.stagedPacks() == [.aurora])
+        try container.publish(.aurora, version: 2, ["sky": "green"])
+        #expect(try container.removeObsoleteGenerations(of: .aurora) == 0)
+        #expect(try text("sky", in: url) == "red")
+    }
+
+    @Test func aContainerThatReplacesAnotherIsReadAtOnce() throws {
+        let other = try SampleContainer("other")
+        try container.publish(.aurora, version: 1, ["sky": "blue"])
+        try other.publish(.levels, version: 1, ["map": "text"])
+        #expect(try store.stagedPacks() == [.aurora])
+        let path = container.path.string
+        try FileManager.default.moveItem(atPath: path, toPath: "\(path).old")
+        #expect(try store.stagedPacks() == [.aurora], "the open container still exists")
+        try FileManager.default.moveItem(atPath: other.path.string, toPath: path)
+        #expect(try store.stagedPacks() == [.levels])
+        #expect(try store.localURL(for: "aurora") == nil)
+    }
+
     @Test func aPackThatIsBeingStagedIsNotRemoved() async throws {
         try container.publish(.aurora, version: 1, ["sky": "blue"])
         let lock = try #require(try Container.make(container.path).attemptLock(.aurora))
