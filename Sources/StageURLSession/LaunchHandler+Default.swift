@@ -1,14 +1,18 @@
 import Foundation
 import Glibc
+import Logging
 import StageContainer
 import StageControl
 import StageModel
 import StageSystem
+import Synchronization
 import SystemPackage
 
 extension LaunchHandler {
     /// Prefix of the version of default handlers, which no configuration names.
     private static let mark = "default "
+    /// `true` after the warning that this process's executable is not launched.
+    private static let hasWarned = Mutex(false)
 
     /// `true` if a process created the handler because its session's configuration names none.
     var isDefault: Bool { version?.hasPrefix(Self.mark) ?? false }
@@ -18,7 +22,7 @@ extension LaunchHandler {
     /// The `backgroundEventsHandler` of a registration takes precedence over the executable. The registration is that
     /// of the application whose identifier is the main bundle's, or whose handler is this executable, or of the only
     /// application of the group that the configuration names. The result is `nil` if neither program can be started
-    /// later: the executable was removed, runs tests, or is in a place where another user could replace it.
+    /// later: the executable runs tests, or it was removed or another user could replace it, which is logged once.
     ///
     /// - Parameters:
     ///   - group: The application group of the configuration; `nil` for none.
@@ -45,7 +49,9 @@ extension LaunchHandler {
         if let program = registration?.backgroundEventsHandler {
             self.init(command: [program.path] + program.arguments)
         } else {
-            guard let executable, !Self.runsTests(executable), Self.isProtected(executable) else {
+            guard let executable, !Self.runsTests(executable) else { return nil }
+            if let reason = Self.risk(of: executable) {
+                Self.warn(of: reason, for: executable)
                 return nil
             }
             self.init(command: [executable.string])
@@ -63,18 +69,39 @@ extension LaunchHandler {
         return "\(inode):\(size):\(Int64(changed))"
     }
 
-    /// Returns whether only root and this user can replace the program at a path: the daemon starts it after this
-    /// process has ended, when its file may have been removed.
-    private static func isProtected(_ path: FilePath) -> Bool {
+    /// Returns the reason why the program at a path may be another one when the daemon starts it, after this process has
+    /// ended; `nil` if only root and this user can replace it.
+    ///
+    /// The user's private group may write the program and the folders above it: it has no other member.
+    private static func risk(of path: FilePath) -> String? {
+        lazy var privateGroup = Account(user: geteuid())?.privateGroup
         var place = path
-        while true {
-            guard let values = try? FileManager.default.attributesOfItem(atPath: place.string),
-                let owner = (values[.ownerAccountID] as? NSNumber)?.uint32Value,
-                let mode = (values[.posixPermissions] as? NSNumber)?.uint32Value,
-                owner == 0 || owner == geteuid(), mode & 0o022 == 0
-            else { return false }
-            guard place.removeLastComponent() else { return true }
+        repeat {
+            guard let status = FileStatus(following: place) else {
+                return "'\(place)' is not there"
+            }
+            guard let reason = status.foreignWriter else { continue }
+            let isOwned = status.owner == 0 || status.owner == geteuid()
+            guard isOwned, status.mode & 0o002 == 0, status.group == privateGroup else {
+                return "'\(place)': \(reason)"
+            }
+        } while place.removeLastComponent()
+        return nil
+    }
+
+    /// Logs once that the daemon will not launch the executable of this process.
+    private static func warn(of reason: String, for executable: FilePath) {
+        let isFirst = hasWarned.withLock { hasWarned in
+            defer { hasWarned = true }
+            return !hasWarned
         }
+        guard isFirst else { return }
+        // The handler that the application has set, or else standard error.
+        Logger(label: "stage-session")
+            .warning(
+                "The daemon will not launch this program for the events of background sessions",
+                metadata: ["program.path": "\(executable)", "program.risk": "\(reason)"]
+            )
     }
 
     /// Returns whether a program would run tests, not an application, if it were started without arguments.

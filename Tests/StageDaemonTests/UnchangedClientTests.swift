@@ -28,7 +28,7 @@ final class UnchangedClientTests {
         daemon = try .required()
         try daemon.letOthersPass()
         try daemon.configure(
-            #"{"settlingTime": 0, "retryBase": 0.05, "relaunchDelay": 0.2, "handlerUsers": ["nobody"]}"#
+            #"{"settlingTime": 0, "retryBase": 0.05, "relaunchDelay": 0.2, "handlerUsers": ["nobody", "daemon"]}"#
         )
         try await daemon.start()
         let place = try Directory.open(daemon.directory)
@@ -41,24 +41,38 @@ final class UnchangedClientTests {
 
     private var programs: FilePath { installed.path }
 
-    /// Gives a directory to the user of the clients.
-    private func give(_ path: FilePath) throws {
-        let status = unsafe chown(path.string, user, 65534)
+    /// Gives a directory to the user of the clients, or to another owner.
+    private func give(
+        _ path: FilePath,
+        to owner: (user: UInt32, group: UInt32) = (65534, 65534)
+    ) throws {
+        let status = unsafe chown(path.string, owner.user, owner.group)
         try #require(status == 0)
     }
 
-    /// Runs the application as the user, and waits for its end.
+    /// The log of the clients.
+    private var log: FilePath { daemon.directory.appending("client.log") }
+
+    /// Returns the warnings in the log of the clients.
+    private func warnings() throws -> [Substring] {
+        let bytes = try File.open(readingRegular: log).readAll(limit: 1 << 20)
+        return String(decoding: bytes, as: UTF8.self).split(separator: "\n")
+            .filter { $0.contains("The daemon will not launch this program") }
+    }
+
+    /// Runs the application as the user, or as another one with a group of the same number, and waits for its end.
     private func run(
         _ arguments: String...,
         by wrapper: [String] = [],
+        as user: UInt32 = 65534,
         in folder: FilePath? = nil
     ) async throws -> Int32 {
         var command = wrapper
-        command += ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        command += ["/usr/bin/setpriv", "--reuid=\(user)", "--regid=\(user)", "--clear-groups"]
         command += ["/usr/bin/env", "-i", "STAGEPACK_SOCKET=\(daemon.socket)"]
         command += ["HOME=\(home)", "XDG_DATA_HOME=\(home)/data", "XDG_CONFIG_HOME=\(home)/config"]
         command += [(folder ?? programs).appending("application").string] + arguments
-        let process = try StartedProcess(command, log: daemon.directory.appending("client.log"))
+        let process = try StartedProcess(command, log: log)
         try await poll("the client does not end") { process.status != nil }
         return try #require(process.status)
     }
@@ -117,6 +131,35 @@ final class UnchangedClientTests {
         try #require(status == 0)
         #expect(try await run("list", in: folder) == 0)
         #expect(try await session().configuration.handler == nil)
+        let warnings = try warnings()
+        #expect(warnings.count == 1)
+        #expect(warnings.first?.contains("'\(folder)': ") == true)
+        #expect(warnings.first?.contains("found mode 01777") == true)
+    }
+
+    /// The system user `daemon` has the private group `daemon`, with the number 1; `nogroup` is not private.
+    @Test(arguments: [
+        (mode_t(0o775), UInt32(1), true), (0o777, 1, false), (0o775, 65534, false),
+    ])
+    func aPrivateGroupMayWriteTheFolderOfAnExecutable(
+        _ mode: mode_t,
+        group: UInt32,
+        isLaunched: Bool
+    ) async throws {
+        let folder = try Directory.open(programs).makeDirectory("open").path
+        try ProgramFile.copy(
+            from: programs.appending("application"),
+            to: folder.appending("application")
+        )
+        try give(folder, to: (0, group))
+        try give(home, to: (1, 1))
+        let status = unsafe chmod(folder.string, mode)
+        try #require(status == 0)
+        #expect(try await run("list", as: 1, in: folder) == 0)
+        let handler = try await session().configuration.handler
+        let expected: [String]? = isLaunched ? ["\(folder)/application"] : nil
+        #expect(handler?.command == expected)
+        #expect(try warnings().isEmpty == isLaunched)
     }
 
     @Test func aConfinedClientGetsItsSessionAndNoHandler() async throws {
