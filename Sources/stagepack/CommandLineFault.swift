@@ -9,6 +9,13 @@ struct CommandLineFault {
     /// The parser's own text, with the usage of the command; `nil` if the failure is complete without it.
     private let text: String?
     private let isJSON: Bool
+    /// Set if the command prints JSON as one object on each line.
+    private var isOnOneLine = false
+
+    /// Returns whether the command that arguments lead to prints JSON as one object on each line.
+    static func printsJSONLines(_ arguments: [String]) -> Bool {
+        CommandPlace(arguments).printsJSONLines
+    }
 
     /// Creates the fault for arguments that the parser has refused; `nil` for other errors, including
     /// requests for help.
@@ -18,6 +25,7 @@ struct CommandLineFault {
         else { return nil }
         isJSON = arguments.prefix { $0 != "--" }.contains("--json")
         let place = CommandPlace(arguments)
+        isOnOneLine = place.printsJSONLines
         if let unknown = place.unknownCommand {
             failure = unknown
             text = nil
@@ -67,6 +75,7 @@ struct CommandLineFault {
         self.failure = failure
         text = nil
         isJSON = words.contains("--json")
+        isOnOneLine = place.printsJSONLines
     }
 
     /// Prints the fault, and exits.
@@ -74,7 +83,7 @@ struct CommandLineFault {
         if let text, !isJSON {
             Console.note(text)
         } else {
-            Console.report(failure, asJSON: isJSON)
+            Console.report(failure, asJSON: isJSON, onOneLine: isOnOneLine)
         }
         Glibc.exit(failure.status.rawValue)
     }
@@ -88,6 +97,8 @@ private struct CommandPlace {
     private(set) var depth = 0
     /// The names of its subcommands.
     private(set) var names: [String] = []
+    /// Set if the command prints JSON as one object on each line.
+    private(set) var printsJSONLines = false
     /// The word in the position of a subcommand that does not exist.
     private var unknownWord: String?
 
@@ -115,6 +126,8 @@ private struct CommandPlace {
             name += " \(word)"
             depth += 1
             command = next
+            printsJSONLines =
+                (next as? any StagePackSubcommand.Type)?.printsJSONLines ?? false
         }
     }
 }

@@ -7,6 +7,8 @@ import StageModel
 protocol StagePackSubcommand: AsyncParsableCommand {
     /// Set if failures are printed as JSON.
     var printsJSON: Bool { get }
+    /// Set if JSON is printed as one object on each line.
+    static var printsJSONLines: Bool { get }
     /// The options for messages; `nil` if the command has none.
     var messages: MessageOptions? { get }
 
@@ -28,6 +30,7 @@ extension ReportingSubcommand {
 }
 
 extension StagePackSubcommand {
+    static var printsJSONLines: Bool { false }
     var messages: MessageOptions? { nil }
 
     /// Performs the command, prints its failure if it fails, and exits with its status.
@@ -47,7 +50,7 @@ extension StagePackSubcommand {
         } catch {
             let source = (self as? any SourcedSubcommand)?.source
             let error = source.map(error.askingForSimilarPack) ?? error
-            Console.report(error, asJSON: printsJSON)
+            Console.report(error, asJSON: printsJSON, onOneLine: Self.printsJSONLines)
             status = error.status
         }
         throw ExitCode(Console.status(after: status).rawValue)

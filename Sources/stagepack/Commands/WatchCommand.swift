@@ -15,6 +15,8 @@ struct WatchCommand: ReportingSubcommand {
     @Flag(help: "Print the events as JSON, one a line.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
+    static let printsJSONLines = true
+
     func perform() async throws(CommandFailure) -> ExitStatus {
         let (all, json) = (all, json)
         let client = try await Daemon.client()

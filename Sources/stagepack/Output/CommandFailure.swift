@@ -29,7 +29,12 @@ extension CommandFailure {
             let text = parts.compactMap(\.self).joined(separator: "; ")
             Console.say("stagepack: hook: nothing staged: \(text)")
         } else {
-            Console.report(self, asJSON: CommandLine.arguments.contains("--json"))
+            let arguments = Array(CommandLine.arguments.dropFirst())
+            Console.report(
+                self,
+                asJSON: arguments.contains("--json"),
+                onOneLine: CommandLineFault.printsJSONLines(arguments)
+            )
         }
         Glibc.exit(status.rawValue)
     }

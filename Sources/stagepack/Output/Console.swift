@@ -19,14 +19,15 @@ enum Console {
     static func print(
         _ value: some Encodable & CustomStringConvertible,
         asJSON: Bool,
-        schema: OutputSchema = .current
+        schema: OutputSchema = .current,
+        pretty: Bool = true
     ) {
         let styled = (value as? any StyledReport)?.styled.map {
             Self.text(of: $0, for: STDOUT_FILENO)
         }
         let text =
             asJSON
-            ? json(OutputDocument(schema: schema, value: value))
+            ? json(OutputDocument(schema: schema, value: value), pretty: pretty)
             : styled?.joined(separator: "\n") ?? value.description.linesForDisplay
         if !text.isEmpty { write(text + "\n", to: STDOUT_FILENO) }
     }
@@ -81,10 +82,10 @@ enum Console {
         return StyledText(text)
     }
 
-    /// Prints a failure: as a line, with its hint, or as JSON on standard output.
-    static func report(_ failure: CommandFailure, asJSON: Bool) {
+    /// Prints a failure: as a line, with its hint, or as JSON on standard output, if asked for on one line.
+    static func report(_ failure: CommandFailure, asJSON: Bool, onOneLine: Bool = false) {
         if asJSON {
-            return reportJSON(FailureReport(failure))
+            return reportJSON(FailureReport(failure), onOneLine: onOneLine)
         }
         // The journal gets one entry for the failure and its hint.
         if isJournal, let hint = failure.hint {
@@ -95,8 +96,8 @@ enum Console {
     }
 
     /// Prints a failure as JSON on standard output.
-    static func reportJSON(_ failure: FailureReport) {
-        print(ErrorReport(error: failure), asJSON: true, schema: .error)
+    static func reportJSON(_ failure: FailureReport, onOneLine: Bool = false) {
+        print(ErrorReport(error: failure), asJSON: true, schema: .error, pretty: !onOneLine)
     }
 
     /// Returns the value as JSON, with the members in a fixed order, and control and bidirectional characters
