@@ -41,42 +41,95 @@ struct CollectedDownload: Sendable {
         return (folder, name)
     }
 
+    /// A download that has ended.
+    private struct Ended {
+        let task: TransferTask
+        let event: SessionEvent
+        /// The directory of the daemon that has the file.
+        let downloads: DownloadDirectory?
+        /// The open stream, which keeps other commands from taking the file.
+        let events: ControlEvents
+    }
+
     /// Adds the download, waits for its end, moves the file, and removes the download from the daemon.
+    ///
+    /// Connects again to a daemon that was restarted, which continues the download.
     func collect(from client: ControlClient) async throws(ControlError) -> Ending {
-        try await client.makeSession(session, configuration: settings)
-        // What an interrupted command has left, and cannot complete any more, is not this command's failure.
-        // A completed one may be that of another command, which has just moved the file.
-        let earlier = try await client.tasks(in: session)
-        if earlier.contains(where: { [.failed, .cancelled].contains($0.state) }) {
-            try await client.removeSession(session)
+        var hasCleared = false
+        let ended = try await Daemon.reconnecting(from: client) {
+            (client: ControlClient) async throws(ControlError) -> Ended in
             try await client.makeSession(session, configuration: settings)
+            // After a restart, an ended download is the one that this command waits for.
+            if !hasCleared { try await clear(client) }
+            hasCleared = true
+            return try await waitForEnd(client)
         }
+        defer { ended.events.close() }
+        if case .failure(let failure) = end(of: ended) {
+            // The file stays at the daemon until it could be moved.
+            if ended.event.kind != .completed { try await removeSession(from: client) }
+            return .failure(failure)
+        }
+        try await removeSession(from: client)
+        return .success(ended.task)
+    }
+
+    /// Removes a download that an interrupted command has left, and that failed or was cancelled.
+    ///
+    /// It is not this command's failure. A completed one may be that of another command, which has just moved the file.
+    private func clear(_ client: ControlClient) async throws(ControlError) {
+        let earlier = try await client.tasks(in: session)
+        guard earlier.contains(where: { [.failed, .cancelled].contains($0.state) }) else { return }
+        try await client.removeSession(session)
+        try await client.makeSession(session, configuration: settings)
+    }
+
+    /// Adds the download, unless the daemon has it, and waits for its end.
+    private func waitForEnd(_ client: ControlClient) async throws(ControlError) -> Ended {
         let ids = try await client.createTasks([request], in: session)
-        for try await event in try await client.events(of: session) where event.task == ids[0] {
+        let events = try await client.events(of: session)
+        for try await event in events where event.task == ids[0] {
             guard [.completed, .failed, .cancelled].contains(event.kind) else { continue }
             // Before the file is moved: then another command may remove the session.
             let task = try await client.task(ids[0])
-            guard let ending = end(of: event, from: client) else { continue }
-            if case .failure(let failure) = ending {
-                // The file stays at the daemon until it could be moved.
-                if event.kind != .completed { try await client.removeSession(session) }
-                return .failure(failure)
-            }
-            try await client.removeSession(session)
-            return .success(task)
+            return Ended(
+                task: task,
+                event: event,
+                downloads: client.downloads,
+                events: events
+            )
         }
         throw .lost(client.path, after: nil)
     }
 
-    /// Returns success, after moving the file, or the failure if the event ends the download; `nil` for other events.
-    private func end(
-        of event: SessionEvent,
-        from client: ControlClient
-    ) -> Result<Void, CommandFailure>? {
+    /// Removes the session, unless it is gone, also by a request whose response was lost.
+    private func removeSession(from client: ControlClient) async throws(ControlError) {
+        try await Daemon.reconnecting(from: client) {
+            (client: ControlClient) async throws(ControlError) -> Void in
+            do throws(ControlError) {
+                try await client.removeSession(session)
+            } catch .refused(let refusal) where refusal.code == .notFound {
+                return
+            }
+        }
+    }
+
+    /// Returns success, after moving the file, or the failure.
+    private func end(of ended: Ended) -> Result<Void, CommandFailure> {
+        let event = ended.event
         switch event.kind {
         case .completed:
-            return Result.catching { () throws(CommandFailure) in try move(event, from: client) }
-        case .failed:
+            return Result.catching { () throws(CommandFailure) in try move(ended) }
+        case .cancelled:
+            return .failure(
+                CommandFailure(
+                    status: .interrupted,
+                    message: "the download was cancelled",
+                    hint: nil,
+                    retryAdvice: .now
+                )
+            )
+        default:
             var failure = CommandFailure(
                 status: .transferFailed,
                 message: event.failure?.reason ?? "the download failed",
@@ -89,24 +142,12 @@ struct CollectedDownload: Sendable {
             }
             if event.failure?.kind == .wrongContent { failure.status = .digestMismatch }
             return .failure(failure)
-        case .cancelled:
-            return .failure(
-                CommandFailure(
-                    status: .interrupted,
-                    message: "the download was cancelled",
-                    hint: nil,
-                    retryAdvice: .now
-                )
-            )
-        default: return nil
         }
     }
 
-    private func move(
-        _ event: SessionEvent,
-        from client: ControlClient
-    ) throws(CommandFailure) {
-        guard let location = event.location, client.downloads?.accepts(location) ?? false else {
+    private func move(_ ended: Ended) throws(CommandFailure) {
+        guard let location = ended.event.location, ended.downloads?.accepts(location) ?? false
+        else {
             throw CommandFailure(
                 status: .daemonRefused,
                 message: "the daemon has no file of the download that this user may take",
@@ -122,12 +163,17 @@ struct CollectedDownload: Sendable {
     }
 
     /// Moves a file into its new directory in one step, also from another file system.
+    ///
+    /// Gives it the permission bits of a file that this process creates; the daemon's files are private.
     private static func move(_ source: FilePath, to path: FilePath) throws(FileError) {
         let (folder, name) = try place(of: path)
         guard let old = source.lastComponent else {
             throw FileError("open", path: source, errno: .isDirectory)
         }
         let from = try Directory.open(source.removingLastComponent())
+        if let mode = FileCreationMask.modeOfNewFile() {
+            try from.file(reading: FilePath(old))?.ensureMode(mode)
+        }
         do throws(FileError) {
             try from.rename(old, to: name, in: folder)
         } catch {
@@ -153,7 +199,10 @@ struct CollectedDownload: Sendable {
             throw FileError("open", path: from.path.appending(old), errno: .noSuchFileOrDirectory)
         }
         do throws(FileError) {
-            let file = try folder.file(creating: FilePath(temporary))
+            let file = try folder.file(
+                creating: FilePath(temporary),
+                permissions: FilePermissions(rawValue: 0o666)
+            )
             try file.copyContent(of: source)
             try file.synchronize()
             try folder.rename(temporary, to: name, in: folder)

@@ -30,6 +30,76 @@ enum Daemon {
     }
 }
 
+extension Daemon {
+    /// The longest absence of the daemon that a waiting command bridges, such as its restart by an upgrade of the package.
+    private static let longestAbsence = Duration.seconds(30)
+    /// The duration of a connection after which its loss begins another absence.
+    private static let stableTime = Duration.seconds(10)
+
+    /// Calls `body` with a connection to the daemon, and again with a new one after each loss of the connection.
+    ///
+    /// The new connection is to the same daemon, and not to the system's where that of the user ended.
+    ///
+    /// - Throws: The error of `body`, or of the last attempt to connect when the daemon was away for ``longestAbsence``.
+    static func reconnecting<Value>(
+        from first: ControlClient,
+        _ body: (ControlClient) async throws(ControlError) -> Value
+    ) async throws(ControlError) -> Value {
+        var client = first
+        var deadline: ContinuousClock.Instant?
+        while true {
+            let began = ContinuousClock.now
+            do throws(ControlError) {
+                return try await body(client)
+            } catch {
+                guard !Task.isCancelled else { throw .cancelled }
+                guard error.isAbsence else { throw error }
+                let now = ContinuousClock.now
+                if now - began >= stableTime { deadline = nil }
+                let end = deadline ?? now + longestAbsence
+                deadline = end
+                client = try await find(client.path, after: error, until: end)
+            }
+        }
+    }
+
+    /// Waits until the daemon at a path answers again; throws the last error at the deadline.
+    private static func find(
+        _ path: String,
+        after loss: ControlError,
+        until deadline: ContinuousClock.Instant
+    ) async throws(ControlError) -> ControlClient {
+        var problem = loss
+        var backoff = Backoff(longest: .seconds(1), stableTime: stableTime)
+        while ContinuousClock.now < deadline {
+            // Cancelled: the command was interrupted.
+            guard (try? await Task.sleep(for: backoff.next())) != nil else { throw .cancelled }
+            do throws(ControlError) {
+                let environment = ProcessEnvironment.current
+                let client = try await ControlClient.discover(environment: environment)
+                if client.path == path { return client }
+                problem = .notRunning([path])
+            } catch {
+                guard error.isAbsence else { throw error }
+                problem = error
+            }
+        }
+        throw problem
+    }
+}
+
+extension ControlError {
+    /// True if the daemon ended or does not answer.
+    fileprivate var isAbsence: Bool {
+        switch self {
+        case .notRunning, .lost: true
+        case .accessDenied, .untrusted, .pathTooLong, .refused, .malformed, .tooLarge, .cancelled,
+            .system:
+            false
+        }
+    }
+}
+
 extension CommandFailure {
     /// Creates the failure for an error of the connection to the daemon, with a hint for a user who has reached a limit.
     init(_ error: ControlError, quotaHint: String? = nil) {

@@ -15,7 +15,8 @@ struct TasksAddCommand: ReportingSubcommand {
             Prints the transfer, which outlives this command and the session of its user. The same \
             URL and digest again are the same transfer, until it fails, is cancelled, or its file is \
             taken away. 'stagepack tasks' says where the file is when it has come. With '--output-path' the command waits for the file and moves it there; interrupted, it \
-            leaves the transfer to the daemon, and the same command again waits for it.
+            leaves the transfer to the daemon, and the same command again waits for it. While the daemon is restarted, as by an upgrade of \
+            its package, it connects again for up to 30 seconds. The file gets the mode of any new file, which the umask determines.
             """
     )
 

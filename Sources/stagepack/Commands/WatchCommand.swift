@@ -8,7 +8,10 @@ struct WatchCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "watch",
         abstract: "Print the events of the daemon's transfers, as they occur.",
-        discussion: "Until it is interrupted. With --json, one JSON value a line."
+        discussion: """
+            Until it is interrupted. With --json, one JSON object a line, also for a failure. While the daemon is restarted, as by an \
+            upgrade of its package, the command connects again for up to 30 seconds, and warns that events of that time are missing.
+            """
     )
 
     @Flag(help: "Those of all users, for the superuser.") var all = false
@@ -40,14 +43,26 @@ struct WatchCommand: ReportingSubcommand {
         all: Bool,
         asJSON: Bool
     ) async throws(ControlError) {
-        for try await event in try await client.watch(all: all) {
-            switch event.kind {
-            case .attached, .heartbeat: continue
-            default: break
+        var isFirst = true
+        try await Daemon.reconnecting(from: client) {
+            (client: ControlClient) async throws(ControlError) -> Void in
+            let events = try await client.watch(all: all)
+            if !isFirst {
+                Console.note(
+                    "stagepack: warning: the daemon was away: events of that time are missing"
+                )
             }
-            Console.say(asJSON ? event.jsonLine : event.line)
-            // Its reader has ended, or its disk is full.
-            if Console.outputHasFailed { return }
+            isFirst = false
+            for try await event in events {
+                switch event.kind {
+                case .attached, .heartbeat: continue
+                default: break
+                }
+                Console.say(asJSON ? event.jsonLine : event.line)
+                // Its reader has ended, or its disk is full.
+                if Console.outputHasFailed { return }
+            }
+            throw .lost(client.path)
         }
     }
 }
