@@ -108,14 +108,21 @@ struct ContainerScopes {
 
     /// Prints the result of a command with the recorded failures and with `others`, and returns the status of the first of
     /// them, or `status` if there is none.
+    ///
+    /// With `isChange`, the command has changed something, and its result is not printed with `--quiet`.
     func conclude(
         _ value: some Encodable & CustomStringConvertible,
         status: ExitStatus = .success,
         others: [CommandFailure] = [],
-        asJSON: Bool
+        asJSON: Bool,
+        isChange: Bool = false
     ) -> ExitStatus {
         let failures = failures + others
-        Console.print(value, failures: failures, asJSON: asJSON)
+        if isChange {
+            Console.print(change: value, failures: failures, asJSON: asJSON)
+        } else {
+            Console.print(value, failures: failures, asJSON: asJSON)
+        }
         return failures.first?.status ?? status
     }
 

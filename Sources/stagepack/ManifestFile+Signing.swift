@@ -143,8 +143,31 @@ extension ManifestFile {
         }
     }
 
+    /// Prints the report of a change, and signs the manifest if its metadata is signed; with JSON, the report has the failure to sign.
+    ///
+    /// - Returns: The exit status of the command.
+    func conclude(
+        _ report: some Encodable & CustomStringConvertible,
+        signing keyring: Keyring,
+        asJSON: Bool
+    ) async throws(CommandFailure) -> ExitStatus {
+        guard asJSON else {
+            Console.print(change: report, asJSON: false)
+            try await signAfterChange(with: keyring)
+            return .success
+        }
+        do throws(CommandFailure) {
+            try await signAfterChange(with: keyring)
+        } catch {
+            Console.print(report, failures: [error], asJSON: true)
+            return error.status
+        }
+        Console.print(report, asJSON: true)
+        return .success
+    }
+
     /// Signs the manifest after a change; without a key, prints the command that signs it.
-    func signAfterChange(with keyring: Keyring) async throws(CommandFailure) {
+    private func signAfterChange(with keyring: Keyring) async throws(CommandFailure) {
         guard try isSigned() else { return }
         if keyring.signers.isEmpty {
             Console.note(

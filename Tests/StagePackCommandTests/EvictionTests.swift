@@ -100,6 +100,9 @@ struct EvictionTests {
         let refused = try await world.run("gc", "--quota", "0", "--json")
         #expect(refused.status == 40)
         #expect(refused.error == "")
+        let result = try JSONNode(json: Array(refused.output.utf8)).value
+        #expect(result["error"]?["status"]?.integer == 40, "\(refused)")
+        #expect(result["containers"] != nil, "\(refused)")
         #expect(try staged(world) == ["essential", "often", "prefetch", "rare"])
         try await world.succeed("gc", "--quota", "\(3 * Self.size)")
         #expect(try staged(world) == ["essential", "prefetch", "rare"])

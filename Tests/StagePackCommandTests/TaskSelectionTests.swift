@@ -1,4 +1,5 @@
 import StageControl
+import StageModel
 import StageSystem
 import StageTesting
 import SystemPackage
@@ -60,6 +61,11 @@ struct TaskSelectionTests {
             #expect(changed(daemon) == ids.map { "PATCH /v1/tasks/\($0)" })
             let shown = ending.output.split(separator: "\n").compactMap { Int64($0.prefix(1)) }
             #expect(shown == [ids[0], ids[2]], "\(ending.output)")
+            let json = try await installed.world.program.run(["resume", "--all", "--json"])
+            #expect(json.status == 51 && json.error == "", "\(json)")
+            let result = try JSONNode(json: Array(json.output.utf8)).value
+            #expect(result["error"]?["status"]?.integer == 51, "\(json)")
+            #expect(result["tasks"] != nil, "\(json)")
         }
     }
 

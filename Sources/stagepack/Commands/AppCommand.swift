@@ -246,7 +246,7 @@ struct AppRegisterCommand: ReportingSubcommand {
         let found = try CommandFailure.wrapping { () throws(StagingFailure) in
             try folders.registration(of: registration.application)
         }
-        Console.print(RegistrationReport(found), asJSON: json)
+        Console.print(change: RegistrationReport(found), asJSON: json)
         return .success
     }
 }

@@ -44,7 +44,7 @@ struct AppUnregisterCommand: ReportingSubcommand {
             removed: path.string,
             inForce: rest?.path.string
         )
-        Console.print(report, asJSON: json)
+        Console.print(change: report, asJSON: json)
         return .success
     }
 

@@ -68,34 +68,34 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
         guard !unregistered else {
             let report = try UnregisteredReport.make(try Session(source), isDryRun: dryRun)
             let schema = OutputSchema("gc-unregistered")
-            Console.print(report, failures: report.failures, asJSON: json, schema: schema)
+            if dryRun {
+                Console.print(report, failures: report.failures, asJSON: json, schema: schema)
+            } else {
+                Console.print(
+                    change: report,
+                    failures: report.failures,
+                    asJSON: json,
+                    schema: schema
+                )
+            }
             return report.failures.first?.status ?? .success
         }
         let scopes = try ContainerScopes(source)
         try scopes.checkForApplications()
         var report = GarbageReport(isDryRun: dryRun)
         var failures: [CommandFailure] = []
-        var excess: CommandFailure?
         for scope in scopes.scopes {
             do throws(CommandFailure) {
                 guard let (part, refusal) = try await collect(scope, isOptional: scopes.isAll)
                 else { continue }
                 report.containers.append(part)
-                if let refusal { failures.append(refusal) }
-                guard let failure = scope.failure(of: part) else { continue }
-                // With JSON, the report itself contains the excess over a quota.
-                if json { excess = excess ?? failure } else { failures.append(failure) }
+                failures += [refusal, scope.failure(of: part)].compactMap(\.self)
             } catch {
                 guard scopes.isAll else { throw error }
                 failures.append(error)
             }
         }
-        return scopes.conclude(
-            report,
-            status: excess?.status ?? .success,
-            others: failures,
-            asJSON: json
-        )
+        return scopes.conclude(report, others: failures, asJSON: json, isChange: !dryRun)
     }
 
     /// Collects garbage in the container of a scope; returns `nil` if an optional one does not exist, and

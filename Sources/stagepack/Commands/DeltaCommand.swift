@@ -118,9 +118,11 @@ struct DeltaCommand: ReportingSubcommand {
             )
         }
         _ = consume lock
-        if json || !quiet { Console.print(report, asJSON: json) }
-        if let target { try await target.file.signAfterChange(with: target.keyring) }
-        return .success
+        guard let target else {
+            Console.print(change: report, asJSON: json)
+            return .success
+        }
+        return try await target.file.conclude(report, signing: target.keyring, asJSON: json)
     }
 
     /// A manifest that is to name the sets.

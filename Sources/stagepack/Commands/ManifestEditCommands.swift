@@ -221,9 +221,7 @@ struct ManifestAddCommand: ReportingSubcommand {
             pack: pack.id,
             isChanged: isChanged
         )
-        Console.print(report, asJSON: json)
-        try await file.signAfterChange(with: keyring)
-        return .success
+        return try await file.conclude(report, signing: keyring, asJSON: json)
     }
 }
 
@@ -261,9 +259,7 @@ struct ManifestRemoveCommand: ReportingSubcommand {
             revision: document.manifest.revision,
             pack: pack
         )
-        Console.print(report, asJSON: json)
-        try await file.signAfterChange(with: keyring)
-        return .success
+        return try await file.conclude(report, signing: keyring, asJSON: json)
     }
 }
 
@@ -329,17 +325,13 @@ struct ManifestSetPolicyCommand: ReportingSubcommand {
         let (document, isChanged) = try await file.change {
             document throws(ManifestEditError) in try document.setPolicy(policy, of: pack)
         }
-        Console.print(
-            ManifestEditReport(
-                file: manifest,
-                document: document,
-                pack: pack,
-                isChanged: isChanged
-            ),
-            asJSON: json
+        let report = ManifestEditReport(
+            file: manifest,
+            document: document,
+            pack: pack,
+            isChanged: isChanged
         )
-        try await file.signAfterChange(with: keyring)
-        return .success
+        return try await file.conclude(report, signing: keyring, asJSON: json)
     }
 
     private var downloadPolicy: DownloadPolicy {

@@ -148,15 +148,13 @@ struct PackageCommand: ReportingSubcommand {
         } else if indexed {
             try checkSelection(of: evaluation, in: FilePath(output ?? "."))
             let report = try await packIndexed(evaluation)
-            if json || !quiet {
-                Console.print(report, asJSON: json, schema: OutputSchema("package-indexed"))
-            }
+            Console.print(change: report, asJSON: json, schema: OutputSchema("package-indexed"))
             for warning in report.warnings where !json {
                 Console.note("stagepack: warning: \(warning)")
             }
         } else {
             let report = try await packArchive(evaluation)
-            if json || !quiet { Console.print(report, asJSON: json) }
+            Console.print(change: report, asJSON: json)
         }
         return .success
     }

@@ -55,11 +55,12 @@ struct PinCommand: SourcedSubcommand, ReportingSubcommand {
             if release {
                 let version = try container.release(lock)?.version
                 let report = PinReport(released: [ReleaseReport(pack: pack, version: version)])
-                Console.print(report, asJSON: json)
+                Console.print(change: report, asJSON: json)
             } else {
                 let now = Int64(Date().timeIntervalSince1970)
                 let pin = try container.pin(lock, version: version, now: now)
-                Console.print(PinReport(pins: [PinStatus(of: pack, pin: pin)]), asJSON: json)
+                let report = PinReport(pins: [PinStatus(of: pack, pin: pin)])
+                Console.print(change: report, asJSON: json)
             }
             return .success
         } catch {

@@ -58,7 +58,7 @@ struct RemoveCommand: SourcedSubcommand, ReportingSubcommand {
         removal.remember()
         // If another pack failed, still reports the packs that were removed before it.
         if failure == nil || !json, !reports.isEmpty {
-            Console.print(Listing(elements: reports, name: "packs"), asJSON: json)
+            Console.print(change: Listing(elements: reports, name: "packs"), asJSON: json)
         }
         if let failure { throw failure }
         return .success

@@ -45,7 +45,7 @@ struct RollbackCommand: SourcedSubcommand, ReportingSubcommand {
         }
         // If another pack failed, still reports the packs that were rolled back before it.
         if failure == nil || !json, !reports.isEmpty {
-            Console.print(Listing(elements: reports, name: "packs"), asJSON: json)
+            Console.print(change: Listing(elements: reports, name: "packs"), asJSON: json)
         }
         if let failure { throw failure }
         return .success

@@ -155,9 +155,9 @@ extension SigningOptions {
 }
 
 extension SigningStateReport {
-    /// Prints the state, and the remaining steps to standard error.
+    /// Prints the state, unless `--quiet` was given, and the remaining steps to standard error.
     func print(asJSON json: Bool) -> ExitStatus {
-        Console.print(self, asJSON: json)
+        Console.print(change: self, asJSON: json)
         if !json { tell() }
         return .success
     }

@@ -91,7 +91,12 @@ struct StoreCollectCommand: ReportingSubcommand {
             throw CommandFailure(error)
         }
         _ = consume lock
-        Console.print(StoreReport(collection, isDryRun: dryRun), asJSON: json)
+        let report = StoreReport(collection, isDryRun: dryRun)
+        if dryRun {
+            Console.print(report, asJSON: json)
+        } else {
+            Console.print(change: report, asJSON: json)
+        }
         return .success
     }
 }

@@ -90,7 +90,7 @@ struct TasksAddCommand: ReportingSubcommand {
             let ids = try await client.createTasks([new], in: session)
             return try await client.task(ids[0])
         }
-        Console.print(TaskReport(task: task), asJSON: json)
+        Console.print(change: TaskReport(task: task), asJSON: json)
         return .success
     }
 
@@ -120,7 +120,7 @@ struct TasksAddCommand: ReportingSubcommand {
         case .success(let ending):
             var report = TaskReport(task: try ending.get())
             report.location = path.string
-            if json || !messageOptions.quiet { Console.print(report, asJSON: json) }
+            Console.print(change: report, asJSON: json)
             return .success
         case .failure where interruption != nil:
             throw CommandFailure(

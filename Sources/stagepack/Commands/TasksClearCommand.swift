@@ -43,7 +43,7 @@ struct TasksClearCommand: ReportingSubcommand {
         } else if removed.isEmpty, !json {
             Console.note("no download has ended")
         }
-        Console.print(Listing(elements: removed, name: "tasks"), asJSON: json)
+        Console.print(change: Listing(elements: removed, name: "tasks"), asJSON: json)
         return .success
     }
 

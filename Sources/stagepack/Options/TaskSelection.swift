@@ -48,12 +48,11 @@ struct TaskSelection: ParsableArguments {
         let failure = changes.failure.map { CommandFailure($0) }
         if let failure, changes.changed.isEmpty { throw failure }
         Console.print(
-            Listing(elements: changes.changed.map { TaskReport(task: $0) }, name: "tasks"),
+            change: Listing(elements: changes.changed.map { TaskReport(task: $0) }, name: "tasks"),
+            failures: [failure].compactMap(\.self),
             asJSON: asJSON
         )
-        guard let failure else { return .success }
-        Console.report(failure, asJSON: false)
-        return failure.status
+        return failure?.status ?? .success
     }
 
     /// Returns the unfinished transfers of the session, or of all, that were not tried yet; `nil` if the daemon

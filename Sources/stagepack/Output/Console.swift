@@ -191,6 +191,9 @@ enum Console {
         messages.withLock { $0 = Messages(options) }
     }
 
+    /// True if only errors and warnings are printed.
+    static var isQuiet: Bool { messages.withLock(\.isQuiet) }
+
     /// True if messages about internal events are printed as well.
     static var isVerbose: Bool { messages.withLock(\.isVerbose) }
 

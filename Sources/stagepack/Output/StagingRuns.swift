@@ -47,6 +47,20 @@ extension Console {
         )
         print(result, asJSON: true, schema: schema)
     }
+
+    /// Prints the result of a command that has changed something: as JSON, or as text without `--quiet`; and the failures in any case.
+    static func print(
+        change value: some Encodable & CustomStringConvertible,
+        failures: [CommandFailure] = [],
+        asJSON: Bool,
+        schema: OutputSchema = .current
+    ) {
+        if asJSON || !isQuiet {
+            print(value, failures: failures, asJSON: asJSON, schema: schema)
+        } else {
+            for failure in failures { report(failure, asJSON: false) }
+        }
+    }
 }
 
 /// The result of a command of which some parts failed as a whole.
