@@ -30,6 +30,8 @@ enum JSONRecord {
         guard let bytes = try bytes(of: name, in: directory) else { return nil }
         do {
             return try JSONDecoder().decode(type, from: Data(bytes))
+        } catch let error as DecodingError {
+            throw .damagedRecord(directory.path.pushing(name), detail: error.text(in: bytes))
         } catch {
             throw .damagedRecord(directory.path.pushing(name), detail: "\(error)")
         }

@@ -1,4 +1,5 @@
 import FoundationEssentials
+import StageModel
 import StageSystem
 import Synchronization
 import SystemPackage
@@ -134,6 +135,8 @@ package final class ControlConnection: Sendable {
     ) throws(ControlError) -> Value {
         do {
             return try ControlFormat.decode(type, from: Data(content))
+        } catch let error as DecodingError {
+            throw .malformed(error.text(in: content))
         } catch {
             throw .malformed("\(error)")
         }

@@ -35,8 +35,8 @@ package enum ControlFormat {
     ) throws -> Value {
         let decoder = JSONDecoder()
         decoder.dateDecodingStrategy = .custom { decoder in
-            let container = try decoder.singleValueContainer()
-            return try InternetTime(try container.decode(String.self)).date
+            // A fault gets its place, so that a refusal names the member.
+            try decoder.value { text throws(ValueError) in try InternetTime(text) }.date
         }
         return try decoder.decode(type, from: data)
     }

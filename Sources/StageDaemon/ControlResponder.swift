@@ -234,9 +234,9 @@ struct ControlResponder: Sendable {
         do {
             return try ControlFormat.decode(type, from: data)
         } catch let error as DecodingError {
-            throw ControlRefusal(.malformed, message: error.fragment)
+            throw ControlRefusal(.malformed, message: error.text(in: Array(data)))
         } catch {
-            throw ControlRefusal(.malformed, message: "expected JSON: \(error)")
+            throw ControlRefusal(.malformed, message: "\(error)")
         }
     }
 

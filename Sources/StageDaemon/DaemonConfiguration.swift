@@ -79,29 +79,40 @@ package struct DaemonConfiguration: Equatable, Sendable {
     ///
     /// Does not look at the files that it names.
     package init(json: [UInt8], path: FilePath) throws(DaemonError) {
-        let data = Data(json)
+        let unknown: String?
+        do throws(ManifestError) {
+            // The decoder below accepts more than JSON, and names no line.
+            unknown = try Self.unknownSetting(in: try JSONNode(json: json))
+        } catch {
+            throw .configuration(path, "\(error)")
+        }
+        if let unknown { throw .configuration(path, "there is no setting \(unknown)") }
         do {
-            let names = try JSONDecoder().decode([String: Anything].self, from: data).keys
-            if let unknown = names.first(where: { CodingKeys(stringValue: $0) == nil }) {
-                throw DaemonError.configuration(path, "there is no setting '\(unknown)'")
-            }
-            let nested = try JSONDecoder().decode(NestedNames.self, from: data)
-                .updateConditions?.keys.first { !UpdateConditions.members.contains($0) }
-            if let nested {
-                throw DaemonError.configuration(
-                    path,
-                    "there is no setting 'updateConditions.\(nested)'"
-                )
-            }
-            self = try JSONDecoder().decode(DaemonConfiguration.self, from: data)
-        } catch let error as DaemonError {
-            throw error
+            self = try JSONDecoder().decode(DaemonConfiguration.self, from: Data(json))
         } catch let error as DecodingError {
-            throw .configuration(path, error.fragment)
+            throw .configuration(path, error.text(in: json))
         } catch {
             throw .configuration(path, "\(error)")
         }
         if let fault { throw .configuration(path, fault) }
+    }
+
+    /// Returns the first member that is no setting, with the similar setting; `nil` if all are settings.
+    private static func unknownSetting(in document: JSONNode) throws(ManifestError) -> String? {
+        let known = CodingKeys.allCases.map(\.stringValue)
+        for member in try document.members() {
+            guard known.contains(member.name) else {
+                let similar = member.name.mostSimilar(in: known)
+                let question = similar.map { "; did you mean '\($0)'?" } ?? ""
+                return "'\(member.name.forDisplay())'\(question)"
+            }
+            guard member.name == CodingKeys.updateConditions.stringValue else { continue }
+            let names = member.node.value.members.map(\.name)
+            if let nested = names.first(where: { !UpdateConditions.members.contains($0) }) {
+                return "'\(member.name).\(nested.forDisplay())'"
+            }
+        }
+        return nil
     }
 
     /// Description of the first member that is out of range, and the remedy; `nil` if all are valid.
@@ -109,6 +120,13 @@ package struct DaemonConfiguration: Equatable, Sendable {
         if let path = certificateAuthorities, !FilePath(path).isAbsolute {
             return
                 "'certificateAuthorities': expected an absolute path, found '\(path.forDisplay())'"
+        }
+        for (name, proxy) in [("httpProxy", httpProxy), ("httpsProxy", httpsProxy)] {
+            do throws(ValueError) {
+                try ProxyAddress.check(proxy ?? "")
+            } catch {
+                return "'\(name)': \(error)"
+            }
         }
         return numbers.lazy.compactMap(\.fault).first
     }
@@ -199,7 +217,7 @@ private struct BoundedNumber {
 }
 
 extension DaemonConfiguration: Decodable {
-    private enum CodingKeys: String, CodingKey {
+    private enum CodingKeys: String, CodingKey, CaseIterable {
         case connections, connectionsPerHost, bandwidth, tasksPerUser, bytesPerUser, reserve
         case journalPerUser
         case discretionaryWindow, relaunchDelay, launchLease, retryBase, certificateAuthorities
@@ -272,34 +290,5 @@ private struct WholeNumber: Decodable {
             )
         }
         self.value = value
-    }
-}
-
-/// Names of the members of nested objects.
-private struct NestedNames: Decodable {
-    var updateConditions: [String: Anything]?
-}
-
-/// JSON value of any kind, which is ignored.
-private struct Anything: Decodable {
-    init(from decoder: any Decoder) throws {}
-}
-
-extension DecodingError {
-    /// Position and cause of the error, for people.
-    var fragment: String {
-        switch self {
-        case .typeMismatch(_, let context), .valueNotFound(_, let context),
-            .keyNotFound(_, let context), .dataCorrupted(let context):
-            let path = context.codingPath.map { key in
-                key.intValue.map { "[\($0)]" } ?? ".\(key.stringValue)"
-            }
-            .joined()
-            return path.isEmpty
-                ? "expected JSON: \(context.debugDescription)"
-                : "'\(path.drop { $0 == "." })': \(context.debugDescription)"
-        @unknown default:
-            return "\(self)"
-        }
     }
 }

@@ -46,6 +46,7 @@ extension DaemonError: CustomStringConvertible {
         switch self {
         case .journalOfOtherVersion:
             "install that version again, or move the journal away: its transfers are forgotten then"
+        case .configuration: "'man stagepackd.json' describes the settings"
         default: isOutOfSpace ? "free some space, and start it again" : nil
         }
     }

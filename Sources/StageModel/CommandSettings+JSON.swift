@@ -29,8 +29,12 @@ extension CommandSettings {
             return try members.text(key, as: Self.checkedText)
         }
         self.init()
-        httpProxy = try text(.httpProxy)
-        httpsProxy = try text(.httpsProxy)
+        func proxy(_ key: Key) throws(ManifestError) -> String? {
+            guard members.has(key) else { return nil }
+            return try members.text(key, as: Self.checkedProxy)
+        }
+        httpProxy = try proxy(.httpProxy)
+        httpsProxy = try proxy(.httpsProxy)
         proxyExceptions = try text(.proxyExceptions)
         if members.has(.certificateAuthorities) {
             certificateAuthorities = try members.text(
@@ -72,6 +76,11 @@ extension CommandSettings {
                 text: text
             )
         }
+        return text
+    }
+
+    private static func checkedProxy(_ text: String) throws(ValueError) -> String {
+        try ProxyAddress.check(text)
         return text
     }
 

@@ -1,6 +1,6 @@
 extension Decoder {
     /// Decodes a string and converts it with `make`, so that an error names its member.
-    func value<Value>(
+    package func value<Value>(
         _ make: (String) throws(ValueError) -> Value
     ) throws -> Value {
         let container = try singleValueContainer()

@@ -48,6 +48,32 @@ import Testing
         }
     }
 
+    /// The daemon's words for a request of another form name the member, and no type of Swift.
+    @Test(arguments: [
+        (#"{"tasks": [{"token": "t", "url": "u"}]}"#, "'tasks[0]': the member 'kind' is missing"),
+        (
+            #"{"tasks": [{"token": "t", "url": "u", "kind": "foo"}]}"#,
+            "'tasks[0].kind': expected a known value, found 'foo'"
+        ),
+        (
+            #"{"tasks": [{"token": "t", "url": "u", "kind": "download", "earliestBegin": "soon"}]}"#,
+            "'tasks[0].earliestBegin': expected "
+        ),
+        (#"{"tasks": "all"}"#, "'tasks': expected an array, found 'all'"),
+        ("{", "not JSON: line 1, column 2: "),
+    ])
+    func aRequestOfAnotherFormIsRefusedInPlainWords(body: String, words: String) async throws {
+        let process = try DaemonProcess.required()
+        try process.configure(#"{"settlingTime": 0}"#)
+        try await process.start()
+        let socket = process.socket.string
+        _ = try ControlExchange("PUT /v1/sessions/s", body: "{}", at: socket)
+        let answer = try ControlExchange("POST /v1/sessions/s/tasks", body: body, at: socket)
+        #expect(answer.status == 400)
+        let text = String(decoding: answer.body, as: UTF8.self)
+        #expect(text.contains(#""message":"\#(words)"#), "\(text)")
+    }
+
     private var conflict: Expected { Expected(409, #"{"code": "conflict"}"#) }
 
     /// The first events that are more than signs of life and progress, a line each.

@@ -332,13 +332,25 @@ struct DaemonConfigurationTests {
     }
 
     static let faults = [
-        ("", "expected JSON"), ("[]", "expected JSON"), ("{", "expected JSON"),
-        (#"{"conections": 3}"#, "there is no setting 'conections'"),
+        ("", "not JSON: line 1, column 1: expected a value, found the end"),
+        ("[]", "expected an object, found an array"),
+        ("{", "not JSON: line 1, column 2: "),
+        ("{\n  \"connections\": 3,\n}", "not JSON: line 3, column 1: expected a member's name"),
+        (
+            #"{"conections": 3}"#, "there is no setting 'conections'; did you mean 'connections'?"
+        ),
         (
             #"{"updateConditions": {"requiresPower": false}}"#,
             "there is no setting 'updateConditions.requiresPower'"
         ),
-        (#"{"connections": "3"}"#, "'connections': "),
+        (#"{"connections": "3"}"#, "'connections': expected a number, found '3'"),
+        (#"{"bandwidth": "fast"}"#, "'bandwidth': expected a number, found 'fast'"),
+        (#"{"handlerUsers": "www"}"#, "'handlerUsers': expected an array, found 'www'"),
+        (
+            #"{"httpProxy": "foo bar"}"#,
+            "'httpProxy': expected a proxy such as 'http://proxy.example:8080', found 'foo bar'"
+        ),
+        (#"{"httpsProxy": "proxy:0"}"#, "'httpsProxy': expected a proxy such as "),
         (#"{"connections": 0}"#, "'connections': expected a positive number, found 0"),
         (#"{"connections": 257}"#, "'connections': expected at most 256, found 257"),
         (

@@ -172,6 +172,10 @@ struct SettingsFileTests {
             #"{"certificateAuthorities": "/nowhere.pem"}"#, [.ownerReadWrite],
             "certificateAuthorities: "
         ),
+        (
+            #"{"httpProxy": "foo bar"}"#, [.ownerReadWrite],
+            "httpProxy: expected a proxy such as 'http://proxy.example:8080', found 'foo bar'"
+        ),
         ("{}", [.ownerReadWrite, .otherWrite], "expected a file that its owner alone can write"),
     ]
 

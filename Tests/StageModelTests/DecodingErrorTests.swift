@@ -1,0 +1,77 @@
+import FoundationEssentials
+import StageModel
+import Testing
+
+/// The words for JSON of another form than a decoder expects, without the names of types of Swift.
+@Suite struct DecodingErrorTests {
+    private struct Sample: Decodable {
+        enum Kind: String, Decodable { case download, upload }
+
+        struct Part: Decodable {
+            var kind: Kind
+            var size: ByteCount?
+        }
+
+        var tasks: [Part]
+        var rate: Double?
+        var count: UInt8?
+        var fields: [String: String]?
+        var isLast: Bool?
+    }
+
+    @Test(arguments: [
+        ("{\"tasks\": [],\n}", "not JSON: line 2, column 1: expected a member's name, found '}'"),
+        ("", "not JSON: line 1, column 1: expected a value, found the end"),
+        ("{}", "the member 'tasks' is missing"),
+        (#"{"tasks": [{"kind": "upload"}, {}]}"#, "'tasks[1]': the member 'kind' is missing"),
+        (
+            #"{"tasks": [{"kind": "foo"}]}"#,
+            "'tasks[0].kind': expected a known value, found 'foo'"
+        ),
+        (#"{"tasks": [{"kind": 3}]}"#, "'tasks[0].kind': expected a string, found 3"),
+        (#"{"tasks": [{"kind": null}]}"#, "'tasks[0].kind': expected a string, found null"),
+        (#"{"tasks": {}}"#, "'tasks': expected an array, found an object"),
+        (#"{"tasks": [1]}"#, "'tasks[0]': expected an object, found 1"),
+        (#"{"tasks": [], "rate": "fast"}"#, "'rate': expected a number, found 'fast'"),
+        (
+            #"{"tasks": [], "count": 300}"#,
+            "'count': expected a number within the limits, found 300"
+        ),
+        (#"{"tasks": [], "isLast": "yes"}"#, "'isLast': expected a boolean, found 'yes'"),
+        (#"{"tasks": [], "fields": {"a": []}}"#, "'fields.a': expected a string, found an array"),
+        (
+            #"{"tasks": [{"kind": "upload", "size": -1}]}"#,
+            "'tasks[0].size': expected a number of bytes, found -1"
+        ),
+    ])
+    func theMemberAndItsFaultAreNamed(json: String, words: String) throws {
+        let error = #expect(throws: DecodingError.self) {
+            try JSONDecoder().decode(Sample.self, from: Data(json.utf8))
+        }
+        #expect(try #require(error).text(in: Array(json.utf8)) == words)
+    }
+}
+
+/// The syntax of proxies in configuration files.
+@Suite struct ProxyAddressTests {
+    @Test(arguments: [
+        "", "proxy", "proxy:8080", "http://proxy.example:8080", "HTTPS://proxy/",
+        "socks5h://user:word@[::1]:1080", "http://10.0.0.1",
+    ])
+    func aProxyIsAccepted(text: String) throws {
+        try ProxyAddress.check(text)
+    }
+
+    @Test(arguments: [
+        ("foo bar", "foo bar"), ("ftp://proxy", "ftp://proxy"), ("http://", "http://"),
+        ("proxy:0", "proxy:0"), ("proxy:65536", "proxy:65536"), ("proxy:", "proxy:"),
+        ("[::1", "[::1"), ("a:b:c", "a:b:c"), ("http://user:word@:80", "http://…@:80"),
+    ])
+    func anythingElseIsRefused(text: String, shown: String) {
+        let expected = ValueError(
+            expected: "a proxy such as 'http://proxy.example:8080'",
+            text: shown
+        )
+        #expect(throws: expected) { try ProxyAddress.check(text) }
+    }
+}
