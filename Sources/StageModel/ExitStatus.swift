@@ -5,9 +5,9 @@
 package enum ExitStatus: Int32, CaseIterable, Sendable {
     /// The command has done everything that was requested.
     case success = 0
-    /// The pack is not staged: `path`, `load`, `verify`.
+    /// The pack is not staged, or not in the version that the command names: the commands that read or change staged packs.
     case notStaged = 2
-    /// The command found problems: `verify`, `doctor`, `manifest lint`.
+    /// The command found problems: the commands that verify packs, a store, a manifest, registrations or the machine.
     case findings = 3
 
     /// Downloading the manifest failed.
@@ -16,7 +16,7 @@ package enum ExitStatus: Int32, CaseIterable, Sendable {
     case manifestInvalid = 11
     /// The manifest is valid, but not accepted.
     case manifestRefused = 12
-    /// The manifest has no such pack.
+    /// The manifest has no such pack, or no run has decided about it.
     case unknownPack = 13
     /// The application's restrictions do not allow a pack before its first launch.
     case restricted = 14
@@ -77,12 +77,14 @@ package enum ExitStatus: Int32, CaseIterable, Sendable {
     package var summary: String {
         switch self {
         case .success: "everything that was requested is done"
-        case .notStaged: "the pack is not staged (path, load --offline, verify)"
-        case .findings: "problems were found (verify, doctor, manifest lint)"
+        case .notStaged:
+            "the pack, or the version named, is not staged (path, load, verify, repair, rollback, pin, remove)"
+        case .findings:
+            "problems were found (verify, doctor, app list, app validate, manifest lint, store verify)"
         case .manifestUnavailable: "the manifest could not be downloaded"
         case .manifestInvalid: "the manifest, the registration or the recipe is not valid"
         case .manifestRefused: "the manifest is refused"
-        case .unknownPack: "the manifest has no such pack"
+        case .unknownPack: "the manifest has no such pack, or no run has decided about it (why)"
         case .restricted: "restrictions do not allow a pack before the first launch"
         case .extensionFailed: "the application's downloader extension failed"
         case .manifestUntrusted: "the manifest is not signed by trusted keys, or has expired"
@@ -96,10 +98,12 @@ package enum ExitStatus: Int32, CaseIterable, Sendable {
         case .noSpace: "not enough space for the container or the output"
         case .containerUnusable: "the container cannot be read or written"
         case .inUse: "another process works on a pack, or on a manifest"
-        case .pinned: "a pack is pinned (fetch, repair, remove)"
+        case .pinned: "a pack is pinned (prefetch, fetch, load, repair, remove)"
         case .noPrevious: "there is no previous generation (rollback)"
-        case .daemonUnavailable: "the daemon does not answer (tasks, watch, cancel, pause, resume)"
-        case .daemonRefused: "the daemon refused (tasks, watch, cancel, pause, resume)"
+        case .daemonUnavailable:
+            "the daemon does not answer (tasks, watch, cancel, pause, resume, metrics --daemon)"
+        case .daemonRefused:
+            "the daemon refused (tasks, watch, cancel, pause, resume, metrics --daemon)"
         case .usage: "the command line is not valid, or names a file that does not exist"
         case .systemShortage: "the system refuses processes, open files or memory, or has no /proc"
         case .outputFailed: "standard output could not be written"

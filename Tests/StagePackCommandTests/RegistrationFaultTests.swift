@@ -112,6 +112,15 @@ struct RegistrationFaultTests {
         #expect(parts.count == 2, "\(ending)")
     }
 
+    @Test(arguments: ["nowhere.json", "."])
+    func aFileThatDoesNotExistIsAFaultOfTheCommandLine(name: String) async throws {
+        let missing = installed.world.directory.path.appending(name).string
+        let present = try write("registrationVersion", as: "x", to: "net.example.wallpaper.json")
+        let ending = try await installed.run("app", "validate", present, missing)
+        #expect(ending.status == 64 && ending.output == "", "\(ending)")
+        #expect(ending.error.hasPrefix("stagepack: error: cannot open '"), "\(ending)")
+    }
+
     @Test func whatValidateRefusesIsNotRegistered() async throws {
         var installed = installed
         try installed.uninstall()

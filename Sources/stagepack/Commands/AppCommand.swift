@@ -91,7 +91,9 @@ struct AppValidateCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "validate",
         abstract: "Report errors in registrations before they are installed.",
-        discussion: "Prints nothing if there are none; ends with status 3 if there are."
+        discussion: """
+            Prints nothing if there are none; ends with status 3 if there are, and with 64 if one of the files does not exist.
+            """
     )
 
     @Argument(help: "The registrations' files.", completion: .file(extensions: ["json"]))
@@ -100,12 +102,23 @@ struct AppValidateCommand: ReportingSubcommand {
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
     func perform() async throws(CommandFailure) -> ExitStatus {
+        for file in files { try Self.checkPresence(of: file) }
         let warnings = files.flatMap { Self.warnings(about: $0) + Self.modeWarnings(about: $0) }
         if !json { Self.tell(warnings) }
         let errors = files.flatMap { Self.findings(FilePath($0)) }
         let findings = (json ? warnings : []) + errors
         Console.print(Listing(elements: findings, name: "findings"), asJSON: json)
         return errors.isEmpty ? .success : .findings
+    }
+
+    /// Refuses a path at which there is no regular file; other errors of reading are findings.
+    private static func checkPresence(of file: String) throws(CommandFailure) {
+        do throws(FileError) {
+            _ = try File.open(readingRegular: FilePath(file))
+        } catch {
+            let failure = CommandFailure(argument: error)
+            if failure.status == .usage { throw failure }
+        }
     }
 
     /// Returns a warning for each member that is ignored, and is probably misspelt.
