@@ -61,6 +61,19 @@ public final class Container: Sendable {
         }
     }
 
+    /// Throws if ``make(_:)`` would refuse the directory at `path` for its files; changes nothing.
+    package static func checkForOtherFiles(at path: FilePath) throws(ContainerError) {
+        let root: Directory
+        do throws(FileError) {
+            root = try Directory.open(path)
+        } catch {
+            if error.errno == .noSuchFileOrDirectory { return }
+            throw .file(error)
+        }
+        guard try ContainerRecord.read(from: root) == nil else { return }
+        try checkForOtherFiles(root)
+    }
+
     /// Throws if the directory is used for other purposes, since a container could overwrite or remove files
     /// there.
     private static func checkForOtherFiles(_ root: Directory) throws(ContainerError) {

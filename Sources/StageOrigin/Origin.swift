@@ -38,7 +38,8 @@ package struct Origin: Sendable {
     ///
     /// Call it only once. Calls `onReady` once connections are accepted. Cancellation is not an error.
     ///
-    /// - Throws: ``OriginError/address(host:port:reason:)`` if the origin cannot listen on the address.
+    /// - Throws: ``OriginError/address(host:port:reason:)`` if the origin cannot listen on the address, and
+    ///   ``OriginError/host(_:reason:)`` if it cannot listen on any port of the host.
     package func run(
         onReady: @escaping @Sendable (OriginAddress) -> Void
     ) async throws(OriginError) {
@@ -68,10 +69,17 @@ package struct Origin: Sendable {
             try await application.run()
         } catch is CancellationError {
             return
-        } catch {
+        } catch is SocketAddressError.UnknownHost {
+            throw .host(host, reason: "this machine knows no address of that name")
+        } catch let error as IOError {
             // The library's text names functions of its own beside the system's message.
-            let reason = (error as? IOError).map { "\(Errno(rawValue: $0.errnoCode))" }
-            throw .address(host: host, port: port, reason: reason ?? "\(error)")
+            let reason = Errno(rawValue: error.errnoCode)
+            guard reason != .addressNotAvailable else {
+                throw .host(host, reason: "it is no address of this machine")
+            }
+            throw .address(host: host, port: port, reason: "\(reason)")
+        } catch {
+            throw .address(host: host, port: port, reason: "\(error)")
         }
     }
 }

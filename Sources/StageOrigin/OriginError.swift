@@ -8,6 +8,9 @@ package indirect enum OriginError: Error, Equatable, Sendable {
 
     /// The origin cannot listen on the address; `reason` is the system's message.
     case address(host: String, port: Int, reason: String)
+    /// The origin cannot listen at the host, on any port: its name is unknown, or another machine has its address. `reason` is a
+    /// fragment.
+    case host(String, reason: String)
 }
 
 extension OriginError: CustomStringConvertible {
@@ -18,6 +21,8 @@ extension OriginError: CustomStringConvertible {
             error.description
         case .address(let host, let port, let reason):
             "cannot listen on port \(port) of '\(host)': \(reason)"
+        case .host(let host, let reason):
+            "cannot listen at '\(host)': \(reason)"
         }
     }
 }

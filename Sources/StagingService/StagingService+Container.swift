@@ -89,6 +89,15 @@ extension StagingService {
         }
     }
 
+    /// Refuses the directory of a dry run whose files ``makeContainer(_:)`` would refuse.
+    func checkContainer(_ path: FilePath) throws(StagingFailure) {
+        do throws(ContainerError) {
+            try Container.checkForOtherFiles(at: path)
+        } catch {
+            throw StagingFailure(error)
+        }
+    }
+
     /// Stores the manifest in a container, with its verified metadata.
     ///
     /// Waits while other processes store theirs, until the task is cancelled.

@@ -256,6 +256,7 @@ public struct StagingService: Sendable {
         at path: FilePath,
         under restrictions: Registration.Restrictions?
     ) async throws(StagingFailure) -> StagingResult {
+        try checkContainer(path)
         var planner = try planner(for: manifest, in: nil, at: path, under: restrictions).0
         planner.assume(request.assumptions)
         let selection = selection(planner)

@@ -6,6 +6,27 @@ import Testing
 /// Files and directories that arguments name, and that are not what the option is for.
 @Suite(.server, .directory, .timeLimit(.minutes(5)))
 struct RefusedArgumentTests {
+    @Test func aHostThatIsUnknownIsNamed() async throws {
+        let world = try World()
+        let words = ["serve", world.directory.path.string, "--host", "nosuch.invalid"]
+        let ending = try await Program().run(words)
+        let error = """
+            stagepack: error: cannot listen at 'nosuch.invalid': this machine knows no address of that name
+            hint: pass a name or an address of this machine with --host
+
+            """
+        #expect(ending == Program.Ending(status: 64, output: "", error: error))
+    }
+
+    /// An address of another machine, of those for documentation (RFC 5737).
+    @Test func anAddressOfAnotherMachineIsAFaultOfTheHost() async throws {
+        let world = try World()
+        let words = ["serve", world.directory.path.string, "--host", "192.0.2.1"]
+        let ending = try await Program().run(words)
+        #expect(ending.status == 64, "\(ending)")
+        #expect(ending.error.hasSuffix(" with --host\n"), "\(ending)")
+    }
+
     /// The reason is the system's, and not the library's.
     @Test func aPortThatIsTakenIsNamed() async throws {
         let world = try World()
@@ -59,7 +80,7 @@ struct RefusedArgumentTests {
         try world.publish(try SamplePack.small(.aurora))
         let directory = try Directory.make(world.container)
         try directory.write([1], to: "letter.txt", durably: false)
-        for command in ["prefetch", "load"] {
+        for command in ["prefetch", "load", "plan"] {
             let arguments = command == "load" ? [command, "aurora"] : [command]
             let ending = try await world.program.run(
                 arguments + [

@@ -70,6 +70,7 @@ extension CommandFailure {
             switch error {
             case .directory: nil
             case .address: "pass another --port, or 0 for any"
+            case .host: "pass a name or an address of this machine with --host"
             }
         self.init(status: .usage, message: error.description, hint: hint, retryAdvice: .never)
     }
