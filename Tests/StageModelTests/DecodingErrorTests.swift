@@ -20,7 +20,7 @@ import Testing
     }
 
     @Test(arguments: [
-        ("{\"tasks\": [],\n}", "not JSON: line 2, column 1: expected a member's name, found '}'"),
+        ("{\n\"tasks\": [}", "not JSON: line 2, column 11: expected a value, found '}'"),
         ("", "not JSON: line 1, column 1: expected a value, found the end"),
         ("{}", "the member 'tasks' is missing"),
         (#"{"tasks": [{"kind": "upload"}, {}]}"#, "'tasks[1]': the member 'kind' is missing"),

@@ -53,17 +53,25 @@ struct WatchCommand: ReportingSubcommand {
                 )
             }
             isFirst = false
-            for try await event in events {
-                switch event.kind {
-                case .attached, .heartbeat: continue
-                default: break
-                }
-                Console.say(asJSON ? event.jsonLine : event.line)
-                // Its reader has ended, or its disk is full.
-                if Console.outputHasFailed { return }
-            }
-            throw .lost(client.path)
+            try await show(events, asJSON: asJSON)
         }
+    }
+
+    /// Prints events until standard output fails; throws at the end of the stream.
+    private static func show(
+        _ events: ControlEvents,
+        asJSON: Bool
+    ) async throws(ControlError) {
+        for try await event in events {
+            switch event.kind {
+            case .attached, .heartbeat: continue
+            default: break
+            }
+            Console.say(asJSON ? event.jsonLine : event.line)
+            // Its reader has ended, or its disk is full.
+            if Console.outputHasFailed { return }
+        }
+        throw .lost(events.path)
     }
 }
 
