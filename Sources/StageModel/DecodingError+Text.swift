@@ -25,6 +25,10 @@ extension DecodingError {
             if context.debugDescription.first?.isLowercase ?? false {
                 return Self.place(of: context) + context.debugDescription
             }
+            // Foundation does not tell which number of a valid document it cannot represent.
+            if document != nil, context.codingPath.isEmpty {
+                return "a value is not within its limits"
+            }
             let expected =
                 switch document?.value(at: context.codingPath) {
                 case .integer?, .number?: "expected a number within the limits"

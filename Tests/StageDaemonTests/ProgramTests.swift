@@ -31,7 +31,7 @@ struct ProgramTests {
         #expect(try daemon.said().hasPrefix("stagepackd: error: "))
         #expect(try daemon.said().contains(words))
         let lines = try daemon.said().split(separator: "\n")
-        #expect(lines.dropFirst() == ["hint: 'man stagepackd.json' describes the settings"])
+        #expect(Array(lines.dropFirst()) == ["hint: 'man stagepackd.json' describes the settings"])
     }
 
     @Test func authoritiesThatGoAndComeBackAreWaitedFor() async throws {

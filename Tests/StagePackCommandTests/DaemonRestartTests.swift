@@ -83,7 +83,6 @@ struct DaemonRestartTests {
 
     @Test func watchingContinuesAfterARestartOfTheDaemon() async throws {
         var installed = try await Installed()
-        let server = installed.world.server
         let lines = installed.world.directory.path.appending("events")
         let (ends, end) = AsyncStream.makeStream(of: Void.self)
         let command = try await withDaemon(&installed) { installed, client in
