@@ -63,6 +63,8 @@ package struct BaseUpdate: Equatable, Sendable {
         /// Of a delta set: no changed part is smaller as a difference from the older version. Of a patch: the
         /// newer version has nothing that the older one lacks.
         case empty
+        /// The object was not to be created.
+        case disabled
     }
 
     /// The ``PackIndex/contentDigest`` of the older version.

@@ -17,6 +17,8 @@ package struct DeltaSetWriter: Sendable {
     package var width: Int
     /// Called with the bytes compared so far for one update, and the bytes to compare.
     package var report: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
+    /// Indicates whether delta sets are wanted; otherwise the caller passes an empty one.
+    var makesSets = true
     /// Indicates whether patches are created.
     package var makesPatches = true
     /// The most bytes of each version in one part of a patch: what clients keep in memory, twice; 1 to 128 MiB.
@@ -102,8 +104,8 @@ package struct DeltaSetWriter: Sendable {
         }
         var update = BaseUpdate(
             base: base,
-            set: .empty,
-            patch: .empty,
+            set: makesSets ? .empty : .disabled,
+            patch: makesPatches ? .empty : .disabled,
             delta: nil,
             cost: cost(nil),
             plainCost: cost(nil)

@@ -92,6 +92,7 @@ struct FramePacker: ~Copyable {
     }
 
     private mutating func flush() async throws(FileError) {
+        try FileError.checkCancellation()
         let digests = await mapInParallel(pending.map(\.bytes), width: width) { pieces in
             pieces.map { Digest(of: $0) }
         }
@@ -101,11 +102,8 @@ struct FramePacker: ~Copyable {
         where positions[digest] == nil && known[digest] == nil && claimed.insert(digest).inserted {
             fresh.append((digest, piece.bytes))
         }
-        let level = level
-        let stored = await mapInParallel(fresh.map(\.bytes), width: width) { pieces in
-            var compressor = PieceCompressor(level: level)
-            return pieces.map { compressor.store($0) }
-        }
+        let stored = await store(fresh.map(\.bytes))
+        try FileError.checkCancellation()
         var made: [Digest: Stored] = [:]
         for (piece, form) in zip(fresh, stored) { made[piece.digest] = form }
         for (piece, digest) in zip(pending, digests) {
@@ -133,6 +131,21 @@ struct FramePacker: ~Copyable {
         }
         pending = []
         pendingSize = 0
+    }
+
+    /// Compresses pieces; once the task is cancelled, leaves out those that remain.
+    private func store(_ pieces: [[UInt8]]) async -> [Stored] {
+        let (level, width, cancellation) = (level, width, Cancellation())
+        return await withTaskCancellationHandler {
+            await mapInParallel(pieces, width: width) { pieces in
+                var compressor = PieceCompressor(level: level)
+                return pieces.map {
+                    cancellation.isRequested ? Stored() : compressor.store($0)
+                }
+            }
+        } onCancel: {
+            cancellation.request()
+        }
     }
 
     /// The stored form of a piece.

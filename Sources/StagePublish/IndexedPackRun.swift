@@ -128,7 +128,7 @@ struct IndexedPackRun: ~Copyable {
                     (digest, content) = try await add(file, size: size)
                 }
             } catch {
-                throw .file(error)
+                throw Task.isCancelled ? .cancelled : .file(error)
             }
             guard let content else { throw .changed(source: entry.source) }
             let file = Kind.file(
@@ -153,6 +153,7 @@ struct IndexedPackRun: ~Copyable {
         var hasher = SHA256Hasher()
         var length: Int64 = 0
         while case let count = try file.read(into: &buffer, at: length), count > 0 {
+            try FileError.checkCancellation()
             hasher.update(buffer.span.extracting(0..<count))
             length += Int64(count)
             if size < IndexedPackWriter.smallSize { small += buffer[..<count] }
@@ -239,6 +240,7 @@ struct IndexedPackRun: ~Copyable {
         var offset: Int64 = 0
         var start = 0
         while true {
+            try FileError.checkCancellation()
             if window.count - start < ContentChunker.maximum, offset < size {
                 window.removeFirst(start)
                 start = 0
@@ -328,5 +330,12 @@ struct IndexedPackRun: ~Copyable {
             newBundles: packed.newBundles,
             newBytes: packed.newBytes
         )
+    }
+}
+
+extension FileError {
+    /// Throws if the current task is cancelled.
+    static func checkCancellation() throws(FileError) {
+        if Task.isCancelled { throw FileError("package", path: "", errno: .canceled) }
     }
 }

@@ -139,7 +139,7 @@ package struct IndexedPackWriter: Sendable {
         do throws(FileError) {
             damaged = try await previous.damagedBundles(in: store, width: width)
         } catch {
-            throw .file(error)
+            throw Task.isCancelled ? .cancelled : .file(error)
         }
         if makesDeltas {
             for base in older { try DeltaSetWriter.checkBundles(of: base, in: store) }
@@ -152,10 +152,13 @@ package struct IndexedPackWriter: Sendable {
         let objects = IndexObjects(of: version.index)
         try objects.checkLimits()
         let archive = try await writeArchive(evaluation, of: objects, to: store)
+        if Task.isCancelled { throw .cancelled }
         var stored: StoredIndex
         do throws(FileError) {
             try version.newBundles.publish()
             stored = try writeIndex(objects, archive: archive, to: store)
+            // Before the updates: the version is complete if the disk is full then.
+            try await record(evaluation.recipe, of: stored.reference, in: store)
         } catch {
             throw .file(error)
         }
@@ -231,6 +234,7 @@ package struct IndexedPackWriter: Sendable {
     ) async throws(PackagingError) -> [BaseUpdate] {
         var deltas = DeltaSetWriter(width: width)
         deltas.report = reportComparison
+        deltas.makesSets = makesDeltas
         deltas.makesPatches = makesDeltas && makesPatches
         deltas.patchPartSize = patchPartSize
         deltas.patchLevel = patchLevel
@@ -258,13 +262,27 @@ package struct IndexedPackWriter: Sendable {
         return updates
     }
 
+    /// Adds a recipe to the record of an index, which packs of equal content share.
+    ///
+    /// Other processes that hold the store's lock, too, do so one after the other.
+    private func record(
+        _ recipe: Recipe,
+        of index: PackIndex,
+        in store: Directory
+    ) async throws(FileError) {
+        let lock = try await StoreLock.forRecords(in: store)
+        try PackRecord(of: index.digest, from: recipe)
+            .write(beside: store.path.pushing(FilePath(index.url)))
+        _ = consume lock
+    }
+
     private static func finish(
         _ run: consuming IndexedPackRun
     ) async throws(PackagingError) -> UnpublishedVersion {
         do throws(FileError) {
             return try await run.finish()
         } catch {
-            throw .file(error)
+            throw Task.isCancelled ? .cancelled : .file(error)
         }
     }
 

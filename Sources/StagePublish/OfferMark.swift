@@ -1,3 +1,4 @@
+import StageDigest
 import StageIndex
 import StageModel
 package import StageSystem
@@ -54,12 +55,12 @@ package enum OfferMark {
             + [archive?.url, fileTableDelta?.url].compactMap(\.self) + deltas.map(\.url)
             + deltas.compactMap(\.frames).map { "\(StoreObjectKind.deltas.folder)/\($0.digest)" }
             + deltas.compactMap(\.patch?.url)
-        let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
-        guard let file = FilePath.Component(prefix + mark) else {
+        let text = Array(paths.map { $0 + "\n" }.joined().utf8)
+        // The name stands for the text, so that marks of one version do not add up.
+        guard let file = FilePath.Component("\(prefix)\(Digest(of: text))") else {
             throw FileError("create", path: store.path, errno: .invalidArgument)
         }
-        let text = paths.map { $0 + "\n" }.joined()
-        try store.write(Array(text.utf8), to: file, durably: true)
+        try store.write(text, to: file, durably: true)
     }
 
     /// Returns the marks of a store, and the paths that they list.

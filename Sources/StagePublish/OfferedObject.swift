@@ -1,5 +1,5 @@
 import StageIndex
-import StageModel
+package import StageModel
 
 /// An object of a store that a manifest names, or the index of one of its packs.
 struct OfferedObject: Hashable {
@@ -13,7 +13,7 @@ struct OfferedObject: Hashable {
 
 extension PackIndex {
     /// The path of the index in its store.
-    var storePath: String { OfferedObject.path(of: url, in: .index) }
+    package var storePath: String { OfferedObject.path(of: url, in: .index) }
 }
 
 extension Pack {
@@ -96,9 +96,12 @@ extension OfferedObject {
         "\(kind.folder)/\(name(in: url))"
     }
 
+    /// Returns a URL without its query and fragment.
+    static func path(of url: String) -> Substring { url.prefix { $0 != "?" && $0 != "#" } }
+
     /// Returns the last path component of a URL.
     fileprivate static func name(in url: String) -> String {
-        let path = url.prefix { $0 != "?" && $0 != "#" }
+        let path = path(of: url)
         return String(path.split(separator: "/").last ?? path)
     }
 }

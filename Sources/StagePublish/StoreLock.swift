@@ -77,6 +77,24 @@ package struct StoreLock: ~Copyable, Sendable {
         }
     }
 
+    /// Waits until no other process changes a record of the store, and takes the lock for doing so; `nil` if the file
+    /// system has no such locks.
+    ///
+    /// - Throws: ``FileError`` with `isHeldByOthers` after a time, or when the task is cancelled meanwhile.
+    static func forRecords(in store: Directory) async throws(FileError) -> LockFile? {
+        do throws(FileError) {
+            return try await LockFile.wait(
+                for: ".records.lock",
+                in: store,
+                mode: .exclusive,
+                timeout: timeout
+            )
+        } catch {
+            guard isWithoutLocks(error, canBeReadOnly: false) else { throw error }
+            return nil
+        }
+    }
+
     /// Returns whether the error means that the file system does not support locks, or that the user may write none.
     private static func isWithoutLocks(_ error: FileError, canBeReadOnly: Bool) -> Bool {
         if canBeReadOnly, error.errno == .permissionDenied || error.errno == .readOnlyFileSystem {

@@ -139,7 +139,8 @@ extension StoredIndex {
 
     /// Returns the URL of an object for a manifest whose index is at a URL, from its path in the store.
     private static func url(of object: String, besideIndexAt url: String) -> String {
-        let folders = url.split(separator: "/", omittingEmptySubsequences: false).dropLast()
+        let folders = OfferedObject.path(of: url)
+            .split(separator: "/", omittingEmptySubsequences: false).dropLast()
         let above = folders.isEmpty ? [".."] : Array(folders.dropLast())
         return (above + [object[...]]).joined(separator: "/")
     }
@@ -153,7 +154,8 @@ extension StoredIndex {
 
     /// Returns the deltas for a manifest whose index is at a URL.
     func deltas(besideIndexAt url: String) -> [PackIndex.Delta] {
-        let folder = url.lastIndex(of: "/").map { url[...$0] } ?? ""
+        let path = OfferedObject.path(of: url)
+        let folder = path.lastIndex(of: "/").map { path[...$0] } ?? ""
         return reference.deltas.map { delta in
             var delta = delta
             delta.url = String(folder + delta.url.dropFirst("i/".count))

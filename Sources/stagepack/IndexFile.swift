@@ -10,7 +10,11 @@ import SystemPackage
 struct IndexFile {
     private let path: String
 
-    init(_ path: String) { self.path = path }
+    /// Follows a symbolic link, because the folder of the index tells its store.
+    init(_ path: String) {
+        let file = FilePath(path)
+        self.path = file.isSymbolicLink ? file.resolved?.string ?? path : path
+    }
 
     /// Reads the index of any pack, and, unless `findsCompanions` is `false`, its deltas, delta sets and
     /// archive.
@@ -88,11 +92,23 @@ struct IndexFile {
             damaged = positions.min().map { position in
                 bundles.appending("\(stored.index.bundles[position].digest)")
             }
-            if damaged == nil { try OfferMark.write(stored, to: store) }
+            if damaged == nil { try Self.mark(stored, in: store) }
         } catch {
             throw CommandFailure(output: error)
         }
         if let damaged { throw CommandFailure(damagedObject: damaged) }
+    }
+
+    /// Marks the objects of an index; only warns in a store that this user cannot write.
+    private static func mark(_ stored: StoredIndex, in store: Directory) throws(FileError) {
+        do throws(FileError) {
+            try OfferMark.write(stored, to: store)
+        } catch  where [.readOnlyFileSystem, .permissionDenied].contains(error.errno) {
+            Console.note(
+                "stagepack: warning: the store is read-only, so a garbage collection does not know of this version until a "
+                    + "manifest is named to it that has it"
+            )
+        }
     }
 
     /// Opens the store that contains the index; returns `nil` for an index that is not in a folder `i`.
@@ -115,8 +131,7 @@ struct IndexFile {
         guard let reference = manifest[pack]?.index else {
             throw .usage("the manifest '\(path.forDisplay())' has no index of the pack '\(pack)'")
         }
-        let name = reference.url.split(separator: "/").suffix(2).joined(separator: "/")
-        return IndexFile(store.pushing(FilePath(name)).string)
+        return IndexFile(store.pushing(FilePath(reference.storePath)).string)
     }
 
     /// Returns the time at which the index was written, in nanoseconds since 1970.

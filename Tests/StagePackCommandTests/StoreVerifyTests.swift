@@ -59,6 +59,13 @@ struct StoreVerifyTests {
         let text = try await world.program.run(["store", "verify"] + arguments)
         #expect(text.status == 3)
         #expect(text.output.hasPrefix("\(bundle): missing, needed by levels\nundamaged: "))
+        // A version that is packaged with the damaged one as its base would name the missing bundle.
+        #expect(text.output.hasSuffix("package the next version without '--base'.\n"), "\(text)")
+        let next = try await publisher.package(version: 2)
+        let offered = try await world.program.run(
+            ["manifest", "add", manifest, next, "--recipe", recipe, "--pack-version", "2"]
+        )
+        #expect(offered.status == 0, "\(offered)")
     }
 
     /// Most of an index is digests, so one with a changed bit can usually still be decoded.

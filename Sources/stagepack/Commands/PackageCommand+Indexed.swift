@@ -49,12 +49,6 @@ extension PackageCommand {
         } catch {
             throw CommandFailure(error, recipe: recipe, naming: bases.names)
         }
-        do throws(FileError) {
-            try PackRecord(of: packaged.reference.digest, from: evaluation.recipe)
-                .write(beside: path.pushing(FilePath(packaged.reference.url)))
-        } catch {
-            throw CommandFailure(output: error)
-        }
         let file = output.map { "\($0)/" } ?? ""
         return IndexedPackageReport(file: file + packaged.reference.url, packaged, from: bases)
     }

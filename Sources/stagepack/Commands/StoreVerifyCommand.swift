@@ -134,6 +134,10 @@ private struct VerificationReport: Encodable, CustomStringConvertible {
             }
         }
 
+        var isMissingBundle: Bool {
+            kind == "missing" && object.hasPrefix("\(StoreObjectKind.bundle.folder)/")
+        }
+
         var description: String {
             let users = packs.map(\.text).joined(separator: ", ")
             return "\(object): \(reason ?? kind)" + (packs.isEmpty ? "" : ", needed by \(users)")
@@ -161,8 +165,11 @@ private struct VerificationReport: Encodable, CustomStringConvertible {
         if findings.allSatisfy({ $0.reason != nil }) {
             return "Make the objects readable, then run it again."
         }
-        return
-            "Restore the objects from another copy of the store. Without one, package the next version: with '--base' if "
-            + "the index of the version before is undamaged, since nothing of damaged bundles is used."
+        let restore =
+            "Restore the objects from another copy of the store. Without one, package the next version"
+        // The next version would name a missing bundle.
+        if findings.contains(where: \.isMissingBundle) { return restore + " without '--base'." }
+        return restore
+            + ": with '--base' if the index of the version before is undamaged, since nothing of damaged bundles is used."
     }
 }

@@ -5,7 +5,7 @@ import StagePublish
 struct DeltaReport: Encodable, CustomStringConvertible {
     /// Result of creating a delta set or a patch.
     enum Outcome: String, Encodable {
-        case made, present, useless, empty
+        case made, present, useless, empty, disabled
     }
 
     /// The index of the older version, as it was named.
@@ -40,6 +40,7 @@ struct DeltaReport: Encodable, CustomStringConvertible {
         case .present(let size): (.present, size)
         case .useless(let size): (.useless, size)
         case .empty: (.empty, nil)
+        case .disabled: (.disabled, nil)
         }
     }
 
@@ -60,9 +61,11 @@ struct DeltaReport: Encodable, CustomStringConvertible {
                     + "\(downloadSizeWithoutSet)"
             case (_, .useless):
                 "no delta set, since one of \(setSize) would save nothing; \(transfers)"
-            case (.useless, .empty):
+            case (.useless, .empty), (.useless, .disabled):
                 "no patch, since it would save nothing; \(transfers)"
-            case (.empty, .empty):
+            case (_, .disabled):
+                "no delta set and no patch, as the options say; \(transfers)"
+            case (.empty, .empty), (.disabled, .empty):
                 "no delta set, since no changed part is like one of that version; \(transfers)"
             }
         return "\(from.forDisplay()): \(text)"

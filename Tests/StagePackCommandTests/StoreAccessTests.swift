@@ -1,0 +1,190 @@
+import FoundationEssentials
+import Glibc
+import StageModel
+import StagePublish
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Stores that several publishers use, that cannot be written, or whose indexes are named in another way than by their files.
+@Suite(.server, .directory)
+struct StoreAccessTests {
+    private let world: World
+    private let publisher: IndexedPublisher
+
+    init() throws {
+        world = try World()
+        publisher = try IndexedPublisher(world)
+    }
+
+    private var recipe: String { world.directory.path.appending("recipe.json").string }
+    private var manifest: String { world.directory.path.appending("own.json").string }
+
+    private func createManifest() async throws {
+        let create = ["manifest", "create", "--application", "net.example", "-o", manifest]
+        let created = try await world.program.run(create)
+        try #require(created.status == 0, "\(created)")
+    }
+
+    /// Adds an index to the manifest.
+    private func add(
+        _ index: String,
+        version: Int,
+        by program: Program? = nil,
+        _ more: String...
+    ) async throws -> Program.Ending {
+        let command = ["manifest", "add", manifest, index, "--recipe", recipe]
+        return try await (program ?? world.program)
+            .run(command + ["--pack-version", "\(version)"] + more)
+    }
+
+    private func removeStore() async throws {
+        let program = Program(wrapper: ["/bin/rm", "-rf", publisher.store.string])
+        #expect(try await program.run([]).status == 0)
+    }
+
+    @Test func equalPacksOfConcurrentPublishersAreAllRecorded() async throws {
+        try publisher.write(["a": noise(1000)])
+        let packs = (1...8).map { "pack-\($0)" }
+        func path(_ pack: String) -> String { "\(world.directory.path)/\(pack).json" }
+        for pack in packs {
+            let text = #"""
+                {"assetPackID": "\#(pack)", "downloadPolicy": {"onDemand": {}},
+                 "fileSelectors": [{"directory": "."}], "sourceRoot": "\#(publisher.tree)"}
+                """#
+            let name = FilePath.Component(stringLiteral: "\(pack).json")
+            try world.directory.write(Array(text.utf8), to: name, durably: false)
+        }
+        for _ in 1...3 {
+            try await removeStore()
+            _ = try? world.directory.remove("own.json")
+            try await createManifest()
+            let (program, store) = (world.program, publisher.store.string)
+            let endings = try await withThrowingTaskGroup(of: Program.Ending.self) { group in
+                for pack in packs {
+                    let command = ["package", path(pack), "--indexed", "-o", store, "--quiet"]
+                    group.addTask { try await program.run(command) }
+                }
+                return try await group.reduce(into: []) { $0.append($1) }
+            }
+            for ending in endings { #expect(ending.status == 0, "\(ending)") }
+            let indexes = try Directory.open(publisher.store.appending("i")).entries()
+                .filter { !$0.path.string.hasPrefix(".") }
+            let index = publisher.store.pushing("i").appending(try #require(indexes.first).name)
+            for pack in packs {
+                let added = try await world.program.run([
+                    "manifest", "add", manifest, index.string, "--recipe", path(pack),
+                    "--pack-version", "1",
+                ])
+                #expect(added.status == 0, "\(added)")
+            }
+            let hidden = try Directory.open(publisher.store).entries().map(\.path.string)
+            #expect(!hidden.contains { $0.hasSuffix(".lock") }, "\(hidden)")
+        }
+    }
+
+    /// Without a check between its pieces, the command would compress the rest, publish it, and succeed.
+    @Test func anInterruptedPackagingOfALargeFilePublishesNothing() async throws {
+        // Text: compressed slowly.
+        let digits = noise(40 << 20).map { UInt8(ascii: "a") + $0 % 16 }
+        try publisher.write(["a": digits])
+        let bundles = publisher.store.appending("b")
+        let command = ["package", recipe, "--indexed", "-o", publisher.store.string]
+        let ending = try await world.program.run(command + ["--no-archive"]) { running in
+            try await poll("nothing is compressed") {
+                guard let folder = try? Directory.open(bundles) else { return false }
+                return try folder.entries().contains { entry in
+                    (try folder.status(entry.path)?.size ?? 0) > 0
+                }
+            }
+            running.send(SIGTERM)
+        }
+        #expect(ending.status == 130, "\(ending)")
+        #expect(ending.error.contains("packaging was cancelled"), "\(ending)")
+        #expect(try Directory.open(bundles).entries().isEmpty)
+        #expect(!FileStatus.exists(publisher.store.appending("i")))
+    }
+
+    @Test(.enabled("mounting takes root") { await Program.canMount })
+    func anIndexInAReadOnlyStoreIsOfferedWithAWarning() async throws {
+        try publisher.write(["a": noise(1000)])
+        let index = try await publisher.package(version: 1)
+        try await createManifest()
+        #expect(try await add(index, version: 1).status == 0)
+        let collect = ["store", "gc", publisher.store.string, "--manifest", manifest]
+        #expect(try await world.program.run(collect).status == 0)
+        var program = world.program
+        let own = program.wrapper.isEmpty ? [try Program.path.string] : program.wrapper
+        let mount =
+            #"mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" || exit 99; exec "$@""#
+        let store = publisher.store.string
+        program.wrapper = ["/usr/bin/unshare", "-m", "/bin/sh", "-c", mount, store] + own
+        let added = try await add(index, version: 2, by: program)
+        #expect(added.status == 0, "\(added)")
+        #expect(added.error.contains("warning: the store is read-only"), "\(added)")
+    }
+
+    @Test func anIndexAtAURLWithAQueryHasItsObjectsAndIsABase() async throws {
+        try publisher.write(["a": noise(300_000)])
+        let first = try await publisher.package(version: 1)
+        try publisher.write(["a": noise(300_000) + [1]])
+        let second = try await publisher.package(version: 2, base: first)
+        try await createManifest()
+        let name = try #require(FilePath(second).lastComponent)
+        let url = "https://cdn.example/st/i/\(name)?signature=a/b"
+        #expect(try await add(second, version: 1, "--url", url).status == 0)
+        let offered = try Manifest(json: bytes(of: FilePath(manifest)))
+        let reference = try #require(offered.packs.first?.index)
+        #expect(reference.url == url)
+        let delta = try #require(reference.deltas.first)
+        #expect(delta.url.hasPrefix("https://cdn.example/st/i/"), "\(delta)")
+        #expect(!delta.url.contains("signature"), "\(delta)")
+        try publisher.write(["b": [1]])
+        let packed = try await world.program.run([
+            "package", recipe, "--indexed", "-o", publisher.store.string, "--base", manifest,
+        ])
+        #expect(packed.status == 0, "\(packed)")
+    }
+
+    @Test func anIndexBehindALinkIsCheckedLikeThatOfItsStore() async throws {
+        try publisher.write(["a": noise(1000)])
+        let index = try await publisher.package(version: 1)
+        try await createManifest()
+        let link = world.directory.path.appending("link").string
+        #expect(unsafe symlink(index, link) == 0)
+        #expect(try await add(link, version: 1).status == 0)
+        let store = try Directory.open(publisher.store)
+        try store.rename("b", to: "away", in: store)
+        let refused = try await add(link, version: 2)
+        #expect(refused.status == 31, "\(refused)")
+        #expect(refused.error.contains("No such file or directory"), "\(refused)")
+    }
+
+    @Test func optionsAreNamedAsTheReasonForNoDifferences() async throws {
+        try publisher.write(["a": noise(300_000)])
+        let first = try await publisher.package(version: 1)
+        try publisher.write(["a": noise(300_000) + [1]])
+        let command = ["package", recipe, "--indexed", "-o", publisher.store.string]
+        let packed = try await world.program.run(command + ["--base", first, "--no-deltas"])
+        #expect(packed.status == 0, "\(packed)")
+        let reason = "no delta set and no patch, as the options say; an update transfers "
+        #expect((packed.output + packed.error).contains(reason), "\(packed)")
+    }
+
+    @Test func marksOfOneVersionDoNotAddUp() async throws {
+        try publisher.write(["a": noise(1000)])
+        let index = try await publisher.package(version: 1)
+        try await createManifest()
+        #expect(try await add(index, version: 1).status == 0)
+        let collect = ["store", "gc", publisher.store.string, "--manifest", manifest]
+        #expect(try await world.program.run(collect).status == 0)
+        func marks() throws -> Int {
+            try Directory.open(publisher.store).entries().count {
+                $0.path.string.hasPrefix(".offered.")
+            }
+        }
+        for version in 2...4 { _ = try await publisher.package(version: version) }
+        #expect(try marks() == 1)
+    }
+}
