@@ -236,6 +236,15 @@ extension PackSelection {
         }
     }
 
+    /// Returns whether the run ended early at the wish of its caller, which tells nothing about the pack.
+    fileprivate func isInterruption(_ failure: StagingFailure) -> Bool {
+        switch failure.kind {
+        case .interrupted: true
+        case .deadlineExceeded: !isEvent
+        default: false
+        }
+    }
+
     /// True if the run decided about every pack of the manifest.
     fileprivate var isEvent: Bool {
         if case .event = self { true } else { false }
@@ -285,7 +294,11 @@ extension StagingHistory {
             entry.source = pack.source ?? before[pack.id]?.source
             if let failure = pack.failure {
                 let failures = before[pack.id]?.failures ?? 0
-                entry.failures = min(failures + 1, RecordLimits.failures.upperBound)
+                let isCounted = !selection.isInterruption(failure)
+                entry.failures = min(
+                    failures + (isCounted ? 1 : 0),
+                    RecordLimits.failures.upperBound
+                )
                 entry.problem = Problem(failure)
             }
             entries.append(entry)

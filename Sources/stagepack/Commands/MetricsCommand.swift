@@ -198,7 +198,9 @@ private struct ApplicationMetrics {
             labels: labels,
             value: history.pending.isEmpty ? 0 : 1
         )
-        for pack in history.packs where pack.failures > 0 {
+        // No run retries a pack on demand: only a request does.
+        let onDemand = Set(report?.packs.filter { $0.policy == "onDemand" }.map(\.id) ?? [])
+        for pack in history.packs where pack.failures > 0 && !onDemand.contains(pack.id) {
             let names = labels.merging(["pack": pack.id.text]) { $1 }
             metrics.add("stagepack_pack_failures", labels: names, value: Double(pack.failures))
         }

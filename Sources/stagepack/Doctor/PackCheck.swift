@@ -182,7 +182,8 @@ extension DoctorReport {
                         FailureReport($0, about: entry.id)
                     })
                 else { continue }
-                let runs = entry.failures.quantity(of: "run", plural: "runs in a row")
+                // An interrupted run does not count.
+                let runs = max(entry.failures, 1).quantity(of: "run", plural: "runs in a row")
                 // A periodic run is complete without an on-demand pack: the failure stays until the application requests the pack.
                 let isOnDemand = packs.isOnDemand(entry.id, of: id)
                 let load = source.staging("load", entry.id.text)

@@ -173,8 +173,9 @@ extension HistoryReport.Entry: CustomStringConvertible {
             }
         }
         if let problem {
-            let runs = failures.quantity(of: "run", plural: "runs in a row")
-            lines.append("  tried: \(runs), \(problem.message.escapedForDisplay)")
+            let runs =
+                failures == 0 ? "" : failures.quantity(of: "run", plural: "runs in a row") + ", "
+            lines.append("  tried: \(runs)\(problem.message.escapedForDisplay)")
             lines.append("  again: \(again(problem))")
             if let hint = problem.hint { lines.append("  to do: \(hint)") }
         }
