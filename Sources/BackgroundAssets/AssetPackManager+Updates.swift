@@ -57,17 +57,19 @@ extension AssetPackManager {
         }
     }
 
-    /// Removes a pack, and cancels its download, if any.
+    /// Removes a pack, after cancelling its download in this process, if any, and waiting for the end of it.
     ///
+    /// Also cancels what earlier fetches of the pack have left to the daemon, so that it does not come again.
     /// URLs of the pack are invalid afterwards.
     ///
-    /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if the pack is not staged; an
-    ///   error if it is pinned, another process is staging it, or the user must not remove it.
+    /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if the pack is neither staged nor
+    ///   being downloaded here; an error if it is pinned, another process is staging it, or the user must not
+    ///   remove it; `CancellationError`, which leaves a staged pack as it is.
     public func remove(assetPackWithID assetPackID: String) async throws {
         let source = try source()
         let id = try Self.packID(assetPackID)
-        await cancelDownload(id)
-        guard try await source.store.remove(id) else {
+        let wasDownloading = try await cancelDownload(id)
+        guard try await source.remove(id) || wasDownloading else {
             throw ManagedBackgroundAssetsError.assetPackNotFound(withID: assetPackID)
         }
     }

@@ -213,12 +213,16 @@ public actor AssetPackManager {
     /// Returns whether this process is downloading the pack.
     func isDownloading(_ id: PackID) -> Bool { downloads[id].map { !$0.hasEnded } ?? false }
 
-    /// Cancels the download of a pack, if any, and waits until it ends.
-    func cancelDownload(_ id: PackID) async {
-        guard let download = downloads[id] else { return }
+    /// Cancels the download of a pack, waits until it ends, and returns whether there was one.
+    ///
+    /// - Throws: `CancellationError` if the calling task is cancelled; the download may still run then.
+    func cancelDownload(_ id: PackID) async throws -> Bool {
+        guard let download = downloads[id] else { return false }
         download.cancel()
         // The cancellation error is expected.
         try? await download.wait()
+        try Task.checkCancellation()
+        return true
     }
 
     private func beginFetches() {

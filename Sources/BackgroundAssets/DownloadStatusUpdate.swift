@@ -9,8 +9,9 @@ extension AssetPackManager {
         case paused(AssetPack)
         /// Bytes of the pack were received.
         ///
-        /// The progress counts them, and its `cancel()` cancels the download. Its total is the size of the download,
-        /// which is smaller than ``AssetPack/downloadSize`` for an update that transfers only the differences.
+        /// The progress counts them, and its `cancel()` cancels the download, in the daemon, too. The received bytes
+        /// are kept for the next download of the pack. The total is the size of the download, which is smaller than
+        /// ``AssetPack/downloadSize`` for an update that transfers only the differences.
         case downloading(AssetPack, Progress)
         /// The pack is staged.
         case finished(AssetPack)

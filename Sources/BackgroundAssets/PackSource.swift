@@ -1,7 +1,10 @@
 import StageContainer
+import StageControl
 import StageModel
 import StagePack
+import StageSystem
 import Synchronization
+import SystemPackage
 
 /// The packs of one application: those that its manifest offers, and those that are staged.
 final class PackSource: Sendable {
@@ -64,6 +67,48 @@ final class PackSource: Sendable {
     func offer(of id: PackID) throws(PackStoreError) -> AssetPack? {
         guard let pack = try offers()?[id] else { return nil }
         return try assetPack(pack)
+    }
+
+    /// Removes a pack, after the daemon's transfers were cancelled that earlier fetches have left to it and that would bring the
+    /// pack again; returns `false` if there was nothing to remove or cancel.
+    func remove(_ id: PackID) async throws -> Bool {
+        let isWithdrawn = await withdraw(id)
+        // The worker of a cancelled transfer holds the pack until it has ended.
+        let end = ContinuousClock.now + (isWithdrawn ? .seconds(15) : .zero)
+        while true {
+            let result = await attemptRemoval(of: id)
+            if case .failure(.container(.busy)) = result, ContinuousClock.now < end {
+                try await Task.sleep(for: .milliseconds(50))
+                continue
+            }
+            return try result.get() || isWithdrawn
+        }
+    }
+
+    private func attemptRemoval(of id: PackID) async -> Result<Bool, PackStoreError> {
+        do throws(PackStoreError) {
+            return .success(try await store.remove(id))
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private func withdraw(_ id: PackID) async -> Bool {
+        do throws(ControlError) {
+            let client = try await ControlClient.discover(environment: ProcessEnvironment.current)
+            let tasks = try await client.withdraw(id) { isMeant($0) }
+            return !tasks.isEmpty
+        } catch {
+            // No daemon answers, so none brings the pack again.
+            return false
+        }
+    }
+
+    /// Returns whether an order of this user is for a container of the store.
+    private func isMeant(_ order: StagingOrder) -> Bool {
+        if let path = order.container { return store.containers.contains(FilePath(path)) }
+        guard case .application(let id) = catalogue else { return false }
+        return order.application == id.text
     }
 
     /// Returns the application's view of an offered pack.

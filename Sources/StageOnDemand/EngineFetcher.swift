@@ -11,7 +11,8 @@ public import SystemPackage
 ///
 /// Links libcurl and libarchive. Decodes archives on a thread that can write only to the staging area, which is not available
 /// to root; `CommandFetcher` decodes them in another process, which outlives the application. Quota, history and daemon work
-/// as for the command: a running daemon resumes a fetch that was cancelled, or that the application left unfinished.
+/// as for the command: a running daemon resumes a fetch that the application left unfinished when it died. A fetch that is
+/// cancelled ends, in the daemon, too, and the next one resumes the download.
 public struct EngineFetcher: PackFetcher {
     private let target: StagingTarget
     private let options: StagerOptions
@@ -24,7 +25,7 @@ public struct EngineFetcher: PackFetcher {
     ///   - target: The source of the manifest; the container that the `PackStore` passes replaces the target's.
     ///   - options: The options for staging.
     ///   - logger: Logs failures to clean up and to write the history.
-    ///   - usesDaemon: Whether a running daemon resumes a fetch that was cancelled or left unfinished.
+    ///   - usesDaemon: Whether a running daemon resumes a fetch that the application left unfinished when it died.
     public init(
         target: StagingTarget,
         options: StagerOptions,
@@ -117,6 +118,7 @@ public struct EngineFetcher: PackFetcher {
         target.otherContainers = others
         var request = StagingRequest(packs, of: target, options: options)
         request.usesDaemon = usesDaemon
+        request.withdrawsWhenCancelled = { true }
         return StagingService(request, logger: logger, report: report)
     }
 

@@ -40,10 +40,12 @@ public struct CommandFetcher: PackFetcher {
         self.arguments = arguments
     }
 
-    /// Runs `stagepack fetch --beside`, and returns when the pack is published, or if readers use the newer copy
-    /// of another container.
+    /// Runs `stagepack fetch --withdraw --beside`, and returns when the pack is published, or if readers use the newer
+    /// copy of another container.
     ///
-    /// Cancelling the task interrupts the command; a later call resumes the download.
+    /// Cancelling the task interrupts the command, and ends the download, in the daemon, too. The received bytes are
+    /// kept, so a later call resumes it. This returns when the command has ended. If the application ends without
+    /// that, the command goes on; if a signal other than SIGINT ends the command, the daemon does.
     ///
     /// - Throws: ``FetchFailure`` with the error of the command; `CancellationError`.
     public func fetch(
@@ -54,7 +56,8 @@ public struct CommandFetcher: PackFetcher {
     ) async throws {
         // Arguments are strings: another container with a path that is not UTF-8 is not searched.
         let others = others.filter { FilePath($0.string) == $0 }
-        let words = ["fetch", id.text] + others.flatMap { ["--beside", $0.string] }
+        let words =
+            ["fetch", id.text, "--withdraw"] + others.flatMap { ["--beside", $0.string] }
         guard let ending = try await runCommand(words, in: container, report: report) else {
             return
         }

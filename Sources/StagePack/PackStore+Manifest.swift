@@ -78,6 +78,9 @@ extension PackStore {
     /// A copy in another container stays; ``container(of:)`` returns that container. Other processes that read
     /// the pack can continue; `stagepack gc` deletes their generations later.
     ///
+    /// A transfer of the pack that an earlier process has left to the daemon stays, and may bring the pack again:
+    /// `stagepack remove` cancels it.
+    ///
     /// - Returns: `true` if the pack was staged or single files of it existed.
     /// - Throws: ``PackStoreError/container(_:)`` if the pack is pinned or being staged in one of the containers,
     ///   or if only containers have it that this user cannot change; then nothing was removed. Also if files of

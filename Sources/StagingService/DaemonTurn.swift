@@ -32,6 +32,9 @@ struct DaemonTurn: Sendable {
     var environment: [String: String]
     /// Set if the work is to wait for a turn of the daemon, provided that a daemon answers.
     var usesDaemon: Bool
+    /// Returns whether the daemon's task is cancelled when the current Swift task is cancelled, instead of being left to a
+    /// worker; `nil` if it is always left.
+    var withdrawsWhenCancelled: (@Sendable () -> Bool)?
     /// The address of the message bus of NetworkManager and UPower; `nil` for the address in the environment,
     /// or the system bus.
     var busAddress: String?
@@ -76,7 +79,7 @@ struct DaemonTurn: Sendable {
     /// conditions of the order.
     ///
     /// Cancels the work while the daemon holds the task, and runs it again after that. A worker resumes
-    /// interrupted work, also if the current Swift task is cancelled.
+    /// interrupted work, also if the current Swift task is cancelled, unless that withdraws it.
     ///
     /// - Returns: The outcomes of the packs in all attempts, and the result of the turn.
     func take(
@@ -110,13 +113,9 @@ struct DaemonTurn: Sendable {
             }
             defer { daemonTask.connection.close() }
             if case .finished = outcome {
-                let end = state.staged.end
-                let isTold = await tell(end, to: daemonTask)
+                let ended = await finish(daemonTask, with: state.staged.end)
                 group.cancelAll()
-                let isLeft = end == nil || end?.hold != nil
-                return (
-                    state.staged, .finished(resumedTask: isTold && isLeft ? daemonTask.id : nil)
-                )
+                return (state.staged, ended)
             }
             group.cancelAll()
             if let outcome { return (state.staged, outcome) }
@@ -130,7 +129,7 @@ struct DaemonTurn: Sendable {
             } else {
                 state.staged.add(await work())
             }
-            return (state.staged, .finished(resumedTask: daemonTask.id))
+            return (state.staged, await leave(daemonTask))
         }
     }
 
@@ -225,14 +224,36 @@ struct DaemonTurn: Sendable {
         return nil
     }
 
-    /// Reports the end of the work to the daemon unless a worker is to resume it; returns `false` if the request fails or
-    /// takes longer than `ControlClient.discoveryTimeout`.
-    private func tell(_ end: StagingEnd?, to daemonTask: DaemonTask) async -> Bool {
-        guard let end, !Task.isCancelled else { return true }
+    /// Reports the end of the work to the daemon unless a worker is to resume it, and returns the result of the turn.
+    private func finish(_ daemonTask: DaemonTask, with end: StagingEnd?) async -> Outcome {
+        if withdrawsWhenCancelled != nil, Task.isCancelled { return await leave(daemonTask) }
+        var isTold = true
+        if let end, !Task.isCancelled {
+            var change = TransferChange()
+            change.stagingEnd = end
+            isTold = await tell(change, to: daemonTask)
+        }
+        let isLeft = end == nil || end?.hold != nil
+        return .finished(resumedTask: isTold && isLeft ? daemonTask.id : nil)
+    }
+
+    /// Leaves the task of a cancelled turn to the daemon, or withdraws it.
+    private func leave(_ daemonTask: DaemonTask) async -> Outcome {
+        guard let withdrawsWhenCancelled, withdrawsWhenCancelled() else {
+            return .finished(resumedTask: daemonTask.id)
+        }
         var change = TransferChange()
-        change.stagingEnd = end
-        return await withTaskGroup(of: Bool?.self) { group in
-            group.addTask { [change] in await send(change, to: daemonTask) }
+        change.state = .cancelled
+        // Not a child of this Swift task, which is cancelled: its requests would be, too.
+        let isWithdrawn = await Task { [change] in await tell(change, to: daemonTask) }.value
+        return .finished(resumedTask: isWithdrawn ? nil : daemonTask.id)
+    }
+
+    /// Sends a change to the daemon; returns `false` if the request fails or takes longer than
+    /// `ControlClient.discoveryTimeout`.
+    private func tell(_ change: TransferChange, to daemonTask: DaemonTask) async -> Bool {
+        await withTaskGroup(of: Bool?.self) { group in
+            group.addTask { await send(change, to: daemonTask) }
             group.addTask {
                 // Cancelled: the daemon has answered.
                 guard (try? await Task.sleep(for: ControlClient.discoveryTimeout)) != nil else {
@@ -279,9 +300,7 @@ struct DaemonTurn: Sendable {
         do throws(ControlError) {
             try connection.start(receiver)
             try await attachment(of: connection)
-            let id = try await client.withoutBlocking { [request] client throws(ControlError) in
-                try client.createTasks([request])[0]
-            }
+            let id = try await createTask(by: client)
             receiver.begin(id)
             return DaemonTask(connection: connection, id: id)
         } catch {
@@ -290,6 +309,18 @@ struct DaemonTurn: Sendable {
             // Without a daemon, this process stages the packs alone.
             logger.debug("The daemon does not help", metadata: ["error": "\(error)"])
             return nil
+        }
+    }
+
+    private func createTask(by client: SessionClient) async throws(ControlError) -> Int64 {
+        guard withdrawsWhenCancelled != nil else {
+            return try await client.withoutBlocking { [request] client throws(ControlError) in
+                try client.createTasks([request])[0]
+            }
+        }
+        // Not cancelled on its way: only a task whose number is known can be withdrawn.
+        return try await withBlockingThread { [request] () throws(ControlError) in
+            try client.createTasks([request])[0]
         }
     }
 

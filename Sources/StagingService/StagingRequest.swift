@@ -33,6 +33,10 @@ public struct StagingRequest: Sendable {
     /// The daemon is not used for requests that its workers cannot repeat: those with credentials, proxies,
     /// allowed domains, or registrations that are not installed on the machine.
     public var usesDaemon = true
+    /// Returns whether the daemon's task ends with the Swift task, instead of being resumed; `nil` if it is always resumed.
+    ///
+    /// Called when the Swift task is cancelled.
+    package var withdrawsWhenCancelled: (@Sendable () -> Bool)?
     /// Set if a periodic run checks network and power itself where no daemon does; unset in the daemon's
     /// workers, for which the daemon checks them.
     package var waitsForConditions = true

@@ -78,6 +78,7 @@ extension StagingService {
             packs: packs,
             environment: request.target.environment,
             usesDaemon: canUseDaemon,
+            withdrawsWhenCancelled: request.withdrawsWhenCancelled,
             busAddress: request.busAddress,
             logger: logger
         ) { report(.held($0)) }

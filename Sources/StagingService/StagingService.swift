@@ -41,7 +41,7 @@ public struct StagingService: Sendable {
     /// Makes a plan for each manifest and carries it out.
     ///
     /// Keeps the bytes that a cancelled task has received, for the next run. If the daemon knows of the
-    /// staging, it then resumes it (``StagingUpdate/leftToDaemon(task:)``).
+    /// staging, it then resumes it (``StagingUpdate/leftToDaemon(task:)``), unless the request withdraws it.
     ///
     /// - Returns: The decisions and outcomes for each manifest. A pack that fails is reported there, and does
     ///   not make the whole run throw.

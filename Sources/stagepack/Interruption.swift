@@ -74,7 +74,7 @@ final class InterruptingSignals: Sendable {
     static let shared = InterruptingSignals()
 
     private struct State {
-        var hasArrived = false
+        var arrived: Set<CInt> = []
         var lastScope = 0
         var scopes: [Int: AsyncStream<Interruption>.Continuation?] = [:]
     }
@@ -102,7 +102,7 @@ final class InterruptingSignals: Sendable {
     /// - Returns: The number of the scope, for ``end(_:)``.
     func begin(_ subscriber: AsyncStream<Interruption>.Continuation? = nil) -> Int {
         state.withLock { state in
-            if state.hasArrived { subscriber?.yield(.signal) }
+            if !state.arrived.isEmpty { subscriber?.yield(.signal) }
             state.lastScope += 1
             state.scopes[state.lastScope] = .some(subscriber)
             return state.lastScope
@@ -112,11 +112,14 @@ final class InterruptingSignals: Sendable {
     /// Ends a scope.
     func end(_ scope: Int) { state.withLock { _ = $0.scopes.removeValue(forKey: scope) } }
 
+    /// Returns whether a signal has arrived.
+    func hasArrived(_ number: CInt) -> Bool { state.withLock { $0.arrived.contains(number) } }
+
     private func arrive(_ number: CInt) {
         let isExpected = state.withLock { state in
             // After the first signal, the command prints how it ends.
-            let isExpected = state.hasArrived || !state.scopes.isEmpty
-            state.hasArrived = true
+            let isExpected = !state.arrived.isEmpty || !state.scopes.isEmpty
+            state.arrived.insert(number)
             for subscriber in state.scopes.values { subscriber?.yield(.signal) }
             return isExpected
         }

@@ -1,5 +1,6 @@
 import FoundationEssentials
 import StageContainer
+import StageControl
 import StageModel
 import StagePack
 import StagingService
@@ -93,6 +94,21 @@ extension Session {
             location: location(of: foreign),
             hint: hints.local(command, id.text)
         )
+    }
+}
+
+extension Session {
+    /// Returns whether an order of this user is for a container that this session's commands change.
+    func isMeant(_ order: StagingOrder, container: FilePath) -> Bool {
+        if let path = order.container { return FilePath(path) == container }
+        guard target.container == nil, knownContainer == container,
+            let own = target.registration, let name = order.application
+        else { return false }
+        if name == own.application.text { return true }
+        // Another application of the group has the same container.
+        let folders = RegistrationFolders(environment: target.environment)
+        let other = try? folders.registration(of: ApplicationID(name)).value
+        return other?.group == own.group
     }
 }
 

@@ -307,6 +307,40 @@ struct AssetPackUpdateTests {
         #expect(manager.assetPackIsAvailableLocally(withID: "aurora"))
     }
 
+    @Test func aRemovalWaitsForTheEndOfTheDownload() async throws {
+        var world = try ManagedWorld()
+        try world.publish(try ManagedPack("aurora"))
+        _ = try await world.manager(with: "aurora")
+        try world.publish(try ManagedPack("aurora", version: 2))
+        let fetcher = HeldFetcher(try world.fetcher())
+        let manager = try world.manager { $0.fetcher = fetcher }
+        #expect(try await manager.checkForUpdates().updatingIDs == ["aurora"])
+        try await poll { fetcher.count == 1 }
+        let removal = Task.immediate { try await manager.remove(assetPackWithID: "aurora") }
+        #expect(await manager.localStatus(ofAssetPackWithID: "aurora").contains(.downloading))
+        #expect(manager.assetPackIsAvailableLocally(withID: "aurora"))
+        fetcher.open()
+        try await removal.value
+        #expect(!manager.assetPackIsAvailableLocally(withID: "aurora"))
+    }
+
+    @Test func aRemovalEndsTheFirstDownloadOfAPack() async throws {
+        var world = try ManagedWorld()
+        let sample = try ManagedPack("aurora", byteCount: 1 << 20)
+        try world.publish(sample)
+        world.server.answer(sample.path, with: .content(sample.archive).stalled(after: 1 << 18))
+        let manager = try world.manager()
+        let pack = try await manager.assetPack(withID: "aurora")
+        let updates = manager.statusUpdates(forAssetPackWithID: "aurora")
+        let fetch = Task { try await manager.ensureLocalAvailability(of: pack) }
+        await begin(updates)
+        try await manager.remove(assetPackWithID: "aurora")
+        await #expect(throws: CancellationError.self) { try await fetch.value }
+        await #expect(throws: ManagedBackgroundAssetsError.assetPackNotFound(withID: "aurora")) {
+            try await manager.remove(assetPackWithID: "aurora")
+        }
+    }
+
     @Test func aPinnedPackIsNeitherUpdatedNorRemoved() async throws {
         var world = try ManagedWorld()
         try world.publish(try ManagedPack("aurora"))

@@ -207,4 +207,25 @@ final class GameTests {
         #expect(try await run("sample-game", "play", "cave") == "The cave, take 1\n")
         #expect(server.requests(for: level.path).count == requests)
     }
+
+    @Test func aDeletedLevelIsNotBroughtAgain() async throws {
+        try publish([level("harbour")])
+        try await run("sample-game", "play", "harbour")
+        let next = try level("harbour", version: 2)
+        try publish([next])
+        // Its archive is not on the server yet.
+        server.answer(next.path, with: .status(404))
+        let log = daemon.directory.appending("update.log")
+        let update = try start(["sample-game", "update"], log: log)
+        try await poll("the update does not end") { update.status != nil }
+        #expect(update.status != 0)
+        #expect(try await !daemon.client.tasks(all: true).isEmpty)
+        try await run("sample-game", "delete", "harbour")
+        try await poll("the daemon goes on") {
+            try await daemon.client.sessions(all: true).isEmpty
+        }
+        server.answer(next.path, with: .content(next.archive))
+        #expect(try await daemon.client.tasks(all: true).isEmpty)
+        #expect(try await run("sample-game", "levels") == "  harbour, version 2\n")
+    }
 }

@@ -214,9 +214,10 @@ extension ControlClient {
     func stage(
         _ packs: [String],
         of installed: Installed,
+        session name: String = "test",
         _ change: (inout StagingOrder) -> Void = { _ in }
     ) async throws -> Int64 {
-        let session = "stagepack/test/1"
+        let session = "stagepack/\(name)/1"
         var configuration = SessionConfiguration()
         configuration.isTransient = true
         try await makeSession(session, configuration: configuration)

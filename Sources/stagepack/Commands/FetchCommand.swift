@@ -1,4 +1,5 @@
 import ArgumentParser
+import Glibc
 import StageEngine
 import StageModel
 import StagingService
@@ -34,6 +35,12 @@ struct FetchCommand: SourcedSubcommand {
     @Option(help: ArgumentHelp("The seconds after which to stop.", valueName: "seconds"))
     var deadline: Seconds?
 
+    @Flag(
+        help:
+            "Interrupted by SIGINT, cancel the daemon's transfer instead of leaving it to the daemon."
+    )
+    var withdraw = false
+
     @OptionGroup(title: "Source") var source: SourceOptions
     @OptionGroup(title: "Network") var network: NetworkOptions
     @OptionGroup(title: "Output") var output: OutputOptions
@@ -57,6 +64,9 @@ struct FetchCommand: SourcedSubcommand {
         let session = try Session(source, network: network)
         var run = try StagingRun(.named(Set(packs)), session: session, output: output)
         run.request.target.otherContainers = beside
+        if withdraw {
+            run.request.withdrawsWhenCancelled = { InterruptingSignals.shared.hasArrived(SIGINT) }
+        }
         let body = { @Sendable [manifestOnly, run] () async throws(CommandFailure) in
             manifestOnly ? try await run.fetchManifests() : try await run.run()
         }

@@ -2,8 +2,10 @@ import ArgumentParser
 import FoundationEssentials
 import Logging
 import StageContainer
+import StageControl
 import StageModel
 import StagePack
+import StageSystem
 import StagingService
 import SystemPackage
 
@@ -12,7 +14,8 @@ struct RemoveCommand: SourcedSubcommand, ReportingSubcommand {
         commandName: "remove",
         abstract: "Remove staged packs.",
         discussion: """
-            Removes this user's copy, with incomplete downloads of it; what is left of a pack in another container is named. An \
+            Removes this user's copy, with incomplete downloads of it, and cancels transfers by which the daemon would bring it \
+            again; what is left of a pack in another container is named. An \
             application that has a pack open keeps reading it; the next 'gc' after the application \
             has ended removes its files.
             """
@@ -36,7 +39,7 @@ struct RemoveCommand: SourcedSubcommand, ReportingSubcommand {
         var failure: CommandFailure?
         for id in packs {
             do throws(CommandFailure) {
-                let report = try removal.remove(id)
+                let report = try await removal.remove(id)
                 // The pack is only in a container of another user, so the command fails.
                 if !report.hasRemoved, let copy = report.remaining?.first {
                     throw .notOurs(
@@ -93,21 +96,22 @@ private struct PackRemoval {
 
     /// Removes a pack from the container that readers use, if this user may change it, or else from another
     /// container.
-    mutating func remove(_ id: PackID) throws(CommandFailure) -> RemovalReport {
+    mutating func remove(_ id: PackID) async throws(CommandFailure) -> RemovalReport {
         do throws(ContainerError) {
             let before = try view.copies(of: id)
+            var report = RemovalReport(pack: id)
             guard let (position, container) = container(for: before.map(\.container).min()) else {
-                var report = RemovalReport(pack: id)
                 report.remaining = before.map(status)
                 return report
             }
-            guard let lock = try container.attemptLock(id) else { throw .busy(id) }
-            var report = RemovalReport(pack: id)
+            let tasks = await withdraw(id, from: view.containers[position])
+            if !tasks.isEmpty { report.transfersCancelled = tasks }
+            guard let lock = try await lock(id, in: container, isEnding: !tasks.isEmpty) else {
+                throw .busy(id)
+            }
             let removal = try container.remove(lock)
             report.add(removal)
-            if report.generationsRemoved > 0 || report.generationsInUse > 0 {
-                removed[position, default: []].insert(id)
-            }
+            if report.hasRemoved { removed[position, default: []].insert(id) }
             try removal.check()
             report.location = location(position)
             let remaining = try view.copies(of: id).filter { $0.container != position }
@@ -131,6 +135,38 @@ private struct PackRemoval {
         }
         return nil
     }
+
+    /// Cancels the daemon's transfers that would bring the pack again, and returns their numbers.
+    private func withdraw(_ id: PackID, from container: FilePath) async -> [Int64] {
+        do throws(ControlError) {
+            let client = try await ControlClient.discover(environment: ProcessEnvironment.current)
+            return try await client.withdraw(id) { [session] order in
+                session.isMeant(order, container: container)
+            }
+        } catch {
+            // No daemon answers: none brings the pack.
+            Log.logger.debug("The daemon was not told", metadata: ["error": "\(error)"])
+            return []
+        }
+    }
+
+    /// Locks the pack; waits for the worker of a transfer that is ending.
+    private func lock(
+        _ id: PackID,
+        in container: Container,
+        isEnding: Bool
+    ) async throws(ContainerError) -> PackLock? {
+        let end = ContinuousClock.now + (isEnding ? Self.patience : .zero)
+        while true {
+            if let lock = try container.attemptLock(id) { return lock }
+            guard ContinuousClock.now < end else { return nil }
+            // Cancelled: the next attempt is the last.
+            guard (try? await Task.sleep(for: .milliseconds(50))) != nil else { return nil }
+        }
+    }
+
+    /// The most time that the worker of a cancelled transfer takes to end.
+    private static let patience = Duration.seconds(15)
 
     private func location(_ position: Int) -> ContainerLocation? {
         session.location(of: view.containers[position])
@@ -170,6 +206,8 @@ struct RemovalReport: Encodable, CustomStringConvertible {
     var generationsInUse = 0
     /// The number of files of incomplete downloads that were removed; `nil` for none.
     var downloadsRemoved: Int?
+    /// The numbers of the daemon's transfers of the pack that were cancelled; `nil` for none.
+    var transfersCancelled: [Int64]?
     /// Set if single files of the pack, or a part of it that was being staged, were removed; `nil` otherwise.
     var singleFilesRemoved: Bool?
     /// The owner of the container, user or system; `nil` for a container at another path.
@@ -189,7 +227,7 @@ struct RemovalReport: Encodable, CustomStringConvertible {
     /// True if parts of the pack were found and removed.
     var hasRemoved: Bool {
         generationsRemoved > 0 || generationsInUse > 0 || singleFilesRemoved == true
-            || downloadsRemoved != nil
+            || downloadsRemoved != nil || transfersCancelled != nil
     }
 
     var description: String {
@@ -200,7 +238,8 @@ struct RemovalReport: Encodable, CustomStringConvertible {
             return "; \(place) still has version \(copy.version ?? 0)"
                 + (command.map { ": as root, run \($0) to remove it" } ?? "")
         }
-        return "\(pack): \(result)" + rest.joined()
+        let transfers = (transfersCancelled ?? []).map { "; transfer \($0) was cancelled" }
+        return "\(pack): \(result)" + (transfers + rest).joined()
     }
 
     private var result: String {

@@ -124,8 +124,3 @@ extension ControlError {
         return [.conflict, .notFound].contains(refusal.code)
     }
 }
-
-extension TransferTask {
-    /// True if the task has completed, failed or been cancelled.
-    var hasEnded: Bool { [.completed, .failed, .cancelled].contains(state) }
-}

@@ -1,0 +1,91 @@
+import FoundationEssentials
+import Glibc
+import Logging
+import StageControl
+import StageEngine
+import StageOnDemand
+import StagePack
+import StageSystem
+import StageTesting
+import StagingService
+import SystemPackage
+import Testing
+
+/// Fetches of applications that are cancelled while a daemon records them.
+@Suite(.apart, .server, .directory, .timeLimit(.minutes(5)))
+struct WithdrawnFetchTests {
+    /// Returns a program that starts `stagepack` with the surroundings of an installed one.
+    private func command(of installed: Installed) throws -> FilePath {
+        let program = installed.world.program
+        let variables = program.environment.map { "\($0.key)=\($0.value)" }
+        let start = ["/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/dev/null"]
+        let words = program.wrapper.isEmpty ? [try Program.path.string] : program.wrapper
+        let line = (start + variables + words).map { "'\($0)'" }.joined(separator: " ")
+        let path = installed.world.directory.path.appending("command")
+        try ProgramFile.write("#!/bin/sh\nexec \(line) \"$@\"\n", to: path)
+        return path
+    }
+
+    /// Returns a fetcher that stages in this process.
+    private func engine(of installed: Installed) throws -> EngineFetcher {
+        var options = StagerOptions { Int64(Date().timeIntervalSince1970) }
+        // On a thread of the tests' process root decodes nothing.
+        options.unpacking = .process(
+            try Program.path,
+            arguments: ["stagepack", "unpack-service"]
+        )
+        return EngineFetcher(
+            target: StagingTarget(
+                manifests: [installed.world.manifestURL],
+                environment: ["STAGEPACK_SOCKET": installed.socket.string]
+            ),
+            options: options,
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        )
+    }
+
+    /// Cancels a fetch, and expects that the daemon does not resume it, and that the next fetch does.
+    private func expectWithdrawal(
+        from world: StagingWorld,
+        by fetcher: any PackFetcher,
+        _ gate: Gate
+    ) async throws {
+        let store = PackStore(containers: [world.installed.world.container], fetcher: fetcher)
+        let server = world.installed.world.server
+        try await withDaemon(world) { client in
+            let fetch = Task { try await store.loadPack("aurora") }
+            try await poll("the staging does not run") {
+                try await client.tasks().first?.state == .running
+            }
+            try await poll("no request comes") {
+                !server.requests(for: "/packs/aurora-1.tar.zst").isEmpty
+            }
+            fetch.cancel()
+            await #expect(throws: PackStoreError.cancelled) { try await fetch.value }
+            try await poll("the session stays") { try await client.sessions().isEmpty }
+            #expect(server.requests(for: "/packs/aurora-1.tar.zst").count == 1)
+            #expect(try store.localURL(for: "aurora") == nil)
+            // Nothing holds the lock of the pack.
+            try world.speedUp()
+            _ = try await store.loadPack("aurora")
+            gate.open()
+        }
+    }
+
+    @Test func aCancelledFetchOfACommandEndsInTheDaemon() async throws {
+        let gate = Gate()
+        let world = try await StagingWorld(.archive, sending: .held(gate))
+        let fetcher = CommandFetcher(
+            source: .manifest(url: world.installed.world.manifestURL),
+            command: try command(of: world.installed)
+        )
+        try await expectWithdrawal(from: world, by: fetcher, gate)
+    }
+
+    @Test(.enabled("root believes no socket of an environment") { geteuid() != 0 })
+    func aCancelledFetchOfTheEngineEndsInTheDaemon() async throws {
+        let gate = Gate()
+        let world = try await StagingWorld(.archive, sending: .held(gate))
+        try await expectWithdrawal(from: world, by: try engine(of: world.installed), gate)
+    }
+}

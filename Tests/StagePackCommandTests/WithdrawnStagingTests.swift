@@ -1,0 +1,129 @@
+import FoundationEssentials
+import Glibc
+import StageControl
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Stagings that the daemon is not to carry out any more: of packs that were removed, and of a command that withdraws its own.
+@Suite(.apart, .server, .directory, .timeLimit(.minutes(10)))
+struct WithdrawnStagingTests {
+    @Test(arguments: StagingWorld.Kind.allCases)
+    func aRemovedPackIsNotBroughtAgain(_ kind: StagingWorld.Kind) async throws {
+        let gate = Gate()
+        let world = try await StagingWorld(kind, sending: .held(gate))
+        try await withDaemon(world) { client in
+            let id = try await world.ask(client)
+            try await poll("no worker begins") { try await client.task(id).state == .running }
+            try await poll("nothing arrives") { world.bytesReceived > 0 }
+            let removed = try await world.installed.run(
+                "remove",
+                world.pack,
+                "--app",
+                "net.example.wallpaper"
+            )
+            #expect(removed.status == 0, "\(removed)")
+            let line = "\(world.pack): removed; transfer \(id) was cancelled\n"
+            #expect(removed.output == line, "\(removed)")
+            gate.open()
+            try await poll("the session stays") { try await client.sessions().isEmpty }
+            #expect(try world.workers().isEmpty)
+        }
+        #expect(try world.installed.staged() == [:])
+        let litter = try world.litter()
+        #expect(litter == [])
+    }
+
+    @Test func theOtherPacksOfATransferStayOrdered() async throws {
+        let world = try await StagingWorld(.archive)
+        try world.speedUp()
+        #expect(try await world.fetch().status == 0)
+        let staged = try await world.installed.run(
+            "path",
+            world.pack,
+            "--app",
+            "net.example.wallpaper"
+        )
+        // The container as the program names it.
+        let place = try #require(staged.output.ranges(of: "/net.example/").last)
+        let container = String(staged.output[..<place.upperBound].dropLast())
+        try await withDaemon(world) { client in
+            let id = try await client.stage([world.pack, "other"], of: world.installed) { order in
+                // Nothing answers there: the task waits, and is there to be looked at.
+                order.manifests = ["http://127.0.0.1:9/manifest.json"]
+                order.application = nil
+                order.container = container
+            }
+            let elsewhere = try await client.stage([world.pack], of: world.installed, session: "2")
+            {
+                order in
+                order.manifests = ["http://127.0.0.1:9/manifest.json"]
+                order.application = nil
+                order.container = "\(container)-other"
+            }
+            let removed = try await world.installed.run(
+                "remove",
+                world.pack,
+                "--app",
+                "net.example.wallpaper",
+                "--json"
+            )
+            #expect(removed.status == 0, "\(removed)")
+            let json = removed.output.filter { !$0.isWhitespace }
+            #expect(json.contains("\"transfersCancelled\":[\(id)]"), "\(removed)")
+            try await poll("the transfer stays") {
+                try await client.tasks().allSatisfy { $0.id != id }
+            }
+            let tasks = try await client.tasks()
+            let rest = tasks.filter { $0.id != elsewhere }
+            #expect(rest.map(\.request.staging?.packs) == [["other"]], "\(tasks)")
+            #expect(tasks.contains { $0.id == elsewhere })
+        }
+    }
+
+    @Test(arguments: StagingWorld.Kind.allCases)
+    func aCommandWithdrawsItsTransfer(_ kind: StagingWorld.Kind) async throws {
+        let gate = Gate()
+        let world = try await StagingWorld(kind, sending: .held(gate))
+        try await withDaemon(world) { client in
+            let program = world.installed.world.program
+            let fetch = ["fetch", world.pack, "--app", "net.example.wallpaper"]
+            let ending = try await program.run(fetch + ["--withdraw"]) { running in
+                try await poll("nothing arrives") { world.bytesReceived > 0 }
+                running.send(SIGINT)
+            }
+            #expect(ending.status == 130, "\(ending)")
+            #expect(!ending.error.contains("the daemon continues it"), "\(ending)")
+            try await poll("the session stays") { try await client.sessions().isEmpty }
+            #expect(try await client.tasks().isEmpty)
+
+            // Without the option, the daemon continues it.
+            let left = try await program.run(fetch) { running in
+                try await poll("no task is there") { try await !client.tasks().isEmpty }
+                try await poll("nothing arrives") { world.bytesReceived > 0 }
+                running.send(SIGINT)
+            }
+            #expect(left.status == 130 && left.error.contains("the daemon continues it"), "\(left)")
+            #expect(try await !client.tasks().isEmpty)
+            gate.open()
+            try await world.wait(forVersion: 1)
+        }
+    }
+
+    @Test func anInterruptedFetchIsNoFailureOfThePack() async throws {
+        let gate = Gate()
+        let world = try await StagingWorld(.archive, sending: .held(gate))
+        defer { gate.open() }
+        let ending = try await world.fetch { running in
+            try await poll("nothing arrives") { world.bytesReceived > 0 }
+            running.send(SIGINT)
+        }
+        #expect(ending.status == 130, "\(ending)")
+        let why = try await world.installed.run("why", world.pack, "--json")
+        let json = why.output.filter { !$0.isWhitespace }
+        #expect(json.contains("\"failures\":0,"), "\(why)")
+        #expect(json.contains("\"problem\":{"), "\(why)")
+    }
+}
