@@ -169,7 +169,7 @@ struct FailureTests {
             status: 22,
             """
             stagepack: error: pack 'aurora': the content from 'SERVER/packs/aurora-2.tar.zst' \
-            is not the expected one
+            is not the expected one: expected the SHA-256 digest DIGEST, found DIGEST
             hint: tell the publisher: the file on the server is not the manifest's
 
             """

@@ -490,7 +490,7 @@ struct HookTests {
         #expect(list.status == 3)
         #expect(list.output.contains("net.example.wallpaper  1.0"))
         #expect(list.output.contains("broken                 -"))
-        let file = installed.world.directory.path.appending("config/stagepack/apps.d/broken.json")
+        let file = installed.folder.appending("broken.json")
         let validation = try await installed.run("app", "validate", file.string)
         #expect(validation.status == 3)
         let show = try await installed.run("app", "show", "net.example.wallpaper")

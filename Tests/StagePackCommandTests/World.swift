@@ -43,6 +43,10 @@ struct World {
             .replacing(directory.path.string, with: "DIRECTORY")
             .replacing(#/\.[0-9a-z]{8,}(\.tmp|/)/#) { ".MARK\($0.1)" }
             .replacing(#/content/\d+/#, with: "content/NUMBER")
+            .replacing(
+                #/digest [0-9a-f]{64}, found [0-9a-f]{64}/#,
+                with: "digest DIGEST, found DIGEST"
+            )
     }
 
     /// Serves the packs and a manifest of them, one revision after the one before; `change` changes how the archives are sent.

@@ -66,9 +66,10 @@ struct IndexedStore {
         try StageTesting.bytes(of: root.path.appending(name).pushing(FilePath(path)))
     }
 
-    /// Returns the names in a directory.
+    /// Returns the names in a directory, without those of records.
     func names(in folder: FilePath) throws -> [String] {
-        try directory(folder).entries().map(\.path.string).sorted()
+        try directory(folder).entries().map(\.path.string)
+            .filter { !$0.hasSuffix(".pack.json") }.sorted()
     }
 
     /// Returns the table of a pack's delta set.
