@@ -106,7 +106,9 @@ struct WithdrawnStagingTests {
                 running.send(SIGINT)
             }
             #expect(left.status == 130 && left.error.contains("the daemon continues it"), "\(left)")
-            #expect(try await !client.tasks().isEmpty)
+            let id = try #require(try await client.tasks().first?.id)
+            let why = try await world.installed.run("why", world.pack)
+            #expect(why.output.contains("again: by the daemon, as transfer \(id)\n"), "\(why)")
             gate.open()
             try await world.wait(forVersion: 1)
         }
@@ -125,5 +127,8 @@ struct WithdrawnStagingTests {
         let json = why.output.filter { !$0.isWhitespace }
         #expect(json.contains("\"failures\":0,"), "\(why)")
         #expect(json.contains("\"problem\":{"), "\(why)")
+        // No run fetches it.
+        let text = try await world.installed.run("why", world.pack)
+        #expect(text.output.contains("again: when it is asked for\n"), "\(text)")
     }
 }

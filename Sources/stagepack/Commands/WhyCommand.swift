@@ -32,16 +32,17 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         var scopes = try ContainerScopes(source)
+        let tasks = await unfinishedTasks(in: scopes)
         var reports: [HistoryReport] = []
         for scope in scopes.scopes {
             do throws(CommandFailure) {
                 try scope.session.checkNamedContainer()
-                reports += try self.reports(of: scope)
+                reports += try self.reports(of: scope, tasks: tasks)
             } catch {
                 try scopes.record(error)
             }
         }
-        let transfers = await waitingTransfers(in: scopes)
+        let transfers = waitingTransfers(among: tasks, in: scopes)
         if let pack, reports.isEmpty, transfers.isEmpty {
             try scopes.checkForFailures()
             throw CommandFailure(
@@ -61,8 +62,11 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
         return status
     }
 
-    /// Returns the reports of the containers of a scope.
-    private func reports(of scope: ContainerScope) throws(CommandFailure) -> [HistoryReport] {
+    /// Returns the reports of the containers of a scope, with the daemon's tasks for their packs.
+    private func reports(
+        of scope: ContainerScope,
+        tasks: [TransferTask]
+    ) throws(CommandFailure) -> [HistoryReport] {
         var reports: [HistoryReport] = []
         for path in scope.containers {
             reports += try Self.reports(
@@ -72,6 +76,7 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
                 session: scope.session
             )
         }
+        for index in reports.indices { reports[index].add(tasks) }
         return reports
     }
 
@@ -85,21 +90,36 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
         return "run \(prefetch), or \(plan) to see what it would do"
     }
 
-    /// Returns the daemon's waiting transfers, of the pack or of all packs; empty if no daemon runs.
-    ///
-    /// Includes stagings that do not list all their packs, unless no manifest in the containers offers the
-    /// pack.
-    private func waitingTransfers(in scopes: ContainerScopes) async -> [TaskReport] {
+    /// Returns the daemon's tasks that have not ended, without stagings of other applications than the one that the options
+    /// name; empty if no daemon runs.
+    private func unfinishedTasks(in scopes: ContainerScopes) async -> [TransferTask] {
         let environment = ProcessEnvironment.current
+        let named =
+            source.app == nil ? nil : scopes.scopes.first?.session.target.registration?.application
         do throws(ControlError) {
             let tasks = try await ControlClient.discover(environment: environment).tasks()
-            let waiting = tasks.filter { !$0.hasEnded && !$0.holds.isEmpty }
-            guard let pack else { return waiting.map(TaskReport.init) }
-            let isKnown = scopes.scopes.contains { $0.session.knownPacks.contains(pack) }
-            return waiting.filter { $0.request.isFor(pack) ?? isKnown }.map(TaskReport.init)
+            return tasks.filter { task in
+                guard !task.hasEnded else { return false }
+                guard let named, let other = task.request.staging?.application else { return true }
+                return other == named.text
+            }
         } catch {
             return []
         }
+    }
+
+    /// Returns the tasks that wait, for the pack or for all packs.
+    ///
+    /// Includes stagings that do not list all their packs, unless no manifest in the containers offers the
+    /// pack.
+    private func waitingTransfers(
+        among tasks: [TransferTask],
+        in scopes: ContainerScopes
+    ) -> [TaskReport] {
+        let waiting = tasks.filter { !$0.holds.isEmpty }
+        guard let pack else { return waiting.map(TaskReport.init) }
+        let isKnown = scopes.scopes.contains { $0.session.knownPacks.contains(pack) }
+        return waiting.filter { $0.request.isFor(pack) ?? isKnown }.map(TaskReport.init)
     }
 
     private static func trust(
@@ -137,8 +157,12 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
                 var report = HistoryReport(in: path, of: id, history: history)
                 report.trust = trust.first { $0.application == id }
                 report.location = session.location(of: path)
+                let manifest = try reader.storedManifest(for: id).flatMap {
+                    try? $0.manifest(of: id)
+                }
                 for index in report.packs.indices {
                     let id = report.packs[index].id
+                    report.packs[index].isOnDemand = manifest?[id]?.policy == .onDemand
                     report.packs[index].pin = try reader.pin(of: id).map {
                         PinStatus(of: id, pin: $0)
                     }
@@ -148,6 +172,22 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
             return reports
         } catch {
             throw CommandFailure(error)
+        }
+    }
+}
+
+extension HistoryReport {
+    /// Adds the daemon's tasks to the packs that they stage.
+    fileprivate mutating func add(_ tasks: [TransferTask]) {
+        for index in packs.indices {
+            let pack = packs[index].id
+            let task = tasks.first { task in
+                guard let order = task.request.staging, task.request.isFor(pack) == true else {
+                    return false
+                }
+                return order.container == container || order.application == application.text
+            }
+            packs[index].transfer = task?.id
         }
     }
 }

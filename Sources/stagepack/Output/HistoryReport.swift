@@ -50,9 +50,14 @@ struct HistoryReport: Encodable {
         var problem: FailureReport?
         /// The current pin of the pack.
         var pin: PinStatus?
+        /// The number of the daemon's transfer of the pack, which is not complete; `nil` if there is none.
+        var transfer: Int64?
+        /// True if only requests fetch the pack.
+        var isOnDemand = false
 
         private enum CodingKeys: String, CodingKey {
-            case id, version, decided, outcome, rule, reason, source, failures, problem, pin
+            case id, version, decided, outcome, rule, reason, source, failures, problem, pin,
+                transfer
         }
     }
 
@@ -183,7 +188,9 @@ extension HistoryReport.Entry: CustomStringConvertible {
     }
 
     private func again(_ problem: FailureReport) -> String {
-        problem.retry == .never ? "not without a change" : "in the next run"
+        if let transfer { return "by the daemon, as transfer \(transfer)" }
+        if problem.retry == .never { return "not without a change" }
+        return isOnDemand ? "when it is asked for" : "in the next run"
     }
 }
 
