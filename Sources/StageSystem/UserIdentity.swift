@@ -80,28 +80,6 @@ package struct Account: Hashable, Sendable {
         self.home = home
     }
 
-    /// The id of the primary group if that is private: it has the user's name, and the group database lists no other
-    /// member; `nil` otherwise.
-    ///
-    /// This is the convention by which useradd(8) creates private groups, and pam_umask(8) lets them write their
-    /// users' files.
-    package var privateGroup: UInt32? {
-        unsafe Self.lookUp { buffer, size -> (CInt, UInt32?) in
-            var entry = unsafe Glibc.group()
-            var found: UnsafeMutablePointer<Glibc.group>?
-            let status = unsafe getgrnam_r(name, &entry, buffer, size, &found)
-            guard status == 0, unsafe found != nil, unsafe entry.gr_gid == group else {
-                return (status, nil)
-            }
-            var index = 0
-            while let member = unsafe entry.gr_mem?[index] {
-                guard unsafe String(cString: member) == name else { return (status, nil) }
-                index += 1
-            }
-            return (status, group)
-        }
-    }
-
     /// Calls a lookup in the user or group database until its entry fits into the buffer, which holds 4 MiB at most.
     ///
     /// The lookup returns its status, of which only ERANGE is looked at, and the entry (getpwnam(3), getgrnam(3)).

@@ -72,19 +72,15 @@ extension LaunchHandler {
     /// Returns the reason why the program at a path may be another one when the daemon starts it, after this process has
     /// ended; `nil` if only root and this user can replace it.
     ///
-    /// The user's private group may write the program and the folders above it: it has no other member.
+    /// A group that may write is a reason, also one with the user's name: who belongs to it cannot be told for sure (getgrnam(3)
+    /// leaves out whose primary group it is), and its bits may be the mask of an access control list (acl(5)).
     private static func risk(of path: FilePath) -> String? {
-        lazy var privateGroup = Account(user: geteuid())?.privateGroup
         var place = path
         repeat {
             guard let status = FileStatus(following: place) else {
                 return "'\(place)' is not there"
             }
-            guard let reason = status.foreignWriter else { continue }
-            let isOwned = status.owner == 0 || status.owner == geteuid()
-            guard isOwned, status.mode & 0o002 == 0, status.group == privateGroup else {
-                return "'\(place)': \(reason)"
-            }
+            if let reason = status.foreignWriter { return "'\(place)': \(reason)" }
         } while place.removeLastComponent()
         return nil
     }

@@ -81,8 +81,8 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
     /// By default the `backgroundEventsHandler` of the application's registration, or else the executable of this
     /// process without arguments. The registration is that of the main bundle's identifier, or the one that names
     /// this executable, or the only one of ``sharedContainerIdentifier`` with a handler. A handler of an earlier
-    /// configuration is kept. The executable, and the folders above it, must be writable by root, the user or the
-    /// user's private group alone; otherwise it is not launched, and a warning is logged once (swift-log, label
+    /// configuration is kept. The executable, and the folders above it, must be writable by root or the user
+    /// alone; otherwise it is not launched, and a warning is logged once (swift-log, label
     /// `stage-session`). If the daemon may not launch programs (for a confined process, or the user of a
     /// service), events wait until the application creates the session again. ``sessionSendsLaunchEvents`` disables
     /// launches. Not part of Apple's class: on Apple's systems the system knows the application.

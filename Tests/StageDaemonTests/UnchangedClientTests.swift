@@ -137,31 +137,6 @@ final class UnchangedClientTests {
         #expect(warnings.first?.contains("found mode 01777") == true)
     }
 
-    /// The system user `daemon` has the private group `daemon`, with the number 1; `nogroup` is not private.
-    @Test(arguments: [
-        (mode_t(0o775), UInt32(1), true), (0o777, 1, false), (0o775, 65534, false),
-    ])
-    func aPrivateGroupMayWriteTheFolderOfAnExecutable(
-        _ mode: mode_t,
-        group: UInt32,
-        isLaunched: Bool
-    ) async throws {
-        let folder = try Directory.open(programs).makeDirectory("open").path
-        try ProgramFile.copy(
-            from: programs.appending("application"),
-            to: folder.appending("application")
-        )
-        try give(folder, to: (0, group))
-        try give(home, to: (1, 1))
-        let status = unsafe chmod(folder.string, mode)
-        try #require(status == 0)
-        #expect(try await run("list", as: 1, in: folder) == 0)
-        let handler = try await session().configuration.handler
-        let expected: [String]? = isLaunched ? ["\(folder)/application"] : nil
-        #expect(handler?.command == expected)
-        #expect(try warnings().isEmpty == isLaunched)
-    }
-
     @Test func aConfinedClientGetsItsSessionAndNoHandler() async throws {
         let confined = ["/usr/bin/setpriv", "--no-new-privs"]
         #expect(try await run("get", server.url("/file"), by: confined) == 0)
