@@ -1,3 +1,4 @@
+import Logging
 import StageControl
 import StageModel
 import StagePack
@@ -70,16 +71,24 @@ struct CollectedDownload: Sendable {
             if ended.event.kind != .completed { try await removeSession(from: client) }
             return .failure(failure)
         }
-        try await removeSession(from: client)
+        do throws(ControlError) {
+            try await removeSession(from: client)
+        } catch {
+            // The file is at its place; the next command for this URL, or 'tasks clear', removes the record.
+            Log.logger.warning(
+                "The daemon keeps the record of the download",
+                metadata: ["error": "\(error)"]
+            )
+        }
         return .success(ended.task)
     }
 
-    /// Removes a download that an interrupted command has left, and that failed or was cancelled.
+    /// Removes a download that an interrupted command has left, and that has ended without a file, or whose file was moved.
     ///
-    /// It is not this command's failure. A completed one may be that of another command, which has just moved the file.
+    /// It is not this command's failure.
     private func clear(_ client: ControlClient) async throws(ControlError) {
         let earlier = try await client.tasks(in: session)
-        guard earlier.contains(where: { [.failed, .cancelled].contains($0.state) }) else { return }
+        guard earlier.contains(where: { $0.hasNoFile(in: client.downloads) }) else { return }
         try await client.removeSession(session)
         try await client.makeSession(session, configuration: settings)
     }

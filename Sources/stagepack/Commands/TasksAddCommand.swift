@@ -163,7 +163,7 @@ extension TransferRequest {
 
 extension TransferTask {
     /// Returns whether the download failed or was cancelled, or completed without its file being there any more.
-    fileprivate func hasNoFile(in downloads: DownloadDirectory?) -> Bool {
+    func hasNoFile(in downloads: DownloadDirectory?) -> Bool {
         switch state {
         case .failed, .cancelled: true
         case .completed: TaskReport(self, in: downloads).location == nil

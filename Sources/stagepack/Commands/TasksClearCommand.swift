@@ -1,6 +1,8 @@
 import ArgumentParser
 import StageControl
 import StageModel
+import StagePack
+import StageSystem
 
 struct TasksClearCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
@@ -22,16 +24,23 @@ struct TasksClearCommand: ReportingSubcommand {
         let (removed, kept) = try await Daemon.ask { client throws(ControlError) in
             var (removed, kept): ([TaskReport], [TaskReport]) = ([], [])
             for session in try await client.sessions() where Self.isOfCommand(session) {
-                let ended = try await Self.endedTasks(of: session, from: client)
-                let files = ended.filter { $0.location != nil }
-                guard files.isEmpty || removesFiles else {
-                    kept += files
+                do throws(ControlError) {
+                    let ended = try await Self.endedTasks(of: session, from: client)
+                    let files = ended.filter { Self.mayHaveFile($0, in: client.downloads) }
+                    guard files.isEmpty || removesFiles else {
+                        kept += files
+                        continue
+                    }
+                    guard !ended.isEmpty else { continue }
+                    let all = Acknowledgement(sequence: session.lastEvent)
+                    try await client.acknowledge(all, in: session.identifier)
+                    // One that has ended since then stays.
+                    let left = Set(try await client.tasks(in: session.identifier).map(\.id))
+                    removed += ended.filter { !left.contains($0.task.id) }
+                } catch .refused(let refusal) where refusal.code == .notFound {
+                    // Its command has just removed it.
                     continue
                 }
-                guard !ended.isEmpty else { continue }
-                let all = Acknowledgement(sequence: session.lastEvent)
-                try await client.acknowledge(all, in: session.identifier)
-                removed += ended
             }
             return (removed, kept)
         }
@@ -47,15 +56,24 @@ struct TasksClearCommand: ReportingSubcommand {
         return .success
     }
 
-    /// Returns whether `tasks add` of this user has made a session.
+    /// Returns whether `tasks add` of this user has made a session, and no command waits for a download of it.
     private static func isOfCommand(_ session: SessionStatus) -> Bool {
         let name = TasksAddCommand.session
-        return session.identifier == name || session.identifier.hasPrefix("\(name).")
+        return !session.isAttached
+            && (session.identifier == name || session.identifier.hasPrefix("\(name)."))
     }
 
-    /// Returns the tasks of a session that have ended by its last event.
+    /// Returns whether a download may have a file that was not taken away: also if this process cannot see the daemon's directory.
+    private static func mayHaveFile(_ report: TaskReport, in downloads: DownloadDirectory?) -> Bool
+    {
+        guard report.task.state == .completed else { return false }
+        let isVisible = downloads.map { FileStatus.exists($0.path) } ?? false
+        return !isVisible || report.location != nil
+    }
+
+    /// Returns the tasks of a session that have ended.
     ///
-    /// The session's status is older than the list: a task that ends meanwhile has a later event, which is not acknowledged.
+    /// The session's status is older than the list: a task that ended since has a later event, which is not acknowledged.
     private static func endedTasks(
         of session: SessionStatus,
         from client: ControlClient
