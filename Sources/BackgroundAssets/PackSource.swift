@@ -72,7 +72,9 @@ final class PackSource: Sendable {
     /// Removes a pack, after the daemon's transfers were cancelled that earlier fetches have left to it and that would bring the
     /// pack again; returns `false` if there was nothing to remove or cancel.
     func remove(_ id: PackID) async throws -> Bool {
-        let isWithdrawn = await withdraw(id)
+        // A pinned pack is not removed, so its transfers stay.
+        let isPinned = try store.pin(of: id) != nil
+        let isWithdrawn = isPinned ? false : await withdraw(id)
         // The worker of a cancelled transfer holds the pack until it has ended.
         let end = ContinuousClock.now + (isWithdrawn ? .seconds(15) : .zero)
         while true {

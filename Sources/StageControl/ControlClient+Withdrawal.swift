@@ -28,32 +28,72 @@ extension ControlClient {
         let attended = Set(try await sessions().filter(\.isAttached).map(\.identifier))
         var cancelled: [Int64] = []
         for task in tasks where !attended.contains(task.session) {
-            var change = TransferChange()
-            change.state = .cancelled
-            let changed = try await self.change(task.id, by: change)
-            // It has ended meanwhile.
-            if changed.hasEnded, changed.state != .cancelled { continue }
-            cancelled.append(task.id)
-            try await order(task, without: pack)
+            do throws(ControlError) {
+                if try await replace(task, without: pack) { cancelled.append(task.id) }
+            } catch .refused(let refusal) where refusal.code == .notFound {
+                // It has ended meanwhile.
+                continue
+            } catch {
+                if cancelled.isEmpty { throw error }
+                return cancelled
+            }
         }
         return cancelled
     }
 
-    /// Orders the other packs of a task anew.
-    private func order(
+    /// Cancels a task, with its other packs ordered anew; returns `false` if it has ended by itself.
+    ///
+    /// The new order comes first, suspended, so that no failure loses it, and waits as the old one did.
+    private func replace(
         _ task: TransferTask,
         without pack: PackID
-    ) async throws(ControlError) {
+    ) async throws(ControlError) -> Bool {
+        let rest = try await orderRest(of: task, without: pack)
+        let changed: TransferTask
+        do throws(ControlError) {
+            changed = try await set(.cancelled, of: task.id)
+        } catch {
+            // The first error is the one to report.
+            if let rest { _ = try? await set(.cancelled, of: rest) }
+            throw error
+        }
+        let isCancelled = !changed.hasEnded || changed.state == .cancelled
+        guard let rest else { return isCancelled }
+        if isCancelled {
+            let holds = task.holds.map(\.kind)
+            if holds.contains(.pausedByUser) { _ = try await set(.paused, of: rest) }
+            if !holds.contains(.pausedByClient) { _ = try await set(.running, of: rest) }
+        } else {
+            _ = try await set(.cancelled, of: rest)
+        }
+        return isCancelled
+    }
+
+    private func set(
+        _ state: TransferChange.State,
+        of id: Int64
+    ) async throws(ControlError) -> TransferTask {
+        var change = TransferChange()
+        change.state = state
+        return try await self.change(id, by: change)
+    }
+
+    /// Orders the other packs of a task in a suspended one, and returns its number; `nil` if there are none.
+    private func orderRest(
+        of task: TransferTask,
+        without pack: PackID
+    ) async throws(ControlError) -> Int64? {
         let names = (task.request.staging?.packs ?? []).filter { $0 != pack.text }
-        guard !names.isEmpty else { return }
+        guard !names.isEmpty else { return nil }
         var request = task.request
+        request.isSuspended = true
         request.staging?.packs = names
         request.setDescription(listing: names.compactMap { try? PackID($0) })
         var configuration = SessionConfiguration()
         configuration.isTransient = true
         let session = "stagepack/rest/\(UUID().uuidString.lowercased())/1"
         try await makeSession(session, configuration: configuration)
-        _ = try await createTasks([request], in: session)
+        return try await createTasks([request], in: session)[0]
     }
 }
 

@@ -118,7 +118,7 @@ public struct EngineFetcher: PackFetcher {
         target.otherContainers = others
         var request = StagingRequest(packs, of: target, options: options)
         request.usesDaemon = usesDaemon
-        request.withdrawsWhenCancelled = { true }
+        if !FetchContext.hasTimeout { request.withdrawsWhenCancelled = { true } }
         return StagingService(request, logger: logger, report: report)
     }
 

@@ -43,7 +43,8 @@ public struct CommandFetcher: PackFetcher {
     /// Runs `stagepack fetch --withdraw --beside`, and returns when the pack is published, or if readers use the newer
     /// copy of another container.
     ///
-    /// Cancelling the task interrupts the command, and ends the download, in the daemon, too. The received bytes are
+    /// Cancelling the task interrupts the command, and ends the download, in the daemon, too, unless
+    /// ``PackStore/LoadOptions/timeout`` limits the time. The received bytes are
     /// kept, so a later call resumes it. This returns when the command has ended. If the application ends without
     /// that, the command goes on; if a signal other than SIGINT ends the command, the daemon does.
     ///
@@ -57,7 +58,8 @@ public struct CommandFetcher: PackFetcher {
         // Arguments are strings: another container with a path that is not UTF-8 is not searched.
         let others = others.filter { FilePath($0.string) == $0 }
         let words =
-            ["fetch", id.text, "--withdraw"] + others.flatMap { ["--beside", $0.string] }
+            ["fetch", id.text] + (FetchContext.hasTimeout ? [] : ["--withdraw"])
+            + others.flatMap { ["--beside", $0.string] }
         guard let ending = try await runCommand(words, in: container, report: report) else {
             return
         }
@@ -117,7 +119,7 @@ public struct CommandFetcher: PackFetcher {
         }
         var options = PlatformOptions()
         options.teardownSequence = [
-            .send(signal: .interrupt, allowedDurationToNextStep: .seconds(5))
+            .send(signal: .interrupt, allowedDurationToNextStep: .seconds(20))
         ]
         do {
             let result = try await run(

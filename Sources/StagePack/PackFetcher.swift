@@ -42,6 +42,12 @@ public protocol PackFetcher: Sendable {
     func fetchManifest(into container: FilePath) async throws
 }
 
+/// The circumstances of a fetch that a ``PackStore`` asks for.
+package enum FetchContext {
+    /// `true` if the caller waits for a limited time: a running daemon then continues a fetch that is cancelled.
+    @TaskLocal package static var hasTimeout = false
+}
+
 extension PackFetcher {
     /// Stages the pack in the container regardless of copies in other containers.
     ///

@@ -24,6 +24,8 @@ public final class PackStore: Sendable {
     /// Options for loading a pack.
     public struct LoadOptions: Sendable {
         /// The maximum time to wait for a fetch; `nil` for no limit.
+        ///
+        /// A running daemon continues a fetch with a time limit when that has passed, or when the task is cancelled.
         public var timeout: Duration?
         /// `true` to fetch nothing.
         public var isOffline: Bool
@@ -253,7 +255,9 @@ public final class PackStore: Sendable {
         do {
             try await withThrowingTaskGroup(of: Bool.self) { group in
                 group.addTask {
-                    try await body()
+                    try await FetchContext.$hasTimeout.withValue(timeout != nil) {
+                        try await body()
+                    }
                     return true
                 }
                 if let timeout {

@@ -3,6 +3,7 @@ import StageContainer
 import StageControl
 import StageModel
 import StagePack
+import StageSystem
 import StagingService
 import SystemPackage
 
@@ -104,6 +105,12 @@ extension Session {
         guard target.container == nil, knownContainer == container,
             let own = target.registration, let name = order.application
         else { return false }
+        // Other variables lead to other folders of the user.
+        let isElsewhere = ["HOME", "XDG_DATA_HOME"].contains { variable in
+            guard let place = order.environment?[variable] else { return false }
+            return target.environment[variable].map { FilePath($0).absolute.string } != place
+        }
+        guard !isElsewhere else { return false }
         if name == own.application.text { return true }
         // Another application of the group has the same container.
         let folders = RegistrationFolders(environment: target.environment)

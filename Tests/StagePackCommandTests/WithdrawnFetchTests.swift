@@ -82,6 +82,31 @@ struct WithdrawnFetchTests {
         try await expectWithdrawal(from: world, by: fetcher, gate)
     }
 
+    @Test func aFetchWhoseTimeIsOverIsLeftToTheDaemon() async throws {
+        let gate = Gate()
+        let world = try await StagingWorld(.archive, sending: .held(gate))
+        let fetcher = CommandFetcher(
+            source: .manifest(url: world.installed.world.manifestURL),
+            command: try command(of: world.installed)
+        )
+        let store = PackStore(containers: [world.installed.world.container], fetcher: fetcher)
+        try await withDaemon(world) { client in
+            let timeout = Duration.seconds(3)
+            let late = PackStoreError.timedOut(try .aurora, after: timeout)
+            await #expect(throws: late) {
+                try await store.loadPack("aurora", options: .init(timeout: timeout))
+            }
+            let tasks = try await client.tasks()
+            #expect(tasks.count == 1 && tasks.first?.hasEnded == false, "\(tasks)")
+            gate.open()
+            try await poll("the daemon does not continue it") {
+                try await client.sessions().isEmpty
+            }
+            let staged = try store.localURL(for: "aurora")
+            #expect(staged != nil)
+        }
+    }
+
     @Test(.enabled("root believes no socket of an environment") { geteuid() != 0 })
     func aCancelledFetchOfTheEngineEndsInTheDaemon() async throws {
         let gate = Gate()

@@ -34,7 +34,9 @@ struct RemoveCommand: SourcedSubcommand, ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source)
-        var removal = try PackRemoval(session)
+        // Without a daemon, none brings a pack again.
+        let client = try? await ControlClient.discover(environment: ProcessEnvironment.current)
+        var removal = try PackRemoval(session, client: client)
         var reports: [RemovalReport] = []
         var failure: CommandFailure?
         for id in packs {
@@ -71,6 +73,7 @@ struct RemoveCommand: SourcedSubcommand, ReportingSubcommand {
 /// Removes packs from the containers that readers search, as far as this user may change them.
 private struct PackRemoval {
     private let session: Session
+    private let client: ControlClient?
     private let view: ContainerView
     /// The containers by position; `nil` for one that does not exist.
     private var containers: [Container?] = []
@@ -80,8 +83,9 @@ private struct PackRemoval {
     /// Opens the containers.
     ///
     /// - Throws: ``CommandFailure`` if no container is named, or none exists.
-    init(_ session: Session) throws(CommandFailure) {
+    init(_ session: Session, client: ControlClient?) throws(CommandFailure) {
         self.session = session
+        self.client = client
         guard let own = session.knownContainer else { throw .noContainer }
         view = try session.view()
         do throws(ContainerError) {
@@ -104,7 +108,9 @@ private struct PackRemoval {
                 report.remaining = before.map(status)
                 return report
             }
-            let tasks = await withdraw(id, from: view.containers[position])
+            // A pinned pack is not removed, so its transfers stay.
+            let isPinned = try container.reader.pin(of: id) != nil
+            let tasks = isPinned ? [] : await withdraw(id, from: view.containers[position])
             if !tasks.isEmpty { report.transfersCancelled = tasks }
             guard let lock = try await lock(id, in: container, isEnding: !tasks.isEmpty) else {
                 throw .busy(id)
@@ -138,14 +144,16 @@ private struct PackRemoval {
 
     /// Cancels the daemon's transfers that would bring the pack again, and returns their numbers.
     private func withdraw(_ id: PackID, from container: FilePath) async -> [Int64] {
+        guard let client else { return [] }
         do throws(ControlError) {
-            let client = try await ControlClient.discover(environment: ProcessEnvironment.current)
             return try await client.withdraw(id) { [session] order in
                 session.isMeant(order, container: container)
             }
         } catch {
-            // No daemon answers: none brings the pack.
-            Log.logger.debug("The daemon was not told", metadata: ["error": "\(error)"])
+            Log.logger.warning(
+                "The daemon may bring the pack again: its transfers could not be cancelled",
+                metadata: ["pack.id": "\(id)", "error": "\(error)"]
+            )
             return []
         }
     }
