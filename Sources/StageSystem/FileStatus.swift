@@ -125,6 +125,15 @@ extension FileStatus {
         return unsafe path.withPlatformString { unsafe lstat($0, &status) } == 0
     }
 
+    /// Returns whether the entry at `path` is a symbolic link.
+    package static func isSymbolicLink(_ path: FilePath) -> Bool {
+        var status = stat()
+        guard unsafe path.withPlatformString({ unsafe lstat($0, &status) }) == 0 else {
+            return false
+        }
+        return FileStatus(status).kind == .link
+    }
+
     /// Returns whether this process may execute the file at `path`, following links.
     public static func isExecutable(_ path: FilePath) -> Bool {
         unsafe path.withPlatformString { unsafe access($0, X_OK) } == 0

@@ -13,7 +13,7 @@ struct IndexFile {
     /// Follows a symbolic link, because the folder of the index tells its store.
     init(_ path: String) {
         let file = FilePath(path)
-        self.path = file.isSymbolicLink ? file.resolved?.string ?? path : path
+        self.path = FileStatus.isSymbolicLink(file) ? file.resolved?.string ?? path : path
     }
 
     /// Reads the index of any pack, and, unless `findsCompanions` is `false`, its deltas, delta sets and
