@@ -93,5 +93,5 @@ extension BADownload {
 
 extension TransferTask {
     /// Indicates whether the task has not ended.
-    var isUnfinished: Bool { ![.completed, .failed, .cancelled].contains(state) }
+    var isUnfinished: Bool { !hasEnded }
 }

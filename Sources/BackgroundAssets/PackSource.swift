@@ -101,7 +101,7 @@ final class PackSource: Sendable {
             let tasks = try await client.withdraw(id) { isMeant($0) }
             return !tasks.isEmpty
         } catch {
-            // No daemon answers, so none brings the pack again.
+            // The removal does not depend on a daemon; where none answers, none brings the pack again.
             return false
         }
     }

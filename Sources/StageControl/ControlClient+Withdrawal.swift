@@ -96,8 +96,3 @@ extension ControlClient {
         return try await createTasks([request], in: session)[0]
     }
 }
-
-extension TransferTask {
-    /// `true` if the task has completed, failed or been cancelled.
-    package var hasEnded: Bool { [.completed, .failed, .cancelled].contains(state) }
-}

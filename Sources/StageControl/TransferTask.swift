@@ -268,3 +268,8 @@ package struct TransferChange: Hashable, Codable, Sendable {
     /// Creates an empty change.
     package init() {}
 }
+
+extension TransferTask {
+    /// `true` if the task has completed, failed or been cancelled.
+    package var hasEnded: Bool { [.completed, .failed, .cancelled].contains(state) }
+}

@@ -11,8 +11,8 @@ public import SystemPackage
 ///
 /// Links libcurl and libarchive. Decodes archives on a thread that can write only to the staging area, which is not available
 /// to root; `CommandFetcher` decodes them in another process, which outlives the application. Quota, history and daemon work
-/// as for the command: a running daemon resumes a fetch that the application left unfinished when it died. A fetch that is
-/// cancelled ends, in the daemon, too, and the next one resumes the download.
+/// as for the command: a running daemon resumes a fetch that the application left unfinished when it died. A fetch
+/// without a time limit that is cancelled ends, in the daemon, too, and the next one resumes the download.
 public struct EngineFetcher: PackFetcher {
     private let target: StagingTarget
     private let options: StagerOptions

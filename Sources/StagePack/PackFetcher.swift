@@ -10,7 +10,7 @@ public protocol PackFetcher: Sendable {
     /// Stages the pack in the container unless readers would use the copy in another container, which is pinned
     /// or newer, and returns when it is published.
     ///
-    /// If the task is cancelled, the download ends, and the next call resumes it. An implementation returns when nothing of
+    /// If the task is cancelled, the download ends, unless a daemon continues one with a time limit, and the next call resumes it. An implementation returns when nothing of
     /// it runs any more, so that the pack can be removed then.
     ///
     /// - Parameters:

@@ -109,7 +109,7 @@ struct ContainerScopes {
     /// Prints the result of a command with the recorded failures and with `others`, and returns the status of the first of
     /// them, or `status` if there is none.
     ///
-    /// With `isChange`, the command has changed something, and its result is not printed with `--quiet`.
+    /// With `isChange`, the result is the summary of a change, and is not printed with `--quiet`.
     func conclude(
         _ value: some Encodable & CustomStringConvertible,
         status: ExitStatus = .success,

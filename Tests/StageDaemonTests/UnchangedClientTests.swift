@@ -41,12 +41,9 @@ final class UnchangedClientTests {
 
     private var programs: FilePath { installed.path }
 
-    /// Gives a directory to the user of the clients, or to another owner.
-    private func give(
-        _ path: FilePath,
-        to owner: (user: UInt32, group: UInt32) = (65534, 65534)
-    ) throws {
-        let status = unsafe chown(path.string, owner.user, owner.group)
+    /// Gives a directory to the user of the clients.
+    private func give(_ path: FilePath) throws {
+        let status = unsafe chown(path.string, 65534, 65534)
         try #require(status == 0)
     }
 

@@ -12,19 +12,27 @@ import Testing
 struct DaemonRestartTests {
     private static let content = Array("content".utf8)
 
-    @Test func aDownloadIsCollectedAfterARestartOfTheDaemon() async throws {
-        var installed = try await Installed()
+    /// Starts a command that waits for a download, and ends its daemon when the download has begun.
+    private static func beginDownload(
+        by installed: inout Installed,
+        to output: FilePath
+    ) async throws -> Task<Program.Ending, any Error> {
         let server = installed.world.server
-        server.answer("/slow", with: .content(Self.content).stalled(after: 3))
-        let output = installed.world.directory.path.appending("file")
+        server.answer("/slow", with: .content(content).stalled(after: 3))
         let arguments = ["tasks", "add", server.url("/slow"), "-o", output.string]
-        let command = try await withDaemon(&installed) { installed, client in
+        return try await withDaemon(&installed) { installed, _ in
             let program = installed.world.program
             let command = Task { try await program.run(arguments) }
             try await poll("no request comes") { !server.requests(for: "/slow").isEmpty }
             return command
         }
-        server.answer("/slow", with: .content(Self.content))
+    }
+
+    @Test func aDownloadIsCollectedAfterARestartOfTheDaemon() async throws {
+        var installed = try await Installed()
+        let output = installed.world.directory.path.appending("file")
+        let command = try await Self.beginDownload(by: &installed, to: output)
+        installed.world.server.answer("/slow", with: .content(Self.content))
         let ending = try await withDaemon(&installed) { _, client in
             let ending = try await command.value
             #expect(try await client.tasks().isEmpty)
@@ -37,17 +45,9 @@ struct DaemonRestartTests {
     /// The file of a download that completed while the command was not connected, or the failure, is that of the command.
     @Test func aDownloadThatEndsBeforeTheCommandConnectsIsItsOwn() async throws {
         var installed = try await Installed()
-        let server = installed.world.server
-        server.answer("/slow", with: .content(Self.content).stalled(after: 3))
         let output = installed.world.directory.path.appending("file")
-        let arguments = ["tasks", "add", server.url("/slow"), "-o", output.string]
-        let command = try await withDaemon(&installed) { installed, client in
-            let program = installed.world.program
-            let command = Task { try await program.run(arguments) }
-            try await poll("no request comes") { !server.requests(for: "/slow").isEmpty }
-            return command
-        }
-        server.answer("/slow", with: .status(404))
+        let command = try await Self.beginDownload(by: &installed, to: output)
+        installed.world.server.answer("/slow", with: .status(404))
         let ending = try await withDaemon(&installed) { _, _ in try await command.value }
         #expect(ending.status == 21, "\(ending)")
         #expect(!FileStatus.exists(output))

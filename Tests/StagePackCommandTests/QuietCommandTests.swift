@@ -5,7 +5,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Commands that change something and print a summary, which `--quiet` leaves out.
+/// Commands that print a summary of their change, which `--quiet` leaves out.
 @Suite(.server, .directory, .timeLimit(.minutes(10)))
 struct QuietCommandTests {
     private static let silence = Program.Ending(status: 0, output: "", error: "")

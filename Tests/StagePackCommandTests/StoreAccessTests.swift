@@ -39,6 +39,19 @@ struct StoreAccessTests {
             .run(command + ["--pack-version", "\(version)"] + more)
     }
 
+    private func collectGarbage() async throws {
+        let collect = ["store", "gc", publisher.store.string, "--manifest", manifest]
+        #expect(try await world.program.run(collect).status == 0)
+    }
+
+    /// Packages a file, adds a byte to it, and returns the index of the version without that.
+    private func packageThenChange() async throws -> String {
+        try publisher.write(["a": noise(300_000)])
+        let first = try await publisher.package(version: 1)
+        try publisher.write(["a": noise(300_000) + [1]])
+        return first
+    }
+
     private func removeStore() async throws {
         let program = Program(wrapper: ["/bin/rm", "-rf", publisher.store.string])
         #expect(try await program.run([]).status == 0)
@@ -112,8 +125,7 @@ struct StoreAccessTests {
         let index = try await publisher.package(version: 1)
         try await createManifest()
         #expect(try await add(index, version: 1).status == 0)
-        let collect = ["store", "gc", publisher.store.string, "--manifest", manifest]
-        #expect(try await world.program.run(collect).status == 0)
+        try await collectGarbage()
         var program = world.program
         let own = program.wrapper.isEmpty ? [try Program.path.string] : program.wrapper
         let mount =
@@ -126,9 +138,7 @@ struct StoreAccessTests {
     }
 
     @Test func anIndexAtAURLWithAQueryHasItsObjectsAndIsABase() async throws {
-        try publisher.write(["a": noise(300_000)])
-        let first = try await publisher.package(version: 1)
-        try publisher.write(["a": noise(300_000) + [1]])
+        let first = try await packageThenChange()
         let second = try await publisher.package(version: 2, base: first)
         try await createManifest()
         let name = try #require(FilePath(second).lastComponent)
@@ -162,9 +172,7 @@ struct StoreAccessTests {
     }
 
     @Test func optionsAreNamedAsTheReasonForNoDifferences() async throws {
-        try publisher.write(["a": noise(300_000)])
-        let first = try await publisher.package(version: 1)
-        try publisher.write(["a": noise(300_000) + [1]])
+        let first = try await packageThenChange()
         let command = ["package", recipe, "--indexed", "-o", publisher.store.string]
         let packed = try await world.program.run(command + ["--base", first, "--no-deltas"])
         #expect(packed.status == 0, "\(packed)")
@@ -177,8 +185,7 @@ struct StoreAccessTests {
         let index = try await publisher.package(version: 1)
         try await createManifest()
         #expect(try await add(index, version: 1).status == 0)
-        let collect = ["store", "gc", publisher.store.string, "--manifest", manifest]
-        #expect(try await world.program.run(collect).status == 0)
+        try await collectGarbage()
         func marks() throws -> Int {
             try Directory.open(publisher.store).entries().count {
                 $0.path.string.hasPrefix(".offered.")

@@ -14,8 +14,8 @@ import Testing
 /// Fetches of applications that are cancelled while a daemon records them.
 @Suite(.apart, .server, .directory, .timeLimit(.minutes(5)))
 struct WithdrawnFetchTests {
-    /// Returns a program that starts `stagepack` with the surroundings of an installed one.
-    private func command(of installed: Installed) throws -> FilePath {
+    /// Returns a fetcher that starts `stagepack` with the surroundings of an installed one.
+    private func command(of installed: Installed) throws -> CommandFetcher {
         let program = installed.world.program
         let variables = program.environment.map { "\($0.key)=\($0.value)" }
         let start = ["/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/dev/null"]
@@ -23,7 +23,10 @@ struct WithdrawnFetchTests {
         let line = (start + variables + words).map { "'\($0)'" }.joined(separator: " ")
         let path = installed.world.directory.path.appending("command")
         try ProgramFile.write("#!/bin/sh\nexec \(line) \"$@\"\n", to: path)
-        return path
+        return CommandFetcher(
+            source: .manifest(url: installed.world.manifestURL),
+            command: path
+        )
     }
 
     /// Returns a fetcher that stages in this process.
@@ -75,20 +78,14 @@ struct WithdrawnFetchTests {
     @Test func aCancelledFetchOfACommandEndsInTheDaemon() async throws {
         let gate = Gate()
         let world = try await StagingWorld(.archive, sending: .held(gate))
-        let fetcher = CommandFetcher(
-            source: .manifest(url: world.installed.world.manifestURL),
-            command: try command(of: world.installed)
-        )
+        let fetcher = try command(of: world.installed)
         try await expectWithdrawal(from: world, by: fetcher, gate)
     }
 
     @Test func aFetchWhoseTimeIsOverIsLeftToTheDaemon() async throws {
         let gate = Gate()
         let world = try await StagingWorld(.archive, sending: .held(gate))
-        let fetcher = CommandFetcher(
-            source: .manifest(url: world.installed.world.manifestURL),
-            command: try command(of: world.installed)
-        )
+        let fetcher = try command(of: world.installed)
         let store = PackStore(containers: [world.installed.world.container], fetcher: fetcher)
         try await withDaemon(world) { client in
             let timeout = Duration.seconds(3)

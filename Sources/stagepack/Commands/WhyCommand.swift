@@ -157,9 +157,11 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
                 var report = HistoryReport(in: path, of: id, history: history)
                 report.trust = trust.first { $0.application == id }
                 report.location = session.location(of: path)
-                let manifest = try reader.storedManifest(for: id).flatMap {
-                    try? $0.manifest(of: id)
-                }
+                // Only the next attempt of a pack that failed depends on its policy.
+                let record =
+                    history.packs.contains { $0.problem != nil }
+                    ? try reader.storedManifest(for: id) : nil
+                let manifest = record.flatMap { try? $0.manifest(of: id) }
                 for index in report.packs.indices {
                     let id = report.packs[index].id
                     report.packs[index].isOnDemand = manifest?[id]?.policy == .onDemand

@@ -48,7 +48,7 @@ extension Console {
         print(result, asJSON: true, schema: schema)
     }
 
-    /// Prints the result of a command that has changed something: as JSON, or as text without `--quiet`; and the failures in any case.
+    /// Prints the summary of a change: as JSON, or as text without `--quiet`; and the failures in any case.
     static func print(
         change value: some Encodable & CustomStringConvertible,
         failures: [CommandFailure] = [],
