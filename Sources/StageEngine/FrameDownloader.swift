@@ -37,7 +37,7 @@ struct FrameDownloader: Sendable {
     func run(_ frames: [Int]) async throws(StageError) -> Outcome {
         let queue = Queue(frames, of: tree.index, deltas: deltas)
         let wanted = tree.index.storedLength(of: frames)
-        let progress = FetchProgress(
+        let progress = FrameDownloadProgress(
             reused: max(.zero, tree.index.storedSize - wanted),
             report: source.work.report
         )
@@ -107,7 +107,7 @@ struct FrameDownloader: Sendable {
     private func run(
         _ job: Job,
         bundles: BundleFiles,
-        progress: FetchProgress
+        progress: FrameDownloadProgress
     ) async throws(StageError) {
         switch job {
         case .deltas(let request, let deltas):
@@ -159,7 +159,7 @@ struct FrameDownloader: Sendable {
         into consumer: RangeConsumer,
         from mirrors: [String],
         bundles: BundleFiles,
-        progress: FetchProgress
+        progress: FrameDownloadProgress
     ) async throws(StageError) {
         var url = mirrors.first ?? ""
         do throws(StageError) {
@@ -203,7 +203,7 @@ struct FrameDownloader: Sendable {
         _ part: (Range<Int64>, Int64),
         from mirrors: [String],
         into consumer: RangeConsumer,
-        progress: FetchProgress
+        progress: FrameDownloadProgress
     ) async throws(StageError) -> String {
         var fetch = source.request(for: mirrors, limit: ByteCount(Int64(part.0.count)))
         fetch.part = part
@@ -215,7 +215,7 @@ struct FrameDownloader: Sendable {
 }
 
 /// Progress of fetching frames.
-final class FetchProgress: Sendable {
+final class FrameDownloadProgress: Sendable {
     private struct State {
         var received: Int64 = 0
         /// The stored bytes of the pack that are on this machine.

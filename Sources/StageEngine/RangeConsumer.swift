@@ -34,7 +34,7 @@ final class RangeConsumer: Sendable {
     private let request: RangePlan.Request
     /// The delta set that the request reads; `nil` if it reads a bundle.
     private let deltas: DeltaSource?
-    private let progress: FetchProgress
+    private let progress: FrameDownloadProgress
     private let queue = DispatchQueue(label: "stagepack.frames")
     /// Used by the jobs of `queue` only, one at a time; the lock is never contended.
     private let state: Mutex<State>
@@ -43,7 +43,7 @@ final class RangeConsumer: Sendable {
         fetch: FrameDownloader,
         request: RangePlan.Request,
         deltas: DeltaSource?,
-        progress: FetchProgress
+        progress: FrameDownloadProgress
     ) {
         self.fetch = fetch
         self.request = request

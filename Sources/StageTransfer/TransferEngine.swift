@@ -25,7 +25,7 @@ public actor TransferEngine {
     private var connections: [Int: RawConnection] = [:]
     private var checkpoints: [ObjectIdentifier: CheckpointTracker] = [:]
     private var nextTag = 1
-    private var limiter: ConnectionLimiter
+    private var allocator: ConnectionAllocator
     private var budget: BandwidthBudget?
     /// Number of exchanges that can pause while they keep their connections.
     private var pausableExchanges = 0
@@ -37,7 +37,7 @@ public actor TransferEngine {
         self.configuration = configuration
         self.logger = logger
         executor = PollingExecutor(connections: max(configuration.connections, 1))
-        limiter = ConnectionLimiter(
+        allocator = ConnectionAllocator(
             perHost: configuration.connectionsPerHost,
             total: configuration.connections
         )
@@ -89,7 +89,7 @@ extension TransferEngine {
                 let request = exchange.request
                 if Task.isCancelled {
                     finish(tag, code: nil)
-                } else if limiter.acquire(
+                } else if allocator.acquire(
                     tag,
                     host: request.url.authority,
                     priority: request.priority
@@ -171,9 +171,9 @@ extension TransferEngine {
         end.stalled = stalled
         if exchange.isRunning {
             unsafe exchange.remove(from: executor.multi)
-            if let next = limiter.release(host: exchange.request.url.authority) { run(next) }
+            if let next = allocator.release(host: exchange.request.url.authority) { run(next) }
         } else {
-            _ = limiter.cancel(tag)
+            _ = allocator.cancel(tag)
         }
         if exchanges.isEmpty { tick = Self.tick(for: configuration.stall.window) }
         exchange.continuation?.resume(returning: end)

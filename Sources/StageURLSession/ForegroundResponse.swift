@@ -35,7 +35,7 @@ extension URLSessionTask {
     }
 }
 
-extension TaskRecord {
+extension ClientTaskState {
     /// Returns the metrics of a transfer in this process that ended at a date.
     func metrics(ended: Date) -> TransferMetrics {
         var metrics = TransferMetrics(ended: ended)

@@ -200,7 +200,7 @@ extension URLSession {
         var wire = before.request
         wire.kind = .download
         wire.token = identity.newToken
-        var record = TaskRecord(wire, created: .now)
+        var record = ClientTaskState(wire, created: .now)
         record.identifier = identity.number
         record.original = before.original
         record.current = before.current

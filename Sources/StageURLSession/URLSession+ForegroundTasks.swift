@@ -86,7 +86,7 @@ extension URLSession {
         kind: TransferRequest.Kind,
         transfer: ForegroundTransfer,
         problem: URLError? = nil,
-        build: (TaskRecord) -> Task
+        build: (ClientTaskState) -> Task
     ) -> Task {
         let identity = TaskIdentity(at: .now)
         var wire = TransferRequest(
@@ -96,7 +96,7 @@ extension URLSession {
         )
         wire.method = request.httpMethod
         if case .file(let file) = transfer.body { wire.file = file.path }
-        var record = TaskRecord(wire, created: .now)
+        var record = ClientTaskState(wire, created: .now)
         record.identifier = identity.number
         record.original = request
         var hasBody = true
@@ -112,7 +112,7 @@ extension URLSession {
     private func makeRefused<Task: URLSessionTask>(
         _ request: URLRequest,
         deliveringTo receiver: ForegroundTransfer.Receiver,
-        build: (TaskRecord) -> Task
+        build: (ClientTaskState) -> Task
     ) -> Task {
         var specification = TaskSpecification(download: request, rules: configuration)
         specification.problem = URLError(

@@ -54,14 +54,14 @@ extension URLSession {
     /// Creates tasks, and sends them to the daemon.
     func make<Task: URLSessionTask>(
         _ specifications: [TaskSpecification],
-        build: (TaskRecord) -> Task
+        build: (ClientTaskState) -> Task
     ) -> [Task] {
         let refusal = refusal
         let tasks = specifications.map { specification in
             let identity = TaskIdentity(at: .now)
             var request = specification.request
             request.token = identity.newToken
-            var record = TaskRecord(request, created: .now)
+            var record = ClientTaskState(request, created: .now)
             record.identifier = identity.number
             record.refusal =
                 specification.problem ?? refusal ?? (isForeground ? .backgroundTransfer : nil)
@@ -174,7 +174,7 @@ extension URLSession {
     /// has not arrived, or a new one; `nil` for a task whose end was delivered.
     @discardableResult
     func adopt(_ task: TransferTask) -> URLSessionTask? {
-        var record = TaskRecord(task)
+        var record = ClientTaskState(task)
         let (adopted, isKnown) = state.withLock { state -> (URLSessionTask?, Bool) in
             if state.ended.contains(task.id) { return (nil, false) }
             if let known = state.byNumber[task.id] ?? state.byToken[task.request.token] {

@@ -7,7 +7,7 @@ extension URLSession {
     /// Creates a WebSocket task, or one that fails with the reason why it cannot connect.
     func makeWebSocketTask(_ request: URLRequest) -> URLSessionWebSocketTask {
         let url = request.url?.absoluteURL.overHTTP.absoluteString ?? ""
-        var record = TaskRecord(
+        var record = ClientTaskState(
             TransferRequest(token: UUID().uuidString, kind: .download, url: url),
             created: .now
         )

@@ -41,7 +41,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
     private static let noDate = Date(timeIntervalSince1970: 0)
 
     let session: URLSession
-    let record: Mutex<TaskRecord>
+    let record: Mutex<ClientTaskState>
     /// Transfer in this process; `nil` for a task of a background session.
     let transfer: ForegroundTransfer?
     private let ownDelegate: Mutex<(any URLSessionTaskDelegate)?>
@@ -57,7 +57,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         session = .placeholder
         progress = withProgressLock { Progress(totalUnitCount: -1) }
         let request = TransferRequest(token: "", kind: .download, url: "")
-        var record = TaskRecord(request, created: .now)
+        var record = ClientTaskState(request, created: .now)
         record.refusal = URLError(
             .cancelled,
             reason: "the task is a placeholder and transfers nothing"
@@ -69,7 +69,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
     }
 
     init(
-        _ record: TaskRecord,
+        _ record: ClientTaskState,
         session: URLSession,
         transfer: ForegroundTransfer? = nil,
         delegate: (any URLSessionTaskDelegate)? = nil

@@ -35,7 +35,7 @@ open class URLSessionWebSocketTask: URLSessionTask, @unchecked Sendable {
     /// Creates a task for a subclass that replaces one in tests; it belongs to no session and connects nowhere.
     public override init() { super.init() }
 
-    init(_ record: TaskRecord, session: URLSession) {
+    init(_ record: ClientTaskState, session: URLSession) {
         super.init(record, session: session, transfer: nil)
     }
 

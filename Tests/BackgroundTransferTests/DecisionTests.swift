@@ -11,7 +11,7 @@ struct DecisionTests {
     private let request = TransferRequest(token: "t", kind: .download, url: "http://host/file")
 
     @Test func aTaskIsCreatedOnceAndThenChanged() {
-        var record = TaskRecord(request, created: .now)
+        var record = ClientTaskState(request, created: .now)
         var sent = request
         sent.isSuspended = true
         #expect(record.nextStep() == .create(sent))
@@ -29,7 +29,7 @@ struct DecisionTests {
     }
 
     @Test func whatIsChangedBeforeTheCreationIsPartOfIt() {
-        var record = TaskRecord(request, created: .now)
+        var record = ClientTaskState(request, created: .now)
         var change = TransferChange()
         change.description = "target"
         record.change(change)
@@ -43,7 +43,7 @@ struct DecisionTests {
     }
 
     @Test func aRepeatedCreationIsFollowedByAllThatMayHaveChanged() {
-        var record = TaskRecord(request, created: .now)
+        var record = ClientTaskState(request, created: .now)
         _ = record.nextStep()
         #expect(!record.isOnlyHere)
         #expect(record.resume() == true)
@@ -55,7 +55,7 @@ struct DecisionTests {
     }
 
     @Test func aCreationThatNobodyHeardOfLeavesTheTaskHere() {
-        var record = TaskRecord(request, created: .now)
+        var record = ClientTaskState(request, created: .now)
         _ = record.nextStep()
         record.creationWasNotSent()
         #expect(record.isOnlyHere)
@@ -68,7 +68,7 @@ struct DecisionTests {
         var later = TransferChange()
         later.state = .running
         #expect(cancelled.merging(later) == cancelled)
-        var record = TaskRecord(request, created: .now)
+        var record = ClientTaskState(request, created: .now)
         #expect(record.cancel(producingResumeData: false) == true)
         #expect(record.cancel(producingResumeData: true) == false)
         #expect(record.resume() == false)
@@ -76,7 +76,7 @@ struct DecisionTests {
     }
 
     @Test func anEndIsTakenInOnce() {
-        var record = TaskRecord(request, created: .now)
+        var record = ClientTaskState(request, created: .now)
         #expect(record.take(SessionEvent(.failed, time: .now)) == true)
         #expect(record.take(SessionEvent(.completed, time: .now)) == false)
         #expect(record.nextStep() == nil)

@@ -315,20 +315,20 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
 
 @Suite struct TransferSlotsTests {
     @Test func limitsHoldForEachHostAndInAll() {
-        var limiter = ConnectionLimiter(perHost: 2, total: 3)
+        var allocator = ConnectionAllocator(perHost: 2, total: 3)
         let taken = [
-            limiter.acquire(1, host: "a", priority: 0), limiter.acquire(2, host: "a", priority: 0),
-            limiter.acquire(3, host: "a", priority: 0), limiter.acquire(4, host: "b", priority: 0),
-            limiter.acquire(5, host: "c", priority: 0), limiter.acquire(6, host: "c", priority: 1),
+            allocator.acquire(1, host: "a", priority: 0), allocator.acquire(2, host: "a", priority: 0),
+            allocator.acquire(3, host: "a", priority: 0), allocator.acquire(4, host: "b", priority: 0),
+            allocator.acquire(5, host: "c", priority: 0), allocator.acquire(6, host: "c", priority: 1),
         ]
         #expect(taken == [true, true, false, true, false, false])
-        let first = limiter.release(host: "b")
+        let first = allocator.release(host: "b")
         #expect(first == 6)
-        let second = limiter.release(host: "a")
+        let second = allocator.release(host: "a")
         #expect(second == 3)
-        let isWithdrawn = limiter.cancel(5)
+        let isWithdrawn = allocator.cancel(5)
         #expect(isWithdrawn)
-        let none = limiter.release(host: "a")
+        let none = allocator.release(host: "a")
         #expect(none == nil)
     }
 }

@@ -9,7 +9,7 @@ import SystemPackage
 /// from the unpacked archive.
 ///
 /// Its name in the store is `i/<SHA-256 of the delta>.of.<SHA-256 of the decompressed index>`.
-struct FileTableDelta {
+struct StoredFileTableDelta {
     /// The reference for the manifest, with a URL relative to the store.
     let reference: PackIndex.FileTableDelta
     private let bytes: [UInt8]
@@ -82,7 +82,7 @@ struct IndexObjects {
     /// The compressed index.
     let stored: [UInt8]
     /// The delta from the file table; `nil` if it is not smaller than the compressed index.
-    let fileTableDelta: FileTableDelta?
+    let fileTableDelta: StoredFileTableDelta?
     /// The size and the digest of the decompressed index.
     let contentSize: ByteCount
     let contentDigest: Digest
@@ -96,7 +96,7 @@ struct IndexObjects {
         stored = compressor.compress(content.span)
         let delta = compressor.compress(content.span, after: index.encodedFileTable().span)
         fileTableDelta =
-            delta.count < stored.count ? FileTableDelta(delta, of: contentDigest) : nil
+            delta.count < stored.count ? StoredFileTableDelta(delta, of: contentDigest) : nil
     }
 
     /// Throws if clients would refuse the index for its size.
@@ -127,7 +127,7 @@ extension StoredIndex {
     /// Finds the delta of the index from the file table of its archive, if it has an archive.
     mutating func findFileTableDelta(in folder: FilePath) throws(FileError) {
         guard archive != nil else { return }
-        reference.fileTableDelta = try FileTableDelta.find(
+        reference.fileTableDelta = try StoredFileTableDelta.find(
             of: index,
             named: reference.contentDigest,
             in: Directory.open(folder.isEmpty ? "." : folder)

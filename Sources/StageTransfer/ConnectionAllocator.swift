@@ -1,5 +1,5 @@
 /// Allocates connections, up to a limit for each host and one in total, by priority and then in order of arrival.
-struct ConnectionLimiter {
+struct ConnectionAllocator {
     private struct Waiter {
         var tag: Int
         var host: String

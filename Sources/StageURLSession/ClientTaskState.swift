@@ -7,7 +7,7 @@ import StageModel
 ///
 /// A state machine without I/O: ``nextStep()`` returns the next request, and the functions after it record its
 /// result.
-struct TaskRecord {
+struct ClientTaskState {
     /// Next request to the daemon.
     enum Step: Equatable {
         case create(TransferRequest)
