@@ -241,10 +241,10 @@ struct IndexedPackRun: ~Copyable {
         var start = 0
         while true {
             try FileError.checkCancellation()
+            // A buffer holds several chunks.
             if window.count - start < ContentChunker.maximum, offset < size {
                 window.removeFirst(start)
                 start = 0
-                var buffer = [UInt8](repeating: 0, count: 4 << 20)
                 let count = try file.read(into: &buffer, at: offset)
                 offset += Int64(count)
                 guard count > 0, offset <= size else { return nil }

@@ -81,7 +81,7 @@ package enum HookGuard {
         return true
     }
 
-    /// Tells the guard the deadline of this run, counted from its start, if it is not in the options.
+    /// Tells the guard the deadline of this run, counted from its start.
     ///
     /// Without memory that both share, the guard keeps to the deadline that it knows.
     package static func setDeadline(_ deadline: Duration) {

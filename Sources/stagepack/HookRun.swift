@@ -18,7 +18,8 @@ struct HookRun: Sendable {
     let timeLimit: Duration
     let output: OutputOptions
 
-    /// Returns the time limit from the option, the environment or the configuration file, or else 60 seconds.
+    /// Returns the time limit from the option, the environment or the configuration file, or else 60 seconds; warns of a
+    /// variable that is no number.
     ///
     /// In a privileged process the variable only shortens the deadline: another user may have set it.
     static func timeLimit(option: Double?, environment: [String: String]) -> Duration {
@@ -38,7 +39,6 @@ struct HookRun: Sendable {
                 )
             }
         }
-        HookGuard.setDeadline(timeLimit)
         return timeLimit
     }
 

@@ -79,10 +79,12 @@ struct PrefetchCommand: SourcedSubcommand {
         let environment = ProcessEnvironment.current
         let sessions = ApplicationSessions(source: source, network: network, isForAll: all)
         if isHook {
+            let timeLimit = HookRun.timeLimit(option: deadline?.value, environment: environment)
+            HookGuard.setDeadline(timeLimit)
             let run = HookRun(
                 sessions: sessions,
                 event: event?.request,
-                timeLimit: HookRun.timeLimit(option: deadline?.value, environment: environment),
+                timeLimit: timeLimit,
                 output: output
             )
             let status = try await run.run(isStrict: strict)
