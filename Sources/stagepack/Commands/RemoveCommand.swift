@@ -101,6 +101,7 @@ private struct PackRemoval {
     /// Removes a pack from the container that readers use, if this user may change it, or else from another
     /// container.
     mutating func remove(_ id: PackID) async throws(CommandFailure) -> RemovalReport {
+        var tasks: [Int64] = []
         do throws(ContainerError) {
             let before = try view.copies(of: id)
             var report = RemovalReport(pack: id)
@@ -110,7 +111,7 @@ private struct PackRemoval {
             }
             // A pinned pack is not removed, so its transfers stay.
             let isPinned = try container.reader.pin(of: id) != nil
-            let tasks = isPinned ? [] : await withdraw(id, from: view.containers[position])
+            if !isPinned { tasks = await withdraw(id, from: view.containers[position]) }
             if !tasks.isEmpty { report.transfersCancelled = tasks }
             guard let lock = try await lock(id, in: container, isEnding: !tasks.isEmpty) else {
                 throw .busy(id)
@@ -124,7 +125,10 @@ private struct PackRemoval {
             if !remaining.isEmpty { report.remaining = remaining.map(status) }
             return report
         } catch {
-            throw CommandFailure(error)
+            // What was cancelled stays cancelled.
+            var failure = CommandFailure(error)
+            failure.message += RemovalReport.text(ofCancelled: tasks)
+            throw failure
         }
     }
 
@@ -246,8 +250,13 @@ struct RemovalReport: Encodable, CustomStringConvertible {
             return "; \(place) still has version \(copy.version ?? 0)"
                 + (command.map { ": as root, run \($0) to remove it" } ?? "")
         }
-        let transfers = (transfersCancelled ?? []).map { "; transfer \($0) was cancelled" }
-        return "\(pack): \(result)" + (transfers + rest).joined()
+        return "\(pack): \(result)" + Self.text(ofCancelled: transfersCancelled ?? [])
+            + rest.joined()
+    }
+
+    /// The clauses that name cancelled transfers, to append to a message.
+    static func text(ofCancelled tasks: [Int64]) -> String {
+        tasks.map { "; transfer \($0) was cancelled" }.joined()
     }
 
     private var result: String {
