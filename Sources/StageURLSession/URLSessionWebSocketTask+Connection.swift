@@ -28,18 +28,18 @@ extension URLSessionWebSocketTask {
         // Without a close frame of its own, the task ends for the application at once.
         let error: any Error =
             frame == nil ? URLError(URLError.Code.cancelled) : POSIXError.webSocketIsClosed
-        let (isOpen, handlers) = calls.withLock { calls in
-            let isOpen = calls.connection != nil
+        let (isOpen, wasClosing, handlers) = calls.withLock { calls in
+            let (isOpen, wasClosing) = (calls.connection != nil, calls.isClosing)
             if let frame, isOpen { calls.noteClose(code: frame.code, reason: frame.reason) }
             let handlers =
                 frame != nil && isOpen
                 ? calls.beginClosing(error) : calls.fail(URLError(URLError.Code.cancelled))
-            return (isOpen, handlers)
+            return (isOpen, wasClosing, handlers)
         }
         outputs.continuation.yield(
             .close(code: frame?.code ?? .noStatusReceived, reason: frame?.reason)
         )
-        limits.continuation.yield(isOpen ? Self.closeTimeout : .zero)
+        limits.continuation.yield(isOpen && !wasClosing ? Self.closeTimeout : .zero)
         for handler in handlers { answer(handler) }
         if frame == nil || !isOpen { endForApplication(URLError(URLError.Code.cancelled)) }
     }
@@ -65,12 +65,7 @@ extension URLSessionWebSocketTask {
         do {
             try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask { [self] in try await connect(over: engine) }
-                group.addTask { [self] in
-                    for await limit in limits.stream {
-                        await expire(limit)
-                        break
-                    }
-                }
+                group.addTask { [self] in await expireFirst() }
                 defer { group.cancelAll() }
                 try await group.next()
             }
@@ -78,6 +73,18 @@ extension URLSessionWebSocketTask {
             failure = error
         }
         finish(failure)
+    }
+
+    /// Returns after the first time limit to pass; a later limit may pass before an earlier one.
+    private func expireFirst() async {
+        // Without a limit, the task is cancelled.
+        guard let limit = await limits.stream.first(where: { _ in true }) else { return }
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { [self] in await expire(limit) }
+            group.addTask { [self] in await expireFirst() }
+            await group.next()
+            group.cancelAll()
+        }
     }
 
     /// Returns after a time limit; starts it anew if messages were unsent at its start, and bytes were sent since then.

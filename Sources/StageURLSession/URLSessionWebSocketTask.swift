@@ -20,7 +20,7 @@ open class URLSessionWebSocketTask: URLSessionTask, @unchecked Sendable {
     let outputs = AsyncStream.makeStream(of: WebSocketCalls.Output.self)
     /// One value for each receive call.
     let demands = AsyncStream.makeStream(of: Void.self)
-    /// Time after which the connection is abandoned.
+    /// Times after which the connection is abandoned; the first one to pass counts.
     let limits = AsyncStream.makeStream(of: Duration.self)
     private let settings = Mutex(Settings())
 
@@ -136,20 +136,29 @@ open class URLSessionWebSocketTask: URLSessionTask, @unchecked Sendable {
     /// Sends a close frame without a code unless another frame is being sent, and ends the task with
     /// `URLError.cancelled`.
     ///
-    /// Unsent messages are discarded. The connection is closed when the server has responded, or after 5 seconds.
+    /// Unsent messages are discarded. The connection is closed when the server has responded, or after 5 seconds; after
+    /// ``cancel(with:reason:)`` it is closed at once.
     open override func cancel() {
-        guard record.withLock({ $0.cancel(producingResumeData: false) }) else { return }
-        close(with: nil)
+        if noteCancellation(.atOnce) { close(with: nil) }
     }
 
     /// Sends a close frame after the earlier messages, and ends the task when the server has responded, or 5 seconds
     /// later.
     ///
     /// Calls that wait for the server fail, and so do later ones. The delegate receives the server's close frame, and
-    /// then the end of the task without an error. A task whose connection is not open ends with `URLError.cancelled`.
+    /// then the end of the task without an error. A task whose connection is not open ends with `URLError.cancelled`,
+    /// and so does one for which ``cancel()`` is called meanwhile.
     open func cancel(with closeCode: CloseCode, reason: Data?) {
-        guard record.withLock({ $0.cancel(producingResumeData: false) }) else { return }
-        close(with: (closeCode, reason))
+        if noteCancellation(.afterMessages) { close(with: (closeCode, reason)) }
+    }
+
+    /// Records that the application cancels the task; returns `false` if that changes nothing.
+    private func noteCancellation(_ cancellation: WebSocketCalls.Cancellation) -> Bool {
+        calls.withLock { calls in
+            guard !record.withLock({ $0.hasEnded }), calls.note(cancellation) else { return false }
+            record.withLock { _ = $0.cancel(producingResumeData: false) }
+            return true
+        }
     }
 
     // The daemon does not know the task, so these properties are stored here.

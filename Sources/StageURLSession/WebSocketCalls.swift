@@ -15,6 +15,14 @@ struct WebSocketCalls {
         case close(code: URLSessionWebSocketTask.CloseCode, reason: Data?)
     }
 
+    /// Ways in which an application cancels a task; a later one replaces an earlier one.
+    enum Cancellation: Int {
+        /// The connection is closed after the queued messages.
+        case afterMessages
+        /// The task ends at once.
+        case atOnce
+    }
+
     /// Maximum size of a received message in bytes.
     var maximumMessageSize = 1 << 20
     /// Messages of the connection, once it is open.
@@ -28,6 +36,7 @@ struct WebSocketCalls {
     private(set) var failure: (any Error)?
     /// `true` once the application closes the connection.
     private(set) var isClosing = false
+    private var cancellation: Cancellation?
     private var lastCall = 0
     private var sends: [Int: (message: URLSessionWebSocketTask.Message, handler: Completion)] = [:]
     private var pings: [Int: Completion] = [:]
@@ -80,6 +89,14 @@ struct WebSocketCalls {
     mutating func noteClose(code: URLSessionWebSocketTask.CloseCode, reason: Data?) {
         guard closeCode == .invalid else { return }
         (closeCode, closeReason) = (code, reason)
+    }
+
+    /// Records that the application cancels the task; returns `false` if it has done so before, in this way or a faster
+    /// one.
+    mutating func note(_ cancellation: Cancellation) -> Bool {
+        if let known = self.cancellation, known.rawValue >= cancellation.rawValue { return false }
+        self.cancellation = cancellation
+        return true
     }
 
     /// Records that the application closes the connection after its queued messages: pings are no longer answered, no

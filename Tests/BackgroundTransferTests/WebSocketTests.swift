@@ -255,6 +255,49 @@ import Testing
         #expect(events.withLock { $0 } == [.close(WebSocketClose())])
     }
 
+    @Test(arguments: [false, true])
+    func aTaskThatWaitsForTheServersCloseFrameCanBeCancelled(byTheSession: Bool) async throws {
+        let url = try serve { peer in
+            // The close frame gets no answer.
+            while !peer.wire.receive().isEmpty {}
+        }
+        try await withSession { session, recorder in
+            let task = session.webSocketTask(with: url)
+            task.resume()
+            try await recorder.wait(for: "opened 1: -")
+            task.cancel(with: .goingAway, reason: nil)
+            if byTheSession { session.invalidateAndCancel() } else { task.cancel() }
+            try await recorder.wait(for: "completed 1: URL -999")
+            if byTheSession { try await recorder.wait(for: "invalid: well") }
+            #expect(task.closeCode == .goingAway)
+        }
+    }
+
+    @Test func cancellingDiscardsMessagesThatACloseFrameWaitsFor() async throws {
+        let (gate, hasEnded) = (Gate(), Flag())
+        let url = try serve { peer in
+            gate.wait()
+            while !peer.wire.receive().isEmpty {}
+            hasEnded.set()
+        }
+        try await withSession { session, recorder in
+            let task = session.webSocketTask(with: url)
+            task.resume()
+            try await recorder.wait(for: "opened 1: -")
+            let (results, result) = AsyncStream.makeStream(of: String.self)
+            // Too much for the buffers of the sockets; this server takes no compressed messages.
+            task.send(.data(Data(count: 32 << 20))) { error in
+                result.yield(error.map(name) ?? "well")
+            }
+            task.cancel(with: .goingAway, reason: nil)
+            task.cancel()
+            #expect(await results.first { _ in true } == "URL -999")
+            try await recorder.wait(for: "completed 1: URL -999")
+            gate.open()
+            try await poll("the connection is open") { hasEnded.isSet }
+        }
+    }
+
     @Test func aMessageAboveTheLimitEndsTheTask() async throws {
         try await withEcho { url in
             try await withSession { session, recorder in
