@@ -94,6 +94,8 @@ struct ExchangeEnd: Sendable {
     var budget: BandwidthBudget?
     /// Limit on received and unprocessed bytes; `nil` if the receiver processes bytes at once.
     var receiveWindow: ReceiveWindow?
+    /// Makes the engine resume paused exchanges; callable from any thread.
+    var wake: @Sendable () -> Void = {}
     /// Start of the current window of the stall rule, and the bytes transferred by then.
     var window: (start: ContinuousClock.Instant, bytes: Int64)
 
@@ -101,6 +103,8 @@ struct ExchangeEnd: Sendable {
     private(set) var isRunning = false
     /// `true` while the exchange waits for bandwidth, the consumer, or the body of the request.
     private(set) var isPaused = false
+    /// `true` while the exchange waits for bandwidth, which only the time brings.
+    private(set) var isThrottled = false
     private(set) var bytes: Int64 = 0
     /// Bytes transferred in both directions, heads included.
     private(set) var moved: Int64 = 0
@@ -165,6 +169,7 @@ struct ExchangeEnd: Sendable {
     /// Removes the request from libcurl's multi handle.
     func remove(from multi: UnsafeMutableRawPointer) {
         isRunning = false
+        receiveWindow?.stopWaiting(self)
         guard let pointer = unsafe easy?.pointer else { return }
         // The call fails for a handle that was never added, which is harmless.
         unsafe _ = curl_multi_remove_handle(multi, pointer)
@@ -175,13 +180,21 @@ struct ExchangeEnd: Sendable {
 
     /// Resumes a paused exchange unless there is still a reason to pause.
     func resumeIfPossible(at now: ContinuousClock.Instant) {
-        guard budget?.isOpen(at: now) ?? true, receiveWindow?.isFull != true,
-            source?.isWaiting != true
-        else { return }
+        isThrottled = false
+        guard mayReceive(), source?.isWaiting != true else { return }
+        guard budget?.isOpen(at: now) ?? true else {
+            isThrottled = true
+            return
+        }
         isPaused = false
         guard let pointer = unsafe easy?.pointer else { return }
         // A failure ends the transfer, and libcurl's message reports it.
         unsafe _ = curl_easy_pause(pointer, CURLPAUSE_CONT)
+    }
+
+    /// Returns whether the receive window is open; otherwise the window wakes the engine when it opens.
+    private func mayReceive() -> Bool {
+        receiveWindow?.isOpen(for: self, orElse: wake) ?? true
     }
 
     /// Returns the result of the exchange, given libcurl's result code.
@@ -253,13 +266,13 @@ extension Exchange {
 
     /// Processes body bytes; returns their number, or the constant that makes libcurl pause.
     fileprivate func take(body: UnsafeBufferPointer<UInt8>) -> Int {
-        if receiveWindow?.isFull == true {
+        guard mayReceive() else {
             isPaused = true
             return Int(CURL_WRITEFUNC_PAUSE)
         }
         if let budget {
             guard budget.isOpen(at: .now) else {
-                isPaused = true
+                (isPaused, isThrottled) = (true, true)
                 return Int(CURL_WRITEFUNC_PAUSE)
             }
             budget.take(body.count)
@@ -281,7 +294,7 @@ extension Exchange {
     /// Reads bytes of the request's body for libcurl; returns their number, 0 at the end, the constant that makes
     /// libcurl pause, or `nil` if the body differs from what was announced.
     fileprivate func give(_ buffer: UnsafeMutableRawBufferPointer) -> Int? {
-        if receiveWindow?.isPaused == true {
+        if receiveWindow?.isPaused == true, !mayReceive() {
             isPaused = true
             return Int(CURL_READFUNC_PAUSE)
         }

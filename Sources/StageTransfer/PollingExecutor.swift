@@ -24,6 +24,8 @@ import SystemPackage
     private struct State {
         var jobs: [UnownedJob] = []
         var cancelled: [Int] = []
+        /// `true` if `drive` has to be called before the thread sleeps again.
+        var mustDrive = false
         var thread: pthread_t?
         var isPolling = false
         var isStopping = false
@@ -85,6 +87,9 @@ import SystemPackage
         wake { $0.cancelled.append(tag) }
     }
 
+    /// Makes the thread call `drive` soon; callable from any thread.
+    func wake() { wake { $0.mustDrive = true } }
+
     func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
         wake { state in
@@ -123,6 +128,7 @@ import SystemPackage
                 defer {
                     state.jobs.removeAll(keepingCapacity: true)
                     state.cancelled.removeAll(keepingCapacity: true)
+                    state.mustDrive = false
                 }
                 state.hasEnded = state.isStopping && state.jobs.isEmpty
                 return (state.jobs, state.cancelled, state.hasEnded)
@@ -136,7 +142,8 @@ import SystemPackage
     private func poll(for pause: Pause) {
         let mayPoll = state.withLock { state in
             state.isPolling =
-                state.jobs.isEmpty && state.cancelled.isEmpty && !state.isStopping
+                state.jobs.isEmpty && state.cancelled.isEmpty && !state.mustDrive
+                && !state.isStopping
             return state.isPolling
         }
         guard mayPoll else { return }

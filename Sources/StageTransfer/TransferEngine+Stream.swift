@@ -61,7 +61,8 @@ extension UploadSource {
         let source = try UploadSource(
             file,
             permission: nil,
-            stateWriter: UploadStateWriter(UploadRequest(url: request.url))
+            // It writes nothing, so the body never waits for it.
+            stateWriter: UploadStateWriter(UploadRequest(url: request.url), wake: {})
         ) { event in
             if case .sent(let count) = event { receive(.sent(count)) }
         }

@@ -26,11 +26,12 @@ extension TransferEngine {
             let detail = "an upload goes to an http or https URL"
             throw .unacceptable(url: target.display, .request(detail))
         }
-        let stateWriter = UploadStateWriter(request)
+        let wake: @Sendable () -> Void = { [weak self] in self?.wake() }
+        let stateWriter = UploadStateWriter(request, wake: wake)
         let storesState = request.willComplete != nil || request.keepResource != nil
         let permission =
             request.isRepeatedSafely || !storesState
-            ? nil : LastBytesPermission(stateWriter.allowLastBytes)
+            ? nil : LastBytesPermission(wake: wake, stateWriter.allowLastBytes)
         let source = try UploadSource(
             file,
             permission: permission,

@@ -81,6 +81,7 @@ extension TransferEngine {
         nextTag += 1
         // The limit concerns received bytes; the response to an upload is small.
         exchange.budget = exchange.source == nil ? budget : nil
+        exchange.wake = { [weak self] in self?.wake() }
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 exchange.continuation = continuation
@@ -200,12 +201,13 @@ extension TransferEngine {
         }
     }
 
-    /// Resumes exchanges that no longer need to pause, and returns whether any is still paused.
+    /// Resumes exchanges that no longer need to pause, and returns whether any waits for bandwidth: other reasons to
+    /// pause wake the engine when they end.
     private func resumePaused(_ now: ContinuousClock.Instant) -> Bool {
         for exchange in Array(exchanges.values) where exchange.isPaused {
             exchange.resumeIfPossible(at: now)
         }
-        return exchanges.values.contains { $0.isPaused }
+        return exchanges.values.contains { $0.isThrottled }
     }
 }
 
@@ -233,6 +235,9 @@ extension TransferEngine {
 
     /// Makes the engine's thread close a connection; callable from any thread.
     nonisolated func closeSoon(_ tag: Int) { executor.cancel(tag) }
+
+    /// Makes the engine's thread resume paused exchanges; callable from any thread.
+    nonisolated func wake() { executor.wake() }
 }
 
 /// A partial file that is being filled, and the time of its last checkpoint.

@@ -164,8 +164,16 @@ final class LastBytesPermission: Sendable {
 
     private let state = Mutex(State.unasked)
     private let body: @Sendable () async throws(TransferError) -> Void
+    private let wake: @Sendable () -> Void
 
-    init(_ body: @escaping @Sendable () async throws(TransferError) -> Void) { self.body = body }
+    /// Creates a permission that `body` gives; `wake` is called after that.
+    init(
+        wake: @escaping @Sendable () -> Void,
+        _ body: @escaping @Sendable () async throws(TransferError) -> Void
+    ) {
+        self.wake = wake
+        self.body = body
+    }
 
     /// `true` while the request for permission is pending.
     var isAsked: Bool {
@@ -216,5 +224,6 @@ final class LastBytesPermission: Sendable {
             answer = .failure(error)
         }
         state.withLock { $0 = .answered(answer) }
+        wake()
     }
 }

@@ -15,10 +15,12 @@ final class UploadStateWriter: Sendable {
     private let state: Mutex<State>
     private let keep: (@Sendable (UploadResource?) async throws(TransferError) -> Void)?
     private let willComplete: (@Sendable () async throws(TransferError) -> Void)?
+    private let wake: @Sendable () -> Void
 
-    /// Creates the writer for an upload.
-    init(_ request: UploadRequest) {
+    /// Creates the writer for an upload, which calls `wake` when the body need no longer wait.
+    init(_ request: UploadRequest, wake: @escaping @Sendable () -> Void) {
         state = Mutex(State())
+        self.wake = wake
         keep = request.keepResource
         willComplete = request.willComplete
     }
@@ -66,10 +68,12 @@ final class UploadStateWriter: Sendable {
     }
 
     private func end(_ failure: TransferError?) {
-        state.withLock { state in
+        let isIdle = state.withLock { state in
             state.pending -= 1
             state.failure = state.failure ?? failure
+            return state.pending == 0
         }
+        if isIdle { wake() }
     }
 
     /// Waits until all writes have finished.
