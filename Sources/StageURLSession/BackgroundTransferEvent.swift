@@ -35,6 +35,9 @@ public enum BackgroundTransferEvent: @unchecked Sendable {
 /// An event counts as handled when the reader requests the next one; unhandled events are delivered again when the
 /// session is created the next time. The sequence ends with the session. Where the reading task is cancelled, the
 /// sequence ends for it, and a new reader receives the events that follow.
+///
+/// A reader that is late gets only the latest events about the progress, the reasons to wait and the resumption of a
+/// task, so that few events are kept for it.
 public struct BackgroundTransferEvents: AsyncSequence, Sendable {
     /// An event.
     public typealias Element = BackgroundTransferEvent
@@ -81,18 +84,10 @@ final class EventRelay: Sendable {
     private typealias Waiter = CheckedContinuation<Delivery?, Never>
 
     private struct State {
-        /// Events that no reader has requested, the latest last.
-        var added: [Delivery] = []
-        /// Events before those, the earliest last, so that each is removed in constant time.
-        var reversed: [Delivery] = []
+        var backlog = EventBuffer()
         var waiters: [(key: Int, waiter: Waiter)] = []
         var lastKey = 0
         var isFinished = false
-
-        mutating func take() -> Delivery? {
-            if reversed.isEmpty { (reversed, added) = (added.reversed(), []) }
-            return reversed.popLast()
-        }
     }
 
     let readers = EventReaders()
@@ -116,7 +111,7 @@ final class EventRelay: Sendable {
     private func add(_ delivery: Delivery) {
         let waiter = state.withLock { state -> Waiter? in
             guard state.waiters.isEmpty else { return state.waiters.removeFirst().waiter }
-            if !state.isFinished { state.added.append(delivery) }
+            if !state.isFinished { state.backlog.add(delivery) }
             return nil
         }
         waiter?.resume(returning: delivery)
@@ -132,7 +127,7 @@ final class EventRelay: Sendable {
             await withCheckedContinuation { continuation in
                 let known = state.withLock { state -> Delivery?? in
                     if Task.isCancelled { return .some(nil) }
-                    if let next = state.take() { return next }
+                    if let next = state.backlog.take() { return next }
                     if state.isFinished { return .some(nil) }
                     state.waiters.append((key, continuation))
                     return nil

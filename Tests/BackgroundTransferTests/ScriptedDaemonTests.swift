@@ -214,6 +214,43 @@ struct ScriptedDaemonTests {
         world.daemon.stop()
     }
 
+    @Test func theStateOfATaskIsKeptOnceForALateReader() async throws {
+        let world = try ScriptedWorld()
+        let session = URLSession(configuration: world.configuration)
+        let task = session.downloadTask(with: try URL(text: "http://host/file"))
+        task.resume()
+        try await world.attach()
+        for count in Int64(1)...20 {
+            world.emit(.changed, task) {
+                $0.holds = count.isMultiple(of: 2) ? [PendingReason(.offline)] : []
+            }
+            world.emit(.progress, task) { $0.bytesReceived = ByteCount(count) }
+            try await poll { task.countOfBytesReceived == count }
+            await session.flush()
+        }
+        world.emit(.resumed, task) { event in
+            event.offset = ByteCount(5)
+            event.bytesReceived = ByteCount(5)
+        }
+        world.emit(.progress, task) { $0.bytesReceived = ByteCount(8) }
+        world.emit(.completed, task)
+        try await poll { task.state == .completed }
+        var seen: [String] = []
+        for await event in session.events {
+            switch event {
+            case .waiting(_, let holds): seen.append("waiting for \(holds.count)")
+            case .progress(_, let count, _): seen.append("\(count)")
+            case .resumed(_, let offset, _): seen.append("resumed at \(offset)")
+            case .completed:
+                seen.append("completed")
+                session.finishTasksAndInvalidate()
+            default: seen.append("?")
+            }
+        }
+        #expect(seen == ["waiting for 1", "resumed at 5", "8", "completed"])
+        world.daemon.stop()
+    }
+
     @Test func aCancelledReaderLeavesTheEventsToTheNext() async throws {
         let world = try ScriptedWorld()
         let session = URLSession(configuration: world.configuration)
