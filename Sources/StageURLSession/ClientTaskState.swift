@@ -45,13 +45,19 @@ struct ClientTaskState {
     var otherResponse: URLResponse?
     /// Request after redirects, of a transfer in this process.
     var current: URLRequest?
+    /// Time when the first request of a transfer in this process was sent.
+    var started: Date?
     /// Time when the last request of a transfer in this process was sent.
     var asked: Date?
+    /// Number of requests of a transfer in this process.
+    var attempts = 0
     /// Last response to a transfer in this process.
     var lastResponse: ForegroundResponse?
     var holds: [PendingReason] = []
     var bytesReceived = Int64(0)
     var bytesSent = Int64(0)
+    /// Body bytes of earlier requests of a transfer in this process.
+    var bytesSentBefore = Int64(0)
     var bytesExpected: Int64?
     /// Byte counts of the last progress call to the delegate; the next call reports the bytes since then.
     var reportedReceived = Int64(0)
@@ -188,6 +194,12 @@ struct ClientTaskState {
         let asked = URL(string: URLReference(request.url).withoutUser.text)
         if let url = response?.url, asked != url { current.url = url }
         return current
+    }
+
+    /// Records that a request begins, whose body is sent from its first byte.
+    mutating func beginBody() {
+        bytesSentBefore += bytesSent
+        bytesSent = 0
     }
 
     /// Records that the task has ended; returns whether that is new.

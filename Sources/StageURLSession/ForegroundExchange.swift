@@ -135,7 +135,7 @@ struct ForegroundExchange {
                     case .began: task.noteRequest(at: time)
                     case .sent(let count): reportSent(count)
                     case .head(let head):
-                        task.takeHead(head, at: time)
+                        task.takeHead(head, at: time, redirects: redirects)
                         step = try await judge(head, of: streamed)
                     case .bytes(let bytes):
                         if case .deliver = step {
@@ -182,7 +182,7 @@ struct ForegroundExchange {
         request.requiresNewestTLS = rules.tlsMinimumSupportedProtocolVersion == .TLSv13
         request.receiveWindow = sink.receiveWindow
         task.record.withLock { record in
-            record.bytesSent = 0
+            record.beginBody()
             if current.hasBody { record.bytesExpected = body?.size }
         }
         return request

@@ -19,16 +19,27 @@ struct ForegroundResponse {
 
 extension URLSessionTask {
     /// Records that a request is being sent.
-    func noteRequest(at time: Date = .now) { record.withLock { $0.asked = time } }
+    func noteRequest(at time: Date = .now) {
+        record.withLock { record in
+            record.started = record.started ?? time
+            record.asked = time
+            record.attempts += 1
+        }
+    }
 
     /// Records the head of a response.
-    func takeHead(_ head: ResponseSummary, at time: Date = .now) {
+    ///
+    /// - Parameters:
+    ///   - head: The head.
+    ///   - time: Time when it arrived.
+    ///   - redirects: Number of redirects before it; `nil` for the number that the engine has followed.
+    func takeHead(_ head: ResponseSummary, at time: Date = .now, redirects: Int? = nil) {
         record.withLock { record in
             record.lastResponse = ForegroundResponse(
                 head: head,
                 asked: record.asked ?? time,
                 answered: time,
-                redirects: record.lastResponse.map { $0.redirects + 1 } ?? head.redirects
+                redirects: redirects ?? head.redirects
             )
             record.response = HTTPURLResponse(TransferResponse(head))
         }
@@ -39,11 +50,11 @@ extension ClientTaskState {
     /// Returns the metrics of a transfer in this process that ended at a date.
     func metrics(ended: Date) -> TransferMetrics {
         var metrics = TransferMetrics(ended: ended)
-        metrics.started = asked
+        metrics.started = started
+        metrics.attempts = attempts
         metrics.bytesReceived = ByteCount(bytesReceived)
-        metrics.bytesSent = ByteCount(bytesSent)
+        metrics.bytesSent = ByteCount(bytesSentBefore + bytesSent)
         guard let answer = lastResponse else { return metrics }
-        metrics.attempts = 1
         metrics.redirects = answer.redirects
         var attempt = AttemptMetrics()
         attempt.fetchStart = answer.asked

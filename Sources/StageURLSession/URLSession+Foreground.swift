@@ -204,6 +204,10 @@ extension URLSession {
         record.identifier = identity.number
         record.original = before.original
         record.current = before.current
+        (record.started, record.asked) = (before.started, before.asked)
+        record.attempts = before.attempts
+        record.bytesSent = before.bytesSent
+        record.bytesSentBefore = before.bytesSentBefore
         record.response = before.response
         record.lastResponse = before.lastResponse
         record.bytesExpected = before.bytesExpected

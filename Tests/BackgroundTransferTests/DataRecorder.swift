@@ -15,6 +15,7 @@ final class DataRecorder: NSObject, URLSessionDataDelegate, URLSessionDownloadDe
         var location: URL?
         var respond: (@Sendable () -> Void)?
         var sent: [Int64] = []
+        var metrics: URLSessionTaskMetrics?
     }
 
     private let disposition: URLSession.ResponseDisposition
@@ -43,6 +44,9 @@ final class DataRecorder: NSObject, URLSessionDataDelegate, URLSessionDownloadDe
     var file: Data? { state.withLock { $0.file } }
     /// The totals of bytes that were sent.
     var sent: [Int64] { state.withLock { $0.sent } }
+
+    /// Metrics of the last task that ended.
+    var metrics: URLSessionTaskMetrics? { state.withLock { $0.metrics } }
 
     /// Has `action` called before an answer is accepted.
     func whenResponding(_ action: @escaping @Sendable () -> Void) {
@@ -149,7 +153,10 @@ final class DataRecorder: NSObject, URLSessionDataDelegate, URLSessionDownloadDe
         _ session: URLSession,
         task: URLSessionTask,
         didFinishCollecting metrics: URLSessionTaskMetrics
-    ) { add("metrics \(metrics.transactionMetrics.count)") }
+    ) {
+        state.withLock { $0.metrics = metrics }
+        add("metrics \(metrics.transactionMetrics.count)")
+    }
 
     func urlSession(
         _ session: URLSession,

@@ -258,6 +258,23 @@ struct ForegroundTransferTests: ForegroundSuite {
         #expect(server.requests.map { $0["authorization"] } == [nil, basic])
     }
 
+    @Test func metricsAreThoseOfAllRequests() async throws {
+        server.answer("/a", with: challenge, .redirect(to: "/b", status: 307))
+        server.answer("/b", with: .content([1]))
+        let credential = URLCredential(user: "u", password: "p", persistence: .none)
+        let recorder = DataRecorder(credential: credential)
+        let body = Data(data(1000))
+        session(recorder).uploadTask(with: try request("/a", "PUT"), from: body).resume()
+        try await poll { recorder.lines.last == "completed: -" }
+        let metrics = try #require(recorder.metrics)
+        #expect(metrics.attemptCount == 3)
+        #expect(metrics.redirectCount == 1)
+        #expect(metrics.countOfBytesSent == 3000)
+        let last = try #require(metrics.transactionMetrics.first)
+        #expect(last.countOfRequestBodyBytesSent == 1000)
+        #expect(try #require(last.fetchStartDate) > metrics.taskInterval.start)
+    }
+
     @Test(arguments: [false, true])
     func aChallengeThatIsNotAnsweredIsTheAnswer(_ isDownload: Bool) async throws {
         server.answer("/a", with: challenge.with { $0.content = [4, 0, 1] })
