@@ -199,8 +199,11 @@ struct ClientTaskState {
     /// Records that a request begins, whose body is sent from its first byte.
     mutating func beginBody() {
         bytesSentBefore += bytesSent
-        bytesSent = 0
+        (bytesSent, reportedSent) = (0, 0)
     }
+
+    /// Records that a download begins again at its first byte.
+    mutating func beginContent() { (bytesReceived, reportedReceived) = (0, 0) }
 
     /// Records that the task has ended; returns whether that is new.
     @discardableResult

@@ -169,7 +169,10 @@ extension URLSession {
             // The announced size is that of the encoded form.
             let total = head.isEncoded ? nil : head.contentTotal
             task.record.withLock { $0.bytesExpected = total?.rawValue }
-        case .accepted(_, _, let offset) where offset.rawValue > 0:
+        case .accepted(_, _, let offset):
+            guard offset.rawValue > 0 else {
+                return task.record.withLock { $0.beginContent() }
+            }
             var event = SessionEvent(.resumed, time: .now)
             event.offset = offset
             event.bytesReceived = offset

@@ -49,7 +49,7 @@ struct ResponseSink {
         task.record.withLock { record in
             record.response = response as? HTTPURLResponse
             record.otherResponse = response is HTTPURLResponse ? nil : response
-            record.bytesReceived = 0
+            record.beginContent()
             if record.request.kind == .download { record.bytesExpected = expected }
         }
         if let request { copy = (request, response, Data()) }

@@ -92,7 +92,8 @@ public protocol URLSessionTaskDelegate: URLSessionDelegate {
     /// ``URLSessionConfiguration/waitsForConnectivity`` is set for a session in this process.
     func urlSession(_ session: URLSession, taskIsWaitingForConnectivity task: URLSessionTask)
 
-    /// Reports the number of body bytes that were sent.
+    /// Reports the number of body bytes that were sent; the total begins again with a body that is sent again, as after
+    /// a challenge.
     func urlSession(
         _ session: URLSession,
         task: URLSessionTask,
@@ -127,7 +128,8 @@ public protocol URLSessionDownloadDelegate: URLSessionTaskDelegate {
         didFinishDownloadingTo location: URL
     )
 
-    /// Reports the number of bytes that were received.
+    /// Reports the number of bytes that were received; the total begins again with a download that starts again at its
+    /// first byte.
     func urlSession(
         _ session: URLSession,
         downloadTask: URLSessionDownloadTask,

@@ -15,6 +15,8 @@ final class DataRecorder: NSObject, URLSessionDataDelegate, URLSessionDownloadDe
         var location: URL?
         var respond: (@Sendable () -> Void)?
         var sent: [Int64] = []
+        var newlySent: Int64 = 0
+        var newlyWritten: Int64 = 0
         var metrics: URLSessionTaskMetrics?
     }
 
@@ -45,6 +47,10 @@ final class DataRecorder: NSObject, URLSessionDataDelegate, URLSessionDownloadDe
     /// The totals of bytes that were sent.
     var sent: [Int64] { state.withLock { $0.sent } }
 
+    /// The sum of the bytes that were sent since the call before.
+    var newlySent: Int64 { state.withLock { $0.newlySent } }
+    /// The sum of the bytes of downloads that were received since the call before.
+    var newlyWritten: Int64 { state.withLock { $0.newlyWritten } }
     /// Metrics of the last task that ended.
     var metrics: URLSessionTaskMetrics? { state.withLock { $0.metrics } }
 
@@ -103,6 +109,14 @@ final class DataRecorder: NSObject, URLSessionDataDelegate, URLSessionDownloadDe
     func urlSession(
         _ session: URLSession,
         downloadTask: URLSessionDownloadTask,
+        didWriteData bytesWritten: Int64,
+        totalBytesWritten: Int64,
+        totalBytesExpectedToWrite: Int64
+    ) { state.withLock { $0.newlyWritten += bytesWritten } }
+
+    func urlSession(
+        _ session: URLSession,
+        downloadTask: URLSessionDownloadTask,
         didResumeAtOffset fileOffset: Int64,
         expectedTotalBytes: Int64
     ) { add("resumed at \(fileOffset)") }
@@ -147,7 +161,12 @@ final class DataRecorder: NSObject, URLSessionDataDelegate, URLSessionDownloadDe
         didSendBodyData bytesSent: Int64,
         totalBytesSent: Int64,
         totalBytesExpectedToSend: Int64
-    ) { state.withLock { $0.sent.append(totalBytesSent) } }
+    ) {
+        state.withLock { state in
+            state.sent.append(totalBytesSent)
+            state.newlySent += bytesSent
+        }
+    }
 
     func urlSession(
         _ session: URLSession,

@@ -101,6 +101,20 @@ struct ForegroundTransferTests: ForegroundSuite {
         #expect(recorder.file == Data(content))
     }
 
+    @Test func aDownloadThatStartsAgainReportsItsBytesAgain() async throws {
+        // Without a validator, no range can be appended.
+        let answer = Answer.content(data(3_000_000)).tagged(nil)
+        server.answer("/a", with: answer.stalled(after: 2_000_000), answer)
+        let recorder = DataRecorder()
+        let task = session(recorder).downloadTask(with: try url("/a"))
+        task.resume()
+        try await poll { recorder.newlyWritten == 2_000_000 }
+        task.suspend()
+        task.resume()
+        try await poll { recorder.lines.last == "completed: -" }
+        #expect(recorder.newlyWritten == 5_000_000)
+    }
+
     @Test func resumeDataOfOthersIsRefused() async throws {
         await expect(code: .cannotDecodeRawData) {
             try await session().download(resumeFrom: Data("{}".utf8))
@@ -147,6 +161,21 @@ struct ForegroundTransferTests: ForegroundSuite {
         #expect(recorder.sent == recorder.sent.sorted())
         #expect(task.countOfBytesExpectedToSend == 3_000_000)
         #expect(recorder.data == Data([1]))
+    }
+
+    @Test(arguments: [307, 401])
+    func theDelegateHearsWhatWasSentAgain(afterStatus status: Int) async throws {
+        let first: Answer = status == 307 ? .redirect(to: "/a", status: status) : challenge
+        server.answer("/a", with: first, .content([1]))
+        let credential = URLCredential(user: "u", password: "p", persistence: .none)
+        let recorder = DataRecorder(credential: credential)
+        let body = Data(data(3_000_000))
+        session(recorder).uploadTask(with: try request("/a", "PUT"), from: body).resume()
+        try await poll { recorder.lines.last == "completed: -" }
+        #expect(server.bodies(for: "/a").map(\.count) == [3_000_000, 3_000_000])
+        // The totals begin again with the body.
+        #expect(recorder.sent.filter { $0 == 3_000_000 }.count == 2)
+        #expect(recorder.newlySent == 6_000_000)
     }
 
     @Test func streamsAreSentWithTheirLength() async throws {
