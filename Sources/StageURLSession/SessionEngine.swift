@@ -23,8 +23,10 @@ final class SessionEngine: Sendable {
 
     private struct State {
         var count = 0
-        /// Number of times that the engine became idle.
-        var idlePeriods = 0
+        /// Time when the last task ended.
+        var idleSince = ContinuousClock.now
+        /// `true` while a task waits for the time at which an idle engine ends.
+        var hasTimer = false
         var isInvalidated = false
         var added: AsyncStream<PrioritizedWork>.Continuation?
     }
@@ -64,25 +66,38 @@ final class SessionEngine: Sendable {
     }
 
     private func end() {
-        let period = state.withLock { state -> Int? in
+        let needsTimer = state.withLock { state in
             state.count -= 1
-            guard state.count == 0 else { return nil }
+            guard state.count == 0 else { return false }
             if state.isInvalidated { state.added.take()?.finish() }
-            state.idlePeriods += 1
-            return state.added == nil ? nil : state.idlePeriods
+            state.idleSince = .now
+            guard state.added != nil, !state.hasTimer else { return false }
+            state.hasTimer = true
+            return true
         }
-        guard let period else { return }
+        guard needsTimer else { return }
         // Unstructured: no task of the application lasts until the engine is idle.
         Task { [weak self] in
-            try? await Task.sleep(for: Self.idleLimit)
-            self?.endIfIdle(since: period)
+            var wait = Self.idleLimit
+            while true {
+                try? await Task.sleep(for: wait)
+                guard let rest = self?.endIfIdle() else { return }
+                wait = rest
+            }
         }
     }
 
-    private func endIfIdle(since period: Int) {
+    /// Ends the engine if it was idle for long enough, and returns the time until then if it is idle.
+    ///
+    /// `nil` ends the timer; the next end of the last task starts another one.
+    private func endIfIdle() -> Duration? {
         state.withLock { state in
-            guard state.count == 0, state.idlePeriods == period else { return }
-            state.added.take()?.finish()
+            let end = state.idleSince + Self.idleLimit
+            let rest = end - .now
+            if state.added != nil, state.count == 0, rest > .zero { return rest }
+            state.hasTimer = false
+            if state.count == 0 { state.added.take()?.finish() }
+            return nil
         }
     }
 
