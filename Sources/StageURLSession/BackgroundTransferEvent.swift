@@ -224,8 +224,10 @@ final class EventReaders: Sendable {
 }
 
 extension URLSession {
-    /// The events of a session that was created without a delegate; empty for one with a delegate, which receives
-    /// them instead.
+    /// The events of a background session that was created without a delegate.
+    ///
+    /// Empty for one with a delegate, which receives them instead, and for a session in this process, whose tasks have
+    /// completion handlers, `async` calls and delegates.
     ///
     /// Not part of Apple's class.
     public var events: BackgroundTransferEvents {

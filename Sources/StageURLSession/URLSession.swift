@@ -332,7 +332,8 @@ open class URLSession: NSObject, @unchecked Sendable {
 
     /// Cancels all tasks and ends the session.
     ///
-    /// The delegate is told that the session is invalid once the daemon has ended its tasks.
+    /// The delegate is told that the session is invalid once its tasks have ended, those of a background session at the
+    /// daemon.
     open func invalidateAndCancel() {
         guard self !== URLSession.shared else { return }
         invalidate()
@@ -349,7 +350,7 @@ open class URLSession: NSObject, @unchecked Sendable {
     /// not be reached: ``URLSessionTask/isStored`` distinguishes these.
     ///
     /// The delegate has then received all earlier events. A process that ends by `exit` or by returning from its main
-    /// function does this by itself, and waits three seconds at most.
+    /// function does this by itself, and waits three seconds at most. A session in this process has nothing to store.
     open func flush(completionHandler handler: @escaping @Sendable () -> Void) {
         link.whenSentOrFailed { [self] in delegateCalls.add(handler) }
     }

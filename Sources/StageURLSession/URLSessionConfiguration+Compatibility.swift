@@ -1,7 +1,8 @@
 import Foundation
 public import FoundationNetworking
 
-/// Properties of Apple's class that background sessions store without any effect; each documents the reason.
+/// Properties of Apple's class that sessions store without any effect, except for the cache of sessions in the process;
+/// each documents the reason.
 struct InertSettings {
     var networkServiceType = URLRequest.NetworkServiceType.default
     var httpShouldUsePipelining = false
@@ -28,13 +29,15 @@ extension URLSessionConfiguration {
         case aggregate = 3
     }
 
-    /// No effect: the daemon marks no packets, and orders transfers by ``URLSessionTask/priority``.
+    /// No effect: no packets are marked. The daemon orders transfers by ``URLSessionTask/priority``; a session in this
+    /// process orders none.
     public var networkServiceType: URLRequest.NetworkServiceType {
         get { inert.networkServiceType }
         set { inert.networkServiceType = newValue }
     }
 
-    /// No effect: the daemon sends each request after the response to the previous one.
+    /// No effect: the daemon and sessions in this process send each request of a connection after the response to the
+    /// previous one.
     public var httpShouldUsePipelining: Bool {
         get { inert.httpShouldUsePipelining }
         set { inert.httpShouldUsePipelining = newValue }
@@ -49,13 +52,15 @@ extension URLSessionConfiguration {
         set { inert.urlCache = newValue }
     }
 
-    /// No effect, as in Apple's background sessions: a class of this process cannot run in the daemon.
+    /// No effect: in a background session, as in Apple's, since a class of this process cannot run in the daemon; in a
+    /// session in this process since the transfer engine makes its requests, without `URLProtocol`.
     public var protocolClasses: [AnyClass]? {
         get { inert.protocolClasses }
         set { inert.protocolClasses = newValue }
     }
 
-    /// No effect: connections belong to the daemon, which keeps running when the application does not.
+    /// No effect: the connections of a background session belong to the daemon, which keeps running when the application
+    /// does not; a session in this process needs no such mode, since Linux suspends no applications.
     public var shouldUseExtendedBackgroundIdleMode: Bool {
         get { inert.shouldUseExtendedBackgroundIdleMode }
         set { inert.shouldUseExtendedBackgroundIdleMode = newValue }
@@ -81,19 +86,21 @@ extension URLSessionConfiguration {
         set { inert.usesClassicLoadingMode = newValue }
     }
 
-    /// No effect: the daemon sends no data before the TLS handshake is complete.
+    /// No effect: the daemon and sessions in this process send no data before the TLS handshake is complete.
     public var enablesEarlyData: Bool {
         get { inert.enablesEarlyData }
         set { inert.enablesEarlyData = newValue }
     }
 
-    /// No effect: server and daemon negotiate the newest version that both support.
+    /// No effect: the server negotiates the newest version that both sides support with the daemon, or with a session in
+    /// this process.
     public var tlsMaximumSupportedProtocolVersion: tls_protocol_version_t {
         get { inert.tlsMaximumSupportedProtocolVersion }
         set { inert.tlsMaximumSupportedProtocolVersion = newValue }
     }
 
-    /// Unavailable: an application cannot choose the proxy of the daemon, which has its own configuration.
+    /// Unavailable: an application cannot choose the proxy of the daemon, which has its own configuration; sessions in
+    /// this process take their proxies from the environment.
     @available(
         *,
         unavailable,
@@ -104,7 +111,7 @@ extension URLSessionConfiguration {
         set { preconditionFailure("unavailable") }
     }
 
-    /// Unavailable: the daemon does not validate DNSSEC.
+    /// Unavailable: neither the daemon nor a session in this process validates DNSSEC.
     @available(*, unavailable, message: "use a resolver that validates DNSSEC, for all programs")
     public var requiresDNSSECValidation: Bool {
         get { preconditionFailure("unavailable") }

@@ -14,12 +14,19 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
     /// Identifier of a background session, unique among those of the user; `nil` for a session in this process.
     public let identifier: String?
     /// `true` if the daemon chooses the time: on an unmetered network and mains power, together with other transfers.
+    ///
+    /// No effect in a session in this process, which starts transfers at once.
     public var isDiscretionary = false
-    /// `true` if ``launchHandler`` is started when transfers have ended and the application does not run.
+    /// `true` if ``launchHandler`` is started when transfers of a background session have ended and the application does
+    /// not run.
     public var sessionSendsLaunchEvents = true
-    /// `true` if transfers may use mobile networks; on Linux these are the metered ones.
+    /// `true` if transfers of a background session may use mobile networks; on Linux these are the metered ones.
+    ///
+    /// No effect in a session in this process, which chooses no networks.
     public var allowsCellularAccess = true
-    /// `true` if transfers may use metered networks.
+    /// `true` if transfers of a background session may use metered networks.
+    ///
+    /// No effect in a session in this process, which chooses no networks.
     public var allowsExpensiveNetworkAccess = true
     /// No effect: no service of Linux reports a low data mode.
     ///
@@ -38,7 +45,10 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
     /// handshake of a WebSocket task may take as long. A WebSocket server that has sent nothing for half of the time
     /// receives a ping; after the other half without a byte, the connection fails (`URLError.timedOut`).
     public var timeoutIntervalForRequest: TimeInterval = 60
-    /// Seconds after its creation at which an unfinished task fails, including all attempts and waits.
+    /// Seconds after which an unfinished task fails, including all attempts and waits: in a background session after its
+    /// creation, in a session in this process after its first ``URLSessionTask/resume()``.
+    ///
+    /// WebSocket tasks have no such limit.
     public var timeoutIntervalForResource: TimeInterval = 604_800
     /// Application group, whose registration may name the program to launch (``launchHandler``); otherwise no effect:
     /// any program of the user can read a finished download.
@@ -58,7 +68,7 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
     /// `returnCacheDataDontLoad` a task fails with `URLError.resourceUnavailable`. The policy of a request takes
     /// precedence, unless it is the default.
     public var requestCachePolicy = URLRequest.CachePolicy.useProtocolCachePolicy
-    /// Oldest accepted version of TLS; the daemon accepts none before 1.2.
+    /// Oldest accepted version of TLS; neither the daemon nor a session in this process accepts one before 1.2.
     public var tlsMinimumSupportedProtocolVersion = tls_protocol_version_t.TLSv12
     /// Cookies that are sent, and that responses add to while the session exists in a process; `nil` for none, which
     /// is the default of background sessions.
@@ -91,24 +101,27 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
     /// uploads; ``URLSessionTask/response`` has the head of the response then, too, and no file is delivered.
     ///
     /// By default such a response completes the transfer without an error, as on Apple's systems: a download's file
-    /// is the body of the response. Before that, downloads and idempotent requests are repeated after the statuses
-    /// 408, 425, 429, 500, 502, 503 and 504, up to five times in about a minute. With `true`, downloads are repeated
-    /// after those until ``timeoutIntervalForResource`` has passed. A download with ``DownloadContent`` always fails.
-    /// Not part of Apple's class.
+    /// is the body of the response. Before that, a background session repeats downloads and idempotent requests after
+    /// the statuses 408, 425, 429, 500, 502, 503 and 504, up to five times in about a minute. With `true`, it repeats
+    /// downloads after those until ``timeoutIntervalForResource`` has passed. A download with ``DownloadContent`` always
+    /// fails. Not part of Apple's class.
     public var failsOnErrorStatus = false
-    /// `true` if all requests of the session are idempotent (RFC 9110, section 9.2.2): then a request is repeated
-    /// after a temporary failure with any method, also after the responses 408, 425, 429, 500, 502, 503 and 504.
+    /// `true` if all requests of a background session are idempotent (RFC 9110, section 9.2.2): then a request is
+    /// repeated after a temporary failure with any method, also after the responses 408, 425, 429, 500, 502, 503 and
+    /// 504.
     ///
-    /// By default the method decides, and no upload is sent again after a response. Not part of Apple's class.
+    /// By default the method decides, and no upload is sent again after a response. A session in this process repeats
+    /// none. Not part of Apple's class.
     public var requestsAreIdempotent = false
-    /// Protocol by which uploads of the session are resumed after an interruption, and after a restart of the
+    /// Protocol by which uploads of a background session are resumed after an interruption, and after a restart of the
     /// application, of the daemon and of the machine; by default ``UploadProtocol/resumable``.
     ///
     /// Not part of Apple's class, which resumes uploads as ``UploadProtocol/resumable`` does.
     public var uploadProtocol = UploadProtocol.resumable
-    /// `true` if the delegate is asked for credentials when a server requires them; otherwise the task fails.
+    /// `true` if the delegate of a background session is asked for credentials when a server requires them; otherwise
+    /// the task fails.
     ///
-    /// Not part of Apple's class.
+    /// No effect in a session in this process, which asks its delegate. Not part of Apple's class.
     public var answersChallenges = true
     /// Unix group whose members see and control the session; the user must be a member.
     ///

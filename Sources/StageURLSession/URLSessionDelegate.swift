@@ -3,15 +3,15 @@ public import FoundationNetworking
 
 /// Receiver of the events of a session, called on the session's delegate queue unless a method says otherwise.
 ///
-/// All methods of all protocols are optional, except for the one that receives a download's file. The daemon delivers
-/// an event again until the methods for it have returned.
+/// All methods of all protocols are optional, except for the one that receives a download's file. The daemon delivers an
+/// event of a background session again until the methods for it have returned.
 public protocol URLSessionDelegate: NSObjectProtocol, Sendable {
     /// Reports that the session has ended, after ``URLSession/finishTasksAndInvalidate()`` or
     /// ``URLSession/invalidateAndCancel()``, or because of `error`.
     func urlSession(_ session: URLSession, didBecomeInvalidWithError error: (any Error)?)
 
-    /// Never called: the daemon's configuration decides about trust, and requests for credentials call
-    /// ``URLSessionTaskDelegate/urlSession(_:task:didReceive:completionHandler:)``.
+    /// Never called: the configuration of the daemon, or the environment of this process, decides about trust, and
+    /// requests for credentials call ``URLSessionTaskDelegate/urlSession(_:task:didReceive:completionHandler:)``.
     func urlSession(
         _ session: URLSession,
         didReceive challenge: URLAuthenticationChallenge,
@@ -121,7 +121,7 @@ public protocol URLSessionTaskDelegate: URLSessionDelegate {
 public protocol URLSessionDownloadDelegate: URLSessionTaskDelegate {
     /// Delivers a finished download: the method must move the file at `location` before it returns.
     ///
-    /// The daemon removes a file that was not moved some time after the method has returned.
+    /// A file that was not moved is removed: by the daemon some time after the method has returned, otherwise at once.
     func urlSession(
         _ session: URLSession,
         downloadTask: URLSessionDownloadTask,

@@ -7,10 +7,11 @@ import Synchronization
 
 /// A transfer of a session, with the interface of Apple's class.
 ///
-/// It continues without this object and without the process; a task that was never resumed stays suspended with all
-/// its properties. No call waits for the daemon: a thread of the session sends each request in order, within
-/// milliseconds, or over the next connection if there is none. If the process is killed before that, the request is
-/// lost: ``isStored`` and ``URLSession/flush()`` tell when the daemon has stored the task on disk.
+/// A task of a background session continues without this object and without the process; a task that was never resumed
+/// stays suspended with all its properties. No call waits for the daemon: a thread of the session sends each request in
+/// order, within milliseconds, or over the next connection if there is none. If the process is killed before that, the
+/// request is lost: ``isStored`` and ``URLSession/flush()`` tell when the daemon has stored the task on disk. A task of
+/// a session in this process ends with it.
 ///
 /// A change that the daemon refuses, such as a ``taskDescription`` of more than 4096 bytes, is not stored, and the task
 /// continues without it; while the disk is full, changes are sent again until the daemon stores them.
@@ -158,7 +159,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
     /// Not part of Apple's class.
     open var pendingReasons: [PendingReason] { record.withLock { $0.holds } }
 
-    /// Priority among the tasks of the session, from 0 to 1.
+    /// Priority among the tasks of a background session, from 0 to 1; no effect in a session in this process.
     open var priority: Float {
         get { record.withLock { Float($0.request.priority ?? 0.5) } }
         set {
@@ -178,7 +179,8 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         }
     }
 
-    /// Earliest time at which the task starts.
+    /// Earliest time at which a task of a background session starts; no effect in a session in this process, as in
+    /// Apple's.
     open var earliestBeginDate: Date? {
         get {
             record.withLock { $0.request.earliestBegin.flatMap { $0 > Self.noDate ? $0 : nil } }
@@ -218,7 +220,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         }
     }
 
-    /// Number of content bytes received; for an upload, those of the response's first 64 KiB.
+    /// Number of content bytes received; for an upload of a background session, those of the response's first 64 KiB.
     open var countOfBytesReceived: Int64 { record.withLock { $0.bytesReceived } }
 
     /// Number of body bytes sent.

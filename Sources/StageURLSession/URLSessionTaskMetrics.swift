@@ -113,13 +113,14 @@ public final class URLSessionTaskTransactionMetrics: NSObject, @unchecked Sendab
     public var countOfRequestHeaderBytesSent: Int64 { attempt.requestHeaderBytes ?? 0 }
     /// Size of the request's body in bytes.
     public var countOfRequestBodyBytesSent: Int64 { attempt.bytesSent ?? 0 }
-    /// Size of the request's body before it is encoded; the daemon encodes none.
+    /// Size of the request's body before it is encoded; no body is encoded.
     public var countOfRequestBodyBytesBeforeEncoding: Int64 { attempt.bytesSent ?? 0 }
     /// Size of the response heads in bytes.
     public var countOfResponseHeaderBytesReceived: Int64 { attempt.responseHeaderBytes ?? 0 }
-    /// Number of content bytes received, those of earlier attempts included.
+    /// Number of content bytes received, those of earlier attempts included; in a session in this process they are
+    /// counted after decoding.
     public var countOfResponseBodyBytesReceived: Int64 { attempt.bytesReceived ?? 0 }
-    /// Size of the content after decoding; the daemon requests no codings.
+    /// Size of the content after decoding; the daemon requests no codings, and counts the same bytes.
     public var countOfResponseBodyBytesAfterDecoding: Int64 { attempt.bytesReceived ?? 0 }
 
     /// Unavailable: not recorded.
