@@ -290,6 +290,11 @@ STAGE_CHECKED static inline int stage_open_process(pid_t process) {
     return (int)syscall(SYS_pidfd_open, process, 0);
 }
 
+/// Sends a signal to a process that `stage_open_process` has opened (pidfd_send_signal(2), Linux 5.1).
+STAGE_CHECKED static inline int stage_signal_process(int process, int signal) {
+    return (int)syscall(SYS_pidfd_send_signal, process, signal, NULL, 0);
+}
+
 /// Creates an anonymous file in memory (memfd_create(2)).
 STAGE_CHECKED static inline int stage_memory_file(void) {
     // MFD_NOEXEC_SEAL, Linux 6.3, which a system may require (vm.memfd_noexec).

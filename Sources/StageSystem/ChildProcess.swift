@@ -67,10 +67,18 @@ public final class ChildProcess: Sendable {
         }
     }
 
-    /// Waits until the process has ended, and returns its exit status or signal.
-    ///
-    /// Calls of ``kill()`` on other threads wait meanwhile: call this only when the process is about to end.
+    /// Waits until the process has ended, and returns its exit status or signal; other threads may call ``kill()``
+    /// meanwhile.
     public func waitForEnd() -> Ending {
+        let (process, ending) = state.withLock { ($0.pid, $0.ending) }
+        if let ending { return ending }
+        // Not reaped yet, so that the process ID is valid for calls that hold the lock.
+        _ = Ending(of: process, isKept: true)
+        return reap()
+    }
+
+    /// Reaps the process, which has ended, unless that was done before.
+    private func reap() -> Ending {
         state.withLock { state in
             if let ending = state.ending { return ending }
             let ending = Ending(of: state.pid, isKept: false)
@@ -96,7 +104,7 @@ public final class ChildProcess: Sendable {
             let pause = end >= 0 ? left : min(left, .milliseconds(20))
             unsafe _ = poll(&pollRequest, 1, pause.wholeMilliseconds)
         }
-        return waitForEnd()
+        return reap()
     }
 
     /// Stops waiting for the process, for example because it runs as another user and cannot be killed.
@@ -109,32 +117,7 @@ public final class ChildProcess: Sendable {
     public func killTree() {
         state.withLock { state in
             guard state.ending == nil, stage_has_ended(state.pid) >= 0 else { return }
-            var tree: [pid_t] = []
-            var found = [state.pid]
-            while !found.isEmpty {
-                for process in found { _ = Glibc.kill(process, SIGSTOP) }
-                tree += found
-                // All processes are listed again: one may have forked before it stopped.
-                found = tree.flatMap(Self.children).filter { !tree.contains($0) }
-            }
-            for process in tree.reversed() { _ = Glibc.kill(process, SIGKILL) }
-        }
-    }
-
-    /// The children of a process, from `/proc/PID/task/TID/children` (proc(5)).
-    private static func children(of process: pid_t) -> [pid_t] {
-        // A process that has ended has none.
-        guard let threads = try? Directory.open(FilePath("/proc/\(process)/task")),
-            let entries = try? threads.entries()
-        else { return [] }
-        return entries.flatMap { entry in
-            let path = threads.path.appending(entry.name).appending("children")
-            guard let bytes = try? File.open(reading: path).readAll(limit: 64 << 10) else {
-                return [pid_t]()
-            }
-            return String(decoding: bytes, as: UTF8.self).split(separator: " ").compactMap {
-                pid_t($0)
-            }
+            ProcessTree(stopping: state.pid).kill()
         }
     }
 }
