@@ -30,7 +30,7 @@ extension URLSession {
         with request: URLRequest,
         content: DownloadContent
     ) -> URLSessionDownloadTask {
-        var specification = TaskSpecification(download: request, rules: configuration)
+        var specification = TaskSpecification(download: request, rules: rules)
         if let size = content.size {
             specification.request.size = ByteCount(size)
             if size < 0 {

@@ -6,7 +6,6 @@ import StageModel
 extension URLSession {
     /// Adds the cookies of a response to the session's storage, if the configuration allows it.
     func keepCookies(of head: TransferResponse?, for task: URLSessionTask) {
-        let rules = configuration
         guard let head, let storage = rules.httpCookieStorage, let url = URL(string: head.url),
             rules.httpCookieAcceptPolicy != .never,
             task.originalRequest?.httpShouldHandleCookies ?? true

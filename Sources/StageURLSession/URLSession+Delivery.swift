@@ -161,7 +161,7 @@ extension URLSession {
         let url = event.response?.url ?? task.record.withLock { $0.request.url }
         let question = Challenge(event.challenge ?? "", url: url)
         let once = Once()
-        let proposed = question.credential(from: configuration.urlCredentialStorage)
+        let proposed = question.credential(from: rules.urlCredentialStorage)
         // A credential that failed once fails again.
         let fallback = failures == 0 ? UnchangingCredential(value: proposed) : nil
         let answer: ChallengeAnswer = { [self] disposition, credential in

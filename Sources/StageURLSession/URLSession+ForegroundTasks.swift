@@ -114,7 +114,7 @@ extension URLSession {
         deliveringTo receiver: ForegroundTransfer.Receiver,
         build: (ClientTaskState) -> Task
     ) -> Task {
-        var specification = TaskSpecification(download: request, rules: configuration)
+        var specification = TaskSpecification(download: request, rules: rules)
         specification.problem = URLError(
             .unsupportedURL,
             reason:

@@ -200,7 +200,6 @@ extension URLSession {
 
     /// Fails tasks that could not be sent to a daemon within their time limit.
     func expireTasks(now: ContinuousClock.Instant) {
-        let rules = configuration
         for task in unfinished {
             let error = task.record.withLock { record -> URLError? in
                 guard record.isOnlyHere, !record.isSuspended, !record.hasEnded,

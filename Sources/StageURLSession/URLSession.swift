@@ -135,7 +135,7 @@ open class URLSession: NSObject, @unchecked Sendable {
     /// Not part of Apple's class.
     open func downloadTasks(with requests: [URLRequest]) -> [URLSessionDownloadTask] {
         if isForeground { return requests.map { makeForegroundDownload($0) } }
-        return make(requests.map { TaskSpecification(download: $0, rules: configuration) }) {
+        return make(requests.map { TaskSpecification(download: $0, rules: rules) }) {
             URLSessionDownloadTask($0, session: self)
         }
     }
@@ -146,7 +146,7 @@ open class URLSession: NSObject, @unchecked Sendable {
     /// other data the download fails.
     open func downloadTask(withResumeData data: Data) -> URLSessionDownloadTask {
         if isForeground { return makeForegroundDownload(resuming: data) }
-        return make([TaskSpecification(resumeData: data, rules: configuration)]) {
+        return make([TaskSpecification(resumeData: data, rules: rules)]) {
             URLSessionDownloadTask($0, session: self)
         }[0]
     }
@@ -157,7 +157,7 @@ open class URLSession: NSObject, @unchecked Sendable {
     /// ``URLSessionTask/isStored``. Another session reads the file while it sends it.
     open func uploadTask(with request: URLRequest, fromFile file: URL) -> URLSessionUploadTask {
         if isForeground { return makeForegroundUpload(request, body: .file(file)) }
-        return make([TaskSpecification(upload: request, file: file, rules: configuration)]) {
+        return make([TaskSpecification(upload: request, file: file, rules: rules)]) {
             URLSessionUploadTask($0, session: self)
         }[0]
     }

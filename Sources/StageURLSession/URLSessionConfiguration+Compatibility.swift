@@ -1,21 +1,6 @@
 import Foundation
 public import FoundationNetworking
 
-/// Properties of Apple's class that sessions store without any effect, except for the cache of sessions in the process;
-/// each documents the reason.
-struct InertSettings {
-    var networkServiceType = URLRequest.NetworkServiceType.default
-    var httpShouldUsePipelining = false
-    var urlCache: URLCache?
-    var protocolClasses: [AnyClass]?
-    var shouldUseExtendedBackgroundIdleMode = false
-    var multipathServiceType = URLSessionConfiguration.MultipathServiceType.none
-    var allowsUltraConstrainedNetworkAccess = false
-    var usesClassicLoadingMode = true
-    var enablesEarlyData = false
-    var tlsMaximumSupportedProtocolVersion = tls_protocol_version_t.TLSv13
-}
-
 extension URLSessionConfiguration {
     /// Use of several networks at once (Multipath TCP).
     public enum MultipathServiceType: Int, Sendable {
@@ -32,15 +17,15 @@ extension URLSessionConfiguration {
     /// No effect: no packets are marked. The daemon orders transfers by ``URLSessionTask/priority``; a session in this
     /// process orders none.
     public var networkServiceType: URLRequest.NetworkServiceType {
-        get { inert.networkServiceType }
-        set { inert.networkServiceType = newValue }
+        get { settings.networkServiceType }
+        set { settings.networkServiceType = newValue }
     }
 
     /// No effect: the daemon and sessions in this process send each request of a connection after the response to the
     /// previous one.
     public var httpShouldUsePipelining: Bool {
-        get { inert.httpShouldUsePipelining }
-        set { inert.httpShouldUsePipelining = newValue }
+        get { settings.httpShouldUsePipelining }
+        set { settings.httpShouldUsePipelining = newValue }
     }
 
     /// The cache for data tasks of a session in this process (RFC 9111); `nil` for none.
@@ -48,55 +33,55 @@ extension URLSessionConfiguration {
     /// Responses with a `Vary` field other than `Accept-Encoding` are not stored, nor those larger than a twentieth
     /// of the cache. No effect in a background session: the daemon has no cache.
     public var urlCache: URLCache? {
-        get { inert.urlCache }
-        set { inert.urlCache = newValue }
+        get { settings.urlCache }
+        set { settings.urlCache = newValue }
     }
 
     /// No effect: in a background session, as in Apple's, since a class of this process cannot run in the daemon; in a
     /// session in this process since the transfer engine makes its requests, without `URLProtocol`.
     public var protocolClasses: [AnyClass]? {
-        get { inert.protocolClasses }
-        set { inert.protocolClasses = newValue }
+        get { settings.protocolClasses }
+        set { settings.protocolClasses = newValue }
     }
 
     /// No effect: the connections of a background session belong to the daemon, which keeps running when the application
     /// does not; a session in this process needs no such mode, since Linux suspends no applications.
     public var shouldUseExtendedBackgroundIdleMode: Bool {
-        get { inert.shouldUseExtendedBackgroundIdleMode }
-        set { inert.shouldUseExtendedBackgroundIdleMode = newValue }
+        get { settings.shouldUseExtendedBackgroundIdleMode }
+        set { settings.shouldUseExtendedBackgroundIdleMode = newValue }
     }
 
     /// No effect: on Linux the administrator configures Multipath TCP.
     public var multipathServiceType: MultipathServiceType {
-        get { inert.multipathServiceType }
-        set { inert.multipathServiceType = newValue }
+        get { settings.multipathServiceType }
+        set { settings.multipathServiceType = newValue }
     }
 
     /// No effect: Linux has no ultra-constrained networks.
     ///
     /// ``allowsConstrainedNetworkAccess`` and ``allowsExpensiveNetworkAccess`` apply to all networks.
     public var allowsUltraConstrainedNetworkAccess: Bool {
-        get { inert.allowsUltraConstrainedNetworkAccess }
-        set { inert.allowsUltraConstrainedNetworkAccess = newValue }
+        get { settings.allowsUltraConstrainedNetworkAccess }
+        set { settings.allowsUltraConstrainedNetworkAccess = newValue }
     }
 
     /// No effect: there is one loading mode.
     public var usesClassicLoadingMode: Bool {
-        get { inert.usesClassicLoadingMode }
-        set { inert.usesClassicLoadingMode = newValue }
+        get { settings.usesClassicLoadingMode }
+        set { settings.usesClassicLoadingMode = newValue }
     }
 
     /// No effect: the daemon and sessions in this process send no data before the TLS handshake is complete.
     public var enablesEarlyData: Bool {
-        get { inert.enablesEarlyData }
-        set { inert.enablesEarlyData = newValue }
+        get { settings.enablesEarlyData }
+        set { settings.enablesEarlyData = newValue }
     }
 
     /// No effect: the server negotiates the newest version that both sides support with the daemon, or with a session in
     /// this process.
     public var tlsMaximumSupportedProtocolVersion: tls_protocol_version_t {
-        get { inert.tlsMaximumSupportedProtocolVersion }
-        set { inert.tlsMaximumSupportedProtocolVersion = newValue }
+        get { settings.tlsMaximumSupportedProtocolVersion }
+        set { settings.tlsMaximumSupportedProtocolVersion = newValue }
     }
 
     /// Unavailable: an application cannot choose the proxy of the daemon, which has its own configuration; sessions in

@@ -70,7 +70,7 @@ extension URLSession {
         withPresignedParts parts: PresignedParts,
         fromFile file: URL
     ) -> URLSessionUploadTask {
-        make([TaskSpecification(parts: parts, file: file, rules: configuration)]) {
+        make([TaskSpecification(parts: parts, file: file, rules: rules)]) {
             URLSessionUploadTask($0, session: self)
         }[0]
     }

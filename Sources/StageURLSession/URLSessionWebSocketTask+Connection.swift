@@ -123,7 +123,7 @@ extension URLSessionWebSocketTask {
         guard let request = originalRequest else { return }
         var handshake = WebSocketRequest(
             request,
-            rules: session.configuration,
+            rules: session.rules,
             messageSize: maximumMessageSize
         )
         handshake.options.closeTimeout = Self.closeTimeout

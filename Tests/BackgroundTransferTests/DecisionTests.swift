@@ -166,6 +166,18 @@ struct DecisionTests {
         #expect(copy.message == expected)
     }
 
+    @Test func allPropertiesOfAConfigurationAreInTheSettingsThatACopyGets() {
+        let configuration = URLSessionConfiguration.ephemeral
+        let stored = Mirror(reflecting: configuration).children.compactMap(\.label)
+        #expect(stored == ["identifier", "settings"])
+        configuration.enablesEarlyData = true
+        configuration.waitsForConnectivity = true
+        let copy = configuration.duplicate()
+        configuration.waitsForConnectivity = false
+        #expect(copy.enablesEarlyData && copy.waitsForConnectivity)
+        #expect(copy.httpCookieStorage === configuration.httpCookieStorage)
+    }
+
     @Test func aLaunchIsReadFromTheEnvironment() {
         let environment = ["STAGEPACK_SESSION": "s", "STAGEPACK_LAUNCH": "l"]
         #expect(BackgroundLaunch(environment: environment)?.identifier == "s")
