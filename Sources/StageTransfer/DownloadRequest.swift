@@ -54,8 +54,9 @@ public struct DownloadRequest: Sendable {
     /// Returns the header fields, each as one line, of the request that follows a redirect, given the redirect's
     /// response and the next URL; `nil` keeps ``fields`` up to the first redirect to another origin.
     ///
-    /// Called on the engine's thread; it must return at once.
-    public var fieldsAfterRedirect: (@Sendable (ResponseSummary, String) -> [String])?
+    /// The download waits for it; the engine's thread does not.
+    public var fieldsAfterRedirect:
+        (@concurrent @Sendable (ResponseSummary, String) async -> [String])?
     /// Statuses of challenges (401, 407) that fail the download despite ``acceptsErrorResponses`` if they come from the
     /// origin of the first mirror; their body is not read, and the partial file is kept.
     public var challengeStatuses: Set<Int> = []

@@ -182,7 +182,7 @@ extension TransferEngine {
                 return wasSent && !request.isRepeatedSafely ? outcome.withoutRepetition : outcome
             }
             try redirects.follow(receiver.decision, status: receiver.status)
-            fields = request.fields(after: receiver.redirect, at: redirects) ?? fields
+            fields = await request.fields(after: receiver.redirect, at: redirects) ?? fields
         }
     }
 }
@@ -199,8 +199,9 @@ extension DownloadRequest {
     fileprivate func fields(
         after redirect: ResponseSummary?,
         at redirects: RedirectChain
-    ) -> [String]? {
-        redirect.flatMap { fieldsAfterRedirect?($0, redirects.url.display) }
+    ) async -> [String]? {
+        guard let redirect, let fieldsAfterRedirect else { return nil }
+        return await fieldsAfterRedirect(redirect, redirects.url.display)
     }
 
     /// Returns the redirect chain that begins at a mirror.

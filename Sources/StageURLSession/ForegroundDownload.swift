@@ -112,11 +112,14 @@ struct ForegroundDownload {
         // A request that is not idempotent is not interrupted.
         if ["GET", "HEAD"].contains(request.method) { transfer.holdAttempt { attempt.cancel() } }
         defer { transfer.holdAttempt(nil) }
-        return await withTaskCancellationHandler {
+        let result = await withTaskCancellationHandler {
             await attempt.value
         } onCancel: {
             attempt.cancel()
         }
+        // The application's next request has the cookies of this response.
+        await session.waitForCookies()
+        return result
     }
 
     private func makeRequest(
@@ -144,12 +147,15 @@ struct ForegroundDownload {
         download.receiveWindow = transfer.receiveWindow
         let current = Mutex(request)
         download.fieldsAfterRedirect = { [session, task] head, next in
-            session.keepCookies(of: TransferResponse(head), for: task)
-            return current.withLock { current in
+            let redirected = current.withLock { current in
                 // A new attempt starts with the first request.
                 if head.redirects == 0 { current = request }
                 current.redirect(to: next)
-                return current.fields(rules)
+                return current
+            }
+            return await session.withCookies {
+                session.keepCookies(of: TransferResponse(head), for: task)
+                return redirected.fields(rules)
             }
         }
         download.requiresNewestTLS = rules.tlsMinimumSupportedProtocolVersion == .TLSv13
@@ -165,7 +171,7 @@ extension URLSession {
             task.noteRequest()
         case .responded(let head):
             task.takeHead(head)
-            keepCookies(of: TransferResponse(head), for: task)
+            keepCookiesSoon(of: TransferResponse(head), for: task)
             // The announced size is that of the encoded form.
             let total = head.isEncoded ? nil : head.contentTotal
             task.record.withLock { $0.bytesExpected = total?.rawValue }

@@ -200,7 +200,7 @@ struct ForegroundExchange {
         of request: StreamedRequest
     ) async throws(URLError) -> Step {
         let answer = TransferResponse(head)
-        session.keepCookies(of: answer, for: task)
+        await session.storeCookies(of: answer, for: task)
         if head.status == 304, cached != nil { return .useCached }
         if !ForegroundRequest.bodyless.contains(current.method), current.method != "OPTIONS",
             head.status < 400, let cache = rules.urlCache, let url = current.request.url

@@ -1,3 +1,4 @@
+import Dispatch
 import Foundation
 import FoundationNetworking
 import StageControl
@@ -11,14 +12,44 @@ extension URLSession {
             task.originalRequest?.httpShouldHandleCookies ?? true
         else { return }
         // `HTTPURLResponse` joins them into one field, in which cookies cannot be told apart.
-        let lines = head.headers.filter { $0.count == 2 && $0[0].lowercased() == "set-cookie" }
-        let cookies = lines.compactMap { HTTPCookie(setCookie: $0[1], from: url, at: .now) }
+        let cookies = head.cookieLines.compactMap { HTTPCookie(setCookie: $0, from: url, at: .now) }
         // Without a main document, no host is foreign: a redirect may lead through the hosts of a login.
         let page = task.originalRequest?.mainDocumentURL?.overHTTP
         for cookie in cookies where url.belongsToDomain(of: cookie) {
             let isOfPage = page?.belongsToDomain(of: cookie) ?? true
             if rules.httpCookieAcceptPolicy == .always || isOfPage { storage.setCookie(cookie) }
         }
+    }
+
+    /// Runs `body` on the queue that stores cookies, after those of earlier responses are stored.
+    ///
+    /// Foundation writes all cookies of a storage to disk for each one that it adds, and readers wait for that.
+    func withCookies<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async -> Value {
+        await withCheckedContinuation { continuation in
+            cookieQueue.async { continuation.resume(returning: body()) }
+        }
+    }
+
+    /// Returns when the cookies of earlier responses are stored.
+    func waitForCookies() async { await withCookies {} }
+
+    /// Adds the cookies of a response as ``keepCookies(of:for:)`` does, without blocking a thread of the caller.
+    func storeCookies(of head: TransferResponse, for task: URLSessionTask) async {
+        guard !head.cookieLines.isEmpty else { return }
+        await withCookies { [self] in keepCookies(of: head, for: task) }
+    }
+
+    /// Adds the cookies of a response later; ``waitForCookies()`` returns after that.
+    func keepCookiesSoon(of head: TransferResponse, for task: URLSessionTask) {
+        guard !head.cookieLines.isEmpty else { return }
+        cookieQueue.async { [self] in keepCookies(of: head, for: task) }
+    }
+}
+
+extension TransferResponse {
+    /// The values of the `Set-Cookie` fields.
+    fileprivate var cookieLines: [String] {
+        headers.filter { $0.count == 2 && $0[0].lowercased() == "set-cookie" }.map { $0[1] }
     }
 }
 

@@ -1,3 +1,4 @@
+import Dispatch
 public import Foundation
 public import FoundationNetworking
 import StageControl
@@ -45,6 +46,8 @@ open class URLSession: NSObject, @unchecked Sendable {
     let link: SessionLink
     let state: Mutex<State>
     let relay: EventRelay?
+    /// Serial queue that stores cookies of a session in this process, which writes files.
+    let cookieQueue = DispatchQueue(label: "stage.cookies")
     /// Engine for the transfers of a session in this process.
     let engine: SessionEngine
     // Never changed after initialization; callers get copies.

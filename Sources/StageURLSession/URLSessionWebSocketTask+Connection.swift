@@ -72,6 +72,8 @@ extension URLSessionWebSocketTask {
         } catch {
             failure = error
         }
+        // A refused handshake may have set cookies, too.
+        await session.waitForCookies()
         finish(failure)
     }
 
@@ -138,6 +140,7 @@ extension URLSessionWebSocketTask {
                 return true
             }
             guard isWanted else { throw WebSocketClientError.cancelled }
+            await session.waitForCookies()
             session.reportOpening(of: self, subprotocol: messages.subprotocol)
             try await exchange(messages, writer: writer)
         }
@@ -246,6 +249,6 @@ extension URLSessionWebSocketTask {
             headers: head.fields.map { [$0.name, $0.value] }
         )
         record.withLock { $0.response = HTTPURLResponse(answer) }
-        session.keepCookies(of: answer, for: self)
+        session.keepCookiesSoon(of: answer, for: self)
     }
 }

@@ -1,4 +1,5 @@
 import BackgroundTransfer
+import Dispatch
 import Foundation
 import FoundationNetworking
 import StageTesting
@@ -117,6 +118,36 @@ struct ForegroundCookieTests: ForegroundSuite {
         let session = session()
         try await load("/1", "/2", "/3", "/4", "/x/y", in: session)
         #expect(cookies("/x/y") == ["y=2; x=4; z=1; a=3"])
+    }
+
+    @Test func cookiesOfDownloadsAreSentWithTheNextRequests() async throws {
+        server.answer("/a", with: .redirect(to: "/b").field("Set-Cookie", "one=1; Path=/"))
+        server.answer("/b", with: .content([1]).field("Set-Cookie", "two=2; Path=/"))
+        server.answer("/c", with: .content([1]))
+        let session = session()
+        for path in ["/a", "/c"] {
+            let (file, _) = try await session.download(from: url(path))
+            try FileManager.default.removeItem(at: file)
+        }
+        #expect(cookies("/b") == ["one=1"])
+        #expect(cookies("/c") == ["one=1; two=2"])
+    }
+
+    @Test func otherTasksContinueWhileTheCookiesOfATaskAreStored() async throws {
+        server.answer("/a", with: .content(data(1000)).field("Set-Cookie", "one=1; Path=/"))
+        server.answer("/b", with: .content([1]))
+        let session = session()
+        let gate = Gate()
+        session.cookieQueue.async { gate.wait() }
+        let task = session.downloadTask(with: try url("/a"))
+        task.resume()
+        try await poll { task.countOfBytesReceived == 1000 }
+        try await load("/b", in: session)
+        #expect(task.state == .running)
+        #expect(session.configuration.httpCookieStorage?.cookies == [])
+        gate.open()
+        try await poll { task.state == .completed }
+        #expect(session.configuration.httpCookieStorage?.cookies?.map(\.name) == ["one"])
     }
 
     @Test(arguments: [false, true])
