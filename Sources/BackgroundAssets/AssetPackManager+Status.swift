@@ -126,12 +126,13 @@ extension AssetPackManager {
     ) async throws -> Int64 {
         let store = try source().store
         let id = try Self.packID(assetPackID)
-        guard let url = try store.localURL(for: id), let record = try store.record(of: id) else {
-            throw ManagedBackgroundAssetsError.assetPackNotFound(withID: assetPackID)
-        }
+        let notFound = ManagedBackgroundAssetsError.assetPackNotFound(withID: assetPackID)
         switch calculationMethod {
-        case .logical: return Int64(record.installedSize.rawValue)
+        case .logical:
+            guard let record = try store.record(of: id) else { throw notFound }
+            return Int64(record.installedSize.rawValue)
         case .allocated:
+            guard let url = try store.localURL(for: id) else { throw notFound }
             let path = FilePath(url.path(percentEncoded: false))
             return try await withBlockingThread { () throws(FileError) in
                 try Directory.open(path).allocatedSize().rawValue

@@ -178,6 +178,16 @@ public final class ContainerReader: Sendable {
         }
     }
 
+    /// Returns whether the content of the pack's current generation has a file or directory at `path`, following
+    /// links; `false` if the pack is not staged.
+    ///
+    /// Acquires no lease, so the generation may be deleted at any time. Costs one fstatat(2).
+    package func hasEntry(at path: FilePath, of id: PackID) throws(ContainerError) -> Bool {
+        try ContainerError.wrapping { () throws(FileError) in
+            try packs.exists(following: "\(id.text)/\(path.string)")
+        }
+    }
+
     private func generation(of id: PackID) throws(FileError) -> GenerationName? {
         guard let target = try packs.link(named: id.text) else { return nil }
         return ContainerLayout.generation(inLink: target, of: id)

@@ -2,7 +2,6 @@ public import FoundationEssentials
 import Glibc
 import StageContainer
 public import StageModel
-import StageSystem
 public import SystemPackage
 
 extension PackStore {
@@ -56,7 +55,9 @@ extension PackStore {
     ///
     /// The path is relative to the root of the pack and cannot leave it: paths with `..` are not found, and
     /// links were checked when the pack was unpacked. Without an ID, searches all staged packs in order of
-    /// precedence.
+    /// precedence. Only the pack that contains the path is leased, and counts as used.
+    ///
+    /// Costs the system calls of ``currentGeneration(of:)`` and two more for each pack without the path.
     ///
     /// - Throws: ``PackStoreError/fileNotFound(_:)`` if no staged pack contains the path.
     public func url(
@@ -70,9 +71,7 @@ extension PackStore {
         }
         let packs = if let id { [id] } else { try stagedPacks() }
         for pack in packs {
-            guard let root = try localURL(for: pack) else { continue }
-            let full = FilePath(root.path).pushing(relative)
-            if FileStatus.exists(full) { return URL(filePath: full.string) }
+            if case .found(let url) = try search(for: relative, in: pack) { return url }
         }
         throw .fileNotFound(path)
     }

@@ -91,10 +91,10 @@ extension PackStore {
     ///   ``PackStoreError/container(_:)`` if a container exists but cannot be read.
     public func localURL(for path: String, inPack id: PackID) throws(PackStoreError) -> URL? {
         let relative = FilePath(try Self.contentPath(path).text)
-        if let root = try localURL(for: id) {
-            let full = FilePath(root.path).pushing(relative)
-            guard FileStatus.exists(full) else { throw .fileNotFound(path) }
-            return URL(filePath: full.string)
+        switch try search(for: relative, in: id) {
+        case .found(let url): return url
+        case .missing: throw .fileNotFound(path)
+        case .notStaged: break
         }
         do throws(ContainerError) {
             for (index, reader) in try readers() {

@@ -18,8 +18,9 @@ public import SystemPackage
 /// ```
 ///
 /// URLs from a store are valid for its lifetime or until ``release(_:)``, even if a new version is published:
-/// the store holds a lease on each generation that it returned, and on the single files of unstaged packs. If a container
-/// is deleted, its URLs become invalid; a new one at its path is read from the next call on.
+/// the store holds a lease on each generation that it returned the directory or a file of, and on the single files of
+/// unstaged packs, but on no pack that a search passed over. If a container is deleted, its URLs become invalid; a new
+/// one at its path is read from the next call on.
 public final class PackStore: Sendable {
     /// Options for loading a pack.
     public struct LoadOptions: Sendable {
@@ -56,6 +57,13 @@ public final class PackStore: Sendable {
         mutating func release(container: Int) {
             held = held.mapValues { packs in packs.filter { $0.reader != container } }
             heldFiles = heldFiles.mapValues { files in files.filter { $0.reader != container } }
+        }
+
+        /// Keeps the lease on a generation, unless it is kept already.
+        mutating func hold(_ pack: HeldPack) {
+            let id = pack.lease.id
+            guard held[id]?.contains(where: { $0.lease === pack.lease }) != true else { return }
+            held[id, default: []].append(pack)
         }
     }
 
@@ -206,18 +214,83 @@ public final class PackStore: Sendable {
     {
         let view = try openView(&state)
         for copy in try view.copies(of: id) {
-            let known = state.held[id]?.first {
-                $0.reader == copy.container && $0.lease.generation == copy.generation
-            }
-            if let known { return known }
             // If the copy has been removed meanwhile, tries the next one.
-            guard let lease = try view.readers[copy.container]?.lease(id) else { continue }
-            let url = URL(filePath: lease.content.string, directoryHint: .isDirectory)
-            let held = HeldPack(reader: copy.container, lease: lease, url: url)
-            state.held[id, default: []].append(held)
-            return held
+            guard let pack = try leased(copy, of: id, in: view, state: state) else { continue }
+            state.hold(pack)
+            return pack
         }
         return nil
+    }
+
+    /// Returns a copy with the lease that the store holds, or else with a new one, which it does not hold yet;
+    /// `nil` if the copy has been removed meanwhile.
+    private func leased(
+        _ copy: ContainerView.Copy,
+        of id: PackID,
+        in view: ContainerView,
+        state: State
+    ) throws(ContainerError) -> HeldPack? {
+        let known = state.held[id]?.first {
+            $0.reader == copy.container && $0.lease.generation == copy.generation
+        }
+        if let known { return known }
+        guard let lease = try view.readers[copy.container]?.lease(id) else { return nil }
+        let url = URL(filePath: lease.content.string, directoryHint: .isDirectory)
+        return HeldPack(reader: copy.container, lease: lease, url: url)
+    }
+
+    /// The result of a search for a path in a pack.
+    enum PathSearch: Sendable {
+        /// The pack is not staged.
+        case notStaged
+        /// The copy that readers use does not contain the path.
+        case missing
+        /// The file or directory at the path.
+        case found(URL)
+    }
+
+    /// Searches the copy of a pack that readers use for a path, following links.
+    ///
+    /// Holds a lease on the copy from then on if it contains the path. A copy without the path gets no lease, which
+    /// would mark the pack as used.
+    func search(for path: FilePath, in id: PackID) throws(PackStoreError) -> PathSearch {
+        do throws(ContainerError) {
+            return try state.withLock { state throws(ContainerError) in
+                try search(for: path, in: id, updating: &state)
+            }
+        } catch {
+            throw .container(error)
+        }
+    }
+
+    private func search(
+        for path: FilePath,
+        in id: PackID,
+        updating state: inout State
+    ) throws(ContainerError) -> PathSearch {
+        let view = try openView(&state)
+        attempts: while true {
+            for copy in try view.copies(of: id) {
+                guard let reader = view.readers[copy.container] else { continue }
+                if try reader.hasEntry(at: path, of: id) {
+                    // If the copy has been removed meanwhile, tries the next one.
+                    guard let pack = try leased(copy, of: id, in: view, state: state) else {
+                        continue
+                    }
+                    let full = FilePath(pack.url.path).pushing(path)
+                    if FileStatus.exists(full) {
+                        state.hold(pack)
+                        return .found(URL(filePath: full.string))
+                    }
+                }
+                // A generation that was replaced meanwhile does not tell what the next one contains.
+                guard try reader.currentGeneration(of: id) != copy.generation else {
+                    return .missing
+                }
+                continue attempts
+            }
+            return .notStaged
+        }
     }
 
     /// Returns the containers that exist now; opens those that were missing before, and those that were deleted and

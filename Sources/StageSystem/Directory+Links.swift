@@ -69,7 +69,7 @@ extension Directory {
         } catch {
             switch error.errno {
             case .noSuchFileOrDirectory, .notDirectory, .tooManySymbolicLinkLevels,
-                .permissionDenied:
+                .permissionDenied, .fileNameTooLong:
                 return nil
             default: throw error
             }

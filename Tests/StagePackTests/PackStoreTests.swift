@@ -150,6 +150,31 @@ import Testing
         #expect(PackStoreError.fileNotFound(path).retryAdvice == .never)
     }
 
+    @Test func aSearchLeasesAndUsesOnlyThePackWithThePath() throws {
+        try container.publish(.aurora, version: 1, ["sky": "blue"])
+        try container.publish(.levels, version: 1, ["map": "text"])
+        let reader = try #require(try ContainerReader.open(container.path))
+        #expect(throws: PackStoreError.fileNotFound("none")) { try store.url(for: "none") }
+        #expect(throws: PackStoreError.fileNotFound("map")) {
+            try store.url(for: "map", searchingInPack: .aurora)
+        }
+        #expect(throws: PackStoreError.fileNotFound("map")) {
+            try store.localURL(for: "map", inPack: .aurora)
+        }
+        #expect(try reader.inventory().filter(\.isLeased) == [])
+        let url = try store.url(for: "map")
+        #expect(try reader.inventory().filter(\.isLeased).map(\.id) == [.levels])
+        #expect(try !reader.hasBeenLoaded(.aurora))
+        #expect(try store.url(for: "map") == url)
+        #expect(try Array(Data(contentsOf: url)) == Array("text".utf8))
+    }
+
+    @Test func aPathThatIsLongerThanPathsCanBeIsNotFound() throws {
+        try container.publish(.aurora, version: 1, ["sky": "blue"])
+        let path = String(repeating: "a/", count: 4000) + "a"
+        #expect(throws: PackStoreError.fileNotFound(path)) { try store.url(for: path) }
+    }
+
     @Test func aDirectoryIsNoFileToRead() throws {
         try container.publish(.aurora, version: 1, ["sky": "blue"])
         let url = try #require(try store.localURL(for: "aurora"))
