@@ -34,6 +34,14 @@ struct DownloadNote: Hashable, Codable {
         }
     }
 
+    /// The first part of the tokens of downloads with an identifier, by which the daemon lists them.
+    ///
+    /// Percent-encoded and, because tokens are limited, shortened: the notes distinguish downloads whose long
+    /// identifiers begin with the same text.
+    static func token(of identifier: String) -> String {
+        String(identifier.percentEncoded().prefix(200))
+    }
+
     /// The text that the daemon stores.
     var text: String {
         let encoder = JSONEncoder()
@@ -46,7 +54,8 @@ struct DownloadNote: Hashable, Codable {
 extension TransferRequest {
     /// Creates the request of a download.
     init(_ download: ExtensionURLDownload, note: DownloadNote) {
-        self.init(token: UUID().uuidString, kind: .download, url: download.url)
+        let token = "\(DownloadNote.token(of: note.identifier))/\(UUID().uuidString)"
+        self.init(token: token, kind: .download, url: download.url)
         size = ByteCount(Int64(download.fileSize))
         headers = download.headers.isEmpty ? nil : download.headers
         description = note.text

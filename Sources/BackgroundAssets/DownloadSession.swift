@@ -15,11 +15,12 @@ final class DownloadSession: Sendable {
     let group: ApplicationGroupID
     /// The client for requests about the session.
     let client: SessionClient
-    /// The tasks that this process has cancelled.
-    ///
-    /// The lock is also held from the check whether a download exists until it is created, so that two threads do not
-    /// create the same one.
+    /// The tasks that this process has cancelled or is cancelling, until their events are received.
     private let cancelled = Mutex<Set<Int64>>([])
+    /// The identifiers of the downloads that threads are scheduling, starting or cancelling.
+    private let identifiersInUse = ConditionVariable<Set<String>>([])
+    /// The most downloads that are changed at a time: the daemon processes as many requests of a user.
+    private static let changeLimit = 4
     let known = Mutex(KnownDownloads())
     /// The connection of the current delegate.
     let connection = Mutex<SessionConnection?>(nil)
@@ -47,8 +48,14 @@ final class DownloadSession: Sendable {
     ///
     /// They have their header fields, so that a download made from one can be scheduled again.
     func tasks() throws(ControlError) -> [TransferTask] {
+        try tasks(.tasks(in: client.identifier, headers: true))
+    }
+
+    private func tasks(
+        _ request: ControlRequest<TaskList>
+    ) throws(ControlError) -> [TransferTask] {
         do throws(ControlError) {
-            return try ask(.tasks(in: client.identifier, headers: true)).tasks
+            return try ask(request).tasks
         } catch .refused(let refusal) where refusal.code == .notFound {
             return []
         }
@@ -67,7 +74,7 @@ final class DownloadSession: Sendable {
 
     /// Schedules a download, which the daemon starts at a time that it chooses.
     func schedule(_ wire: ExtensionURLDownload, note: DownloadNote) throws(BAError) {
-        try cancelled.withLock { _ throws(BAError) in
+        try withDownload(named: note.identifier) { () throws(BAError) in
             guard try task(named: note.identifier)?.isUnfinished != true else {
                 throw BAError(
                     .downloadAlreadyScheduled,
@@ -80,7 +87,7 @@ final class DownloadSession: Sendable {
 
     /// Starts a download now: the scheduled one, or else a new one.
     func start(_ wire: ExtensionURLDownload, note: DownloadNote) throws(BAError) {
-        try cancelled.withLock { _ throws(BAError) in
+        try withDownload(named: note.identifier) { () throws(BAError) in
             var note = note
             note.isForeground = true
             var promotion = TransferChange()
@@ -92,7 +99,7 @@ final class DownloadSession: Sendable {
                 do throws(ControlError) {
                     _ = try client.change(task.id, by: promotion)
                     return
-                } catch .refused(let refusal) where refusal.code == .conflict {
+                } catch .refused(let refusal) where Self.ends.contains(refusal.code) {
                     // It has ended meanwhile, so a new one is created.
                 } catch {
                     throw BAError(error)
@@ -102,8 +109,8 @@ final class DownloadSession: Sendable {
             promotion.description = nil
             do throws(ControlError) {
                 _ = try client.change(id, by: promotion)
-            } catch .refused(let refusal) where refusal.code == .conflict {
-                // If it has ended already, its final event follows.
+            } catch .refused(let refusal) where Self.ends.contains(refusal.code) {
+                // If it has ended already, the delegate receives its final event, or has received it.
             } catch {
                 throw BAError(error)
             }
@@ -112,7 +119,7 @@ final class DownloadSession: Sendable {
 
     /// Cancels a running download.
     func cancel(_ download: BADownload) throws(BAError) {
-        try cancelled.withLock { cancelled throws(BAError) in
+        try withDownload(named: download.identifier) { () throws(BAError) in
             guard let task = try task(named: download.identifier) else {
                 throw BAError(.downloadNotScheduled, message: "the download was not scheduled")
             }
@@ -121,17 +128,18 @@ final class DownloadSession: Sendable {
                 var change = TransferChange()
                 change.state = .cancelled
                 // Recorded before the request, because the event may arrive before the response.
-                cancelled.insert(task.id)
+                _ = cancelled.withLock { $0.insert(task.id) }
                 do throws(ControlError) {
                     state = try client.change(task.id, by: change).state
                     if state == .cancelled { return }
-                } catch .refused(let refusal) where [.conflict, .notFound].contains(refusal.code) {
+                } catch .refused(let refusal) where Self.ends.contains(refusal.code) {
                     state = .completed
                 } catch {
-                    cancelled.remove(task.id)
+                    // If its event was received meanwhile, the delegate was not told, so it counts as cancelled here.
+                    guard wasCancelledHere(task.id) else { return }
                     throw BAError(error)
                 }
-                cancelled.remove(task.id)
+                guard wasCancelledHere(task.id) else { return }
             }
             guard state != .failed else {
                 throw BAError(.downloadAlreadyFailed, message: "the download has failed already")
@@ -145,13 +153,33 @@ final class DownloadSession: Sendable {
         cancelled.withLock { $0.remove(task) != nil }
     }
 
-    /// Records that a download has ended, after the response to the request that created it.
-    func end(_ task: Int64) { cancelled.withLock { _ in known.withLock { $0.end(task) } } }
+    /// Records that a download has ended.
+    func end(_ task: Int64) { known.withLock { $0.end(task) } }
+
+    /// Calls `body`, which waits for the daemon, while no other thread of this process changes the download, so that
+    /// two threads do not create the same one.
+    private func withDownload(
+        named identifier: String,
+        _ body: () throws(BAError) -> Void
+    ) throws(BAError) {
+        identifiersInUse.wait { identifiers -> Void? in
+            guard identifiers.count < Self.changeLimit else { return nil }
+            return identifiers.insert(identifier).inserted ? () : nil
+        }
+        defer { identifiersInUse.change { _ = $0.remove(identifier) } }
+        try body()
+    }
+
+    /// The refusals of a change of a task that has ended; the daemon forgets it when its event is acknowledged.
+    private static let ends: Set<ControlRefusal.Code> = [.conflict, .notFound]
 
     /// Returns the task of an identifier: the running one, else the last one; ignores cancelled tasks.
+    ///
+    /// It has no header fields. The daemon lists the tasks of this identifier alone.
     private func task(named identifier: String) throws(BAError) -> TransferTask? {
+        let token = DownloadNote.token(of: identifier)
         do throws(ControlError) {
-            let tasks = try tasks().filter {
+            let tasks = try tasks(.tasks(in: client.identifier, named: token)).filter {
                 $0.state != .cancelled && DownloadNote($0).identifier == identifier
             }
             return tasks.first(where: \.isUnfinished) ?? tasks.last
@@ -171,6 +199,9 @@ final class DownloadSession: Sendable {
                     + "create the download from its request again"
             )
         }
+        // The event of its end may arrive before the response.
+        known.withLock { $0.beginCreation() }
+        defer { known.withLock { $0.endCreation() } }
         do throws(ControlError) {
             let requests = [TransferRequest(wire, note: note)]
             let ids: [Int64]

@@ -28,6 +28,10 @@ struct KnownDownloads {
     private var lost: [TransferTask] = []
     /// The number of the downloads' session.
     private var session: Int64?
+    /// The number of requests in progress that create downloads.
+    private var creations = 0
+    /// The downloads that have ended since the first of these requests, perhaps before its response.
+    private var endedEarly: Set<Int64> = []
 
     /// The ids of the downloads in progress, as far as known.
     var underWay: Set<Int64> { Set(downloads.keys) }
@@ -35,9 +39,20 @@ struct KnownDownloads {
     /// Returns a download in progress, as it was when it was added.
     func download(_ task: Int64) -> TransferTask? { downloads[task] }
 
-    /// Adds a download in progress of the session with this number.
+    /// Records that a request creates a download, until ``endCreation()``.
+    mutating func beginCreation() { creations += 1 }
+
+    /// Records that a request that created a download is over.
+    mutating func endCreation() {
+        creations -= 1
+        if creations == 0 { endedEarly = [] }
+    }
+
+    /// Adds a download in progress of the session with this number, unless it has ended before the response to
+    /// the request that created it.
     mutating func add(_ task: TransferTask, in session: Int64?) {
         enter(session)
+        guard !endedEarly.contains(task.id) else { return }
         downloads[task.id] = task
     }
 
@@ -54,6 +69,7 @@ struct KnownDownloads {
         lost += downloads.values.sorted { $0.id < $1.id }
         downloads = [:]
         answers = [:]
+        endedEarly = []
         return true
     }
 
@@ -64,6 +80,7 @@ struct KnownDownloads {
 
     /// Records that a download has ended.
     mutating func end(_ task: Int64) {
+        if creations > 0 { endedEarly.insert(task) }
         downloads[task] = nil
         answers[task] = nil
     }

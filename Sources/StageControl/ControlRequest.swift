@@ -11,9 +11,19 @@ package struct ControlRequest<Answer: Decodable & Sendable>: Sendable {
     let body: Result<[UInt8], ControlError>?
 
     /// Creates a request without a body.
-    init(_ method: String, path: String, all: Bool = false, headers: Bool = false) {
+    init(
+        _ method: String,
+        path: String,
+        all: Bool = false,
+        headers: Bool = false,
+        token: String? = nil
+    ) {
         self.method = method
-        let query = [all ? "all=1" : nil, headers ? "headers=1" : nil].compactMap(\.self)
+        let members = [
+            all ? "all=1" : nil, headers ? "headers=1" : nil,
+            token.map { "token=\($0.percentEncoded())" },
+        ]
+        let query = members.compactMap(\.self)
         let suffix = query.isEmpty ? "" : "?\(query.joined(separator: "&"))"
         target = "/\(ControlFormat.version)/\(path)\(suffix)"
         body = nil
@@ -100,11 +110,16 @@ extension ControlRequest where Answer == ChangedTasks {
 }
 
 extension ControlRequest where Answer == TaskList {
-    /// Requests the tasks of a session.
+    /// Requests the tasks of a session; with `token`, only those whose token is this text, or begins with it and '/'.
     ///
     /// With `headers` set, tasks that the client's user created include their header fields.
-    package static func tasks(in session: String, headers: Bool = false) -> Self {
-        Self("GET", path: "sessions/\(session.percentEncoded())/tasks", headers: headers)
+    package static func tasks(
+        in session: String,
+        named token: String? = nil,
+        headers: Bool = false
+    ) -> Self {
+        let path = "sessions/\(session.percentEncoded())/tasks"
+        return Self("GET", path: path, headers: headers, token: token)
     }
 
     /// Requests the tasks of all sessions that the client may use; with `all` set, those of all users, for root.

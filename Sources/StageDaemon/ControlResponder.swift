@@ -157,9 +157,10 @@ struct ControlResponder: Sendable {
 
     private func tasks(
         of session: String?,
+        named token: String? = nil,
         for client: ClientCredentials
     ) async throws(ControlRefusal) -> Answer {
-        let listing = try await coordinator.listing(of: session, for: client)
+        let listing = try await coordinator.listing(of: session, named: token, for: client)
         let (tasks, rest) = try await coordinator.page(of: listing)
         return .tasks(tasks, rest: rest)
     }
@@ -202,7 +203,10 @@ struct ControlResponder: Sendable {
         case (.patch, "tasks"):
             let message = try await body(TaskChanges.self, of: request, over: connection)
             return .encoding(try await coordinator.change(message, in: id, for: client))
-        case (.get, "tasks"): return try await tasks(of: id, for: client)
+        case (.get, "tasks"):
+            let token = request.uri.queryParameters["token"].map(String.init)
+            try RequestLimits.check(listedToken: token)
+            return try await tasks(of: id, named: token, for: client)
         case (.get, "events"):
             let query = request.uri.queryParameters
             let after = try RequestLimits.sequence(query["after"].map(String.init))

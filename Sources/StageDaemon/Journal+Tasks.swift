@@ -91,13 +91,22 @@ extension Journal {
     }
 
     /// Returns a page of a session's tasks after an identifier, in order.
+    ///
+    /// With `token`, returns only tasks whose token is this text, or begins with it and '/'.
     func tasks(
         of session: Int64,
+        named token: String?,
         after id: Int64
     ) async throws(DaemonError) -> (tasks: [FullTask], isLast: Bool) {
         try await read { database in
-            let rows = try FullTask.filter(Columns.session == session && Columns.id > id)
-                .order(Columns.id)
+            var wanted = FullTask.filter(Columns.session == session && Columns.id > id)
+            if let token {
+                // The index of tokens finds the range; "0" is the character after "/".
+                let (first, end): (String, String) = ("\(token)/", "\(token)0")
+                wanted = wanted.filter(Columns.token >= token && Columns.token < end)
+                    .filter(Columns.token == token || Columns.token >= first)
+            }
+            let rows = try wanted.order(Columns.id)
                 .asRequest(of: Row.self)
                 .fetchCursor(database)
             var tasks: [FullTask] = []

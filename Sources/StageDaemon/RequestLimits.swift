@@ -292,6 +292,11 @@ enum RequestLimits {
         try check(launch: message.launch)
     }
 
+    /// Checks the first part of the tokens by which tasks are listed.
+    static func check(listedToken token: String?) throws(ControlRefusal) {
+        if let token { try check(token, bytes: 0...name, as: "'token'") }
+    }
+
     /// Checks the token of a launch.
     static func check(launch: String?) throws(ControlRefusal) {
         if let launch { try check(launch, bytes: 0...token, as: "'launch'") }

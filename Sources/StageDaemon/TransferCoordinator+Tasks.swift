@@ -267,14 +267,16 @@ extension TransferCoordinator {
     /// Starts a list of the tasks of one session, or of all sessions visible to the client.
     func listing(
         of identifier: String?,
+        named token: String?,
         for client: ClientCredentials
     ) throws(ControlRefusal) -> TaskListing {
         if let identifier {
             let session = try state.session(identifier, for: client).record.id
-            return TaskListing(client: client, sessions: [session])
+            return TaskListing(client: client, token: token, sessions: [session])
         }
         return TaskListing(
             client: client,
+            token: token,
             sessions: state.sessions(for: client).map(\.record.id)[...]
         )
     }
@@ -288,7 +290,11 @@ extension TransferCoordinator {
             let tasks: [FullTask]
             let isLast: Bool
             do throws(DaemonError) {
-                (tasks, isLast) = try await journal.tasks(of: session, after: listing.last)
+                (tasks, isLast) = try await journal.tasks(
+                    of: session,
+                    named: listing.token,
+                    after: listing.last
+                )
             } catch {
                 throw ControlRefusal(.storage, message: "\(error)")
             }
@@ -322,6 +328,8 @@ extension TransferRequest {
 struct TaskListing: Sendable {
     /// Client that receives the list.
     fileprivate let client: ClientCredentials
+    /// First part of the tokens of the listed tasks; `nil` to list all tasks.
+    fileprivate let token: String?
     /// Remaining sessions; the first one is being listed.
     fileprivate var sessions: ArraySlice<Int64>
     /// Identifier of the last task that was listed.

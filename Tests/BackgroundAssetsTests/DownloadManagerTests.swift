@@ -152,6 +152,26 @@ import Testing
         try await world.acknowledged(3)
     }
 
+    @Test func aDownloadIsToldFromThoseWithSimilarIdentifiers() async throws {
+        let world = try await World()
+        let long = String(repeating: "l", count: 300)
+        let all = ["a", "a/b", "a%2Fb", "a0", "A", "\u{E9}", long, long + "2"]
+        for identifier in all {
+            try world.manager.schedule(world.download(identifier, of: "late"))
+        }
+        let other = world.other()
+        for identifier in all {
+            expect(.downloadAlreadyScheduled) {
+                try other.schedule(try world.download(identifier, of: "late"))
+            }
+        }
+        try other.cancel(world.download("a", of: "late"))
+        try other.cancel(world.download(long, of: "late"))
+        let rest = try await other.currentDownloads.map(\.identifier)
+        #expect(rest == ["a/b", "a%2Fb", "a0", "A", "\u{E9}", long + "2"])
+        world.open()
+    }
+
     @Test func aDownloadCancelledElsewhereFails() async throws {
         let world = try await World()
         let recorder = Recorder()

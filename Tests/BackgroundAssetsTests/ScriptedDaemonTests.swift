@@ -2,6 +2,7 @@ import Foundation
 import FoundationNetworking
 import StageControl
 import StageModel
+import StageSystem
 import StageTesting
 import Synchronization
 import Testing
@@ -66,6 +67,65 @@ import Testing
         world.daemon.leaveUnanswered("POST")
         try world.manager.schedule(world.download("a"))
         #expect(world.daemon.tasks.count == 1)
+        world.daemon.stop()
+    }
+
+    @Test func onlyTasksOfTheIdentifierAreListed() throws {
+        let world = try ScriptedWorld()
+        for identifier in ["a", "b/c"] { try world.manager.schedule(world.download(identifier)) }
+        try world.manager.cancel(world.download("a"))
+        let line = "GET \(ScriptedWorld.tasks)"
+        #expect(
+            world.lines.filter { $0.hasPrefix(line) } == [
+                "\(line)?token=a", "\(line)?token=b%252Fc", "\(line)?token=a",
+            ]
+        )
+        world.daemon.stop()
+    }
+
+    @Test func eventsAreReportedWhileTheDaemonDoesNotRespond() async throws {
+        let world = try ScriptedWorld()
+        let recorder = Recorder()
+        world.manager.delegate = recorder
+        let manager = world.manager
+        try manager.schedule(world.download("a"))
+        try await world.attach()
+        let next = try world.download("b")
+        world.daemon.hold("GET \(ScriptedWorld.tasks)")
+        async let scheduled: Void = withBlockingThread { () throws in try manager.schedule(next) }
+        try await poll { world.lines.contains { $0.hasSuffix("token=b") } }
+        world.emit(.completed) {
+            $0.bytesReceived = ByteCount(30)
+            $0.location = "/staged/1"
+        }
+        try await world.acknowledged(1)
+        #expect(recorder.lines.last == "finished a: /staged/1")
+        world.daemon.release()
+        try await scheduled
+        #expect(world.daemon.tasks.map(\.id) == [2])
+        world.daemon.stop()
+    }
+
+    @Test func aDownloadMayEndBeforeTheResponseThatItWasCreated() async throws {
+        let world = try ScriptedWorld()
+        let recorder = Recorder()
+        world.manager.delegate = recorder
+        let manager = world.manager
+        try await world.attach()
+        let download = try world.download("a")
+        world.daemon.holdAnswers(to: "POST \(ScriptedWorld.tasks)")
+        async let started: Void = withBlockingThread { () throws in
+            try manager.startForegroundDownload(download)
+        }
+        try await poll { world.daemon.tasks.count == 1 }
+        world.emit(.completed) {
+            $0.bytesReceived = ByteCount(30)
+            $0.location = "/staged/1"
+        }
+        try await world.acknowledged(1)
+        #expect(recorder.lines.last == "finished a: /staged/1")
+        world.daemon.release()
+        try await started
         world.daemon.stop()
     }
 

@@ -14,6 +14,8 @@ import Testing
 struct ScriptedWorld {
     static let group = World.group
     static let session = World.session
+    /// The path of requests about the session's tasks.
+    static let tasks = "/v1/sessions/backgroundassets%2Fcom.example.aurora/tasks"
 
     let daemon: TestDaemon
     let manager: BADownloadManager

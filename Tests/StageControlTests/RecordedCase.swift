@@ -43,6 +43,16 @@ struct RecordedCase: Sendable, CustomTestStringConvertible {
         return ask("POST /v1/sessions/s/tasks", body, Expected(200, #"{"ids": \#(ids)}"#))
     }
 
+    /// Creates tasks with these tokens after the first one.
+    private static func createTasks(_ tokens: String...) -> Step {
+        let tasks = tokens.map {
+            #"{"token": "\#($0)", "kind": "download", "url": "http://h/x", "isSuspended": true}"#
+        }
+        let body = #"{"tasks": [\#(tasks.joined(separator: ", "))]}"#
+        let ids = Array(2...(tokens.count + 1))
+        return ask("POST /v1/sessions/s/tasks", body, Expected(200, #"{"ids": \#(ids)}"#))
+    }
+
     private static func cancel(_ id: Int) -> Step {
         let expected = Expected(200, #"{"id": \#(id), "state": "cancelled"}"#)
         return ask("PATCH /v1/tasks/\(id)", #"{"state": "cancelled"}"#, expected)
@@ -154,6 +164,23 @@ struct RecordedCase: Sendable, CustomTestStringConvertible {
             ),
             ask("GET /v1/tasks/2", Expected(200, #"{"id": 2, "state": "suspended"}"#)),
             ask("GET /v1/tasks", Expected(200, #"{"tasks": [{"id": 1}, {"id": 2}, {"id": 3}]}"#))
+        ),
+        RecordedCase(
+            "tasks are listed by the first part of their tokens",
+            session,
+            create(1),
+            createTasks("a", "a/1", "a/b/2", "a0", "a-", "A/1", "a%2Fb/3", "b/a/4"),
+            ask(
+                "GET /v1/sessions/s/tasks?token=a",
+                Expected(200, #"{"tasks": [{"id": 2}, {"id": 3}, {"id": 4}]}"#)
+            ),
+            ask("GET /v1/sessions/s/tasks?token=a%2Fb", Expected(200, #"{"tasks": [{"id": 4}]}"#)),
+            ask(
+                "GET /v1/sessions/s/tasks?headers=1&token=a%252Fb",
+                Expected(200, #"{"tasks": [{"id": 8}]}"#)
+            ),
+            ask("GET /v1/sessions/s/tasks?token=c", Expected(200, #"{"tasks": []}"#)),
+            ask("GET /v1/sessions/s/tasks?token=", Expected(200, #"{"tasks": []}"#))
         ),
         RecordedCase(
             "a task is changed until it has ended",

@@ -23,7 +23,7 @@ extension TestDaemon {
                     return Self.answer(200, TaskList(state.tasks.values.sorted { $0.id < $1.id }))
                 case (ControlFormat.version, "sessions", 3...4):
                     return try state.answer(
-                        head.method,
+                        head,
                         session: path[2],
                         path.dropFirst(3).first,
                         body
@@ -59,11 +59,12 @@ extension TestDaemon {
 
 extension TestDaemon.State {
     fileprivate mutating func answer(
-        _ method: String,
+        _ head: RequestHead,
         session identifier: String,
         _ part: String?,
         _ body: Data
     ) throws -> [UInt8] {
+        let method = head.method
         if method == "PUT", part == nil {
             let rules = try ControlFormat.decode(SessionConfiguration.self, from: body)
             return makeSession(identifier, rules)
@@ -81,7 +82,9 @@ extension TestDaemon.State {
             let message = try ControlFormat.decode(TaskChanges.self, from: body)
             return answer(message.changes, in: identifier)
         case ("GET", "tasks"):
-            let own = tasks.values.filter { $0.session == identifier }
+            let own = tasks.values.filter {
+                $0.session == identifier && Self.isListed($0, by: head)
+            }
             return TestDaemon.answer(200, TaskList(own.sorted { $0.id < $1.id }))
         case ("POST", "acknowledge"):
             let value = try ControlFormat.decode(Acknowledgement.self, from: body)
@@ -108,6 +111,15 @@ extension TestDaemon.State {
             }
         default: return TestDaemon.missing
         }
+    }
+
+    /// Returns whether the request lists the task: all, or those with a text as the first part of their tokens.
+    private static func isListed(_ task: TransferTask, by head: RequestHead) -> Bool {
+        let query = head.target.split(separator: "?").dropFirst().first ?? ""
+        let members = query.split(separator: "&")
+        guard let member = members.first(where: { $0.hasPrefix("token=") }) else { return true }
+        let token = TestDaemon.decoded(member.dropFirst("token=".count))
+        return task.request.token == token || task.request.token.hasPrefix("\(token)/")
     }
 
     private static var nothing: [UInt8] { Array("HTTP/1.1 204 No Content\r\n\r\n".utf8) }

@@ -245,6 +245,7 @@ class Tests:
         assert event["kind"] == "cancelled" and event["resumeToken"], event
         [task] = client.tasks("slow", headers=True)
         assert (task["id"], task["state"]) == (number, "cancelled")
+        assert client.tasks("slow", token="/endless") == client.tasks("slow") and not client.tasks("slow", token="/end")
         refusals = client.change_tasks("slow", {number: {"state": "running"}, 1 << 40: {"state": "running"}})
         assert {refusal["code"] for refusal in refusals.values()} == {"conflict", "notFound"}, refusals
         client.delete_session("slow")

@@ -136,9 +136,12 @@ class Client:
         answer = self.request("PATCH", f"{of(session)}/tasks", query=owner(user), body=body)
         return {refusal["task"]: refusal["refusal"] for refusal in answer["refusals"]}
 
-    def tasks(self, session=None, headers=False, all_users=False, user=None):
-        """The unfinished and unacknowledged tasks of a session, or of all sessions."""
-        query = every(all_users) | owner(user) | ({"headers": "1"} if headers else {})
+    def tasks(self, session=None, headers=False, all_users=False, user=None, token=None):
+        """The unfinished and unacknowledged tasks of a session, or of all sessions.
+
+        With `token`, those of a session whose token is this text, or begins with it and a slash.
+        """
+        query = every(all_users) | owner(user) | ({"headers": "1"} if headers else {}) | ({"token": token} if token else {})
         return self.request("GET", f"{of(session)}/tasks" if session else "/v1/tasks", query=query)["tasks"]
 
     def task(self, number, headers=False):
