@@ -180,6 +180,7 @@ public actor AssetPackManager {
             let download = download(id, pack: offer ?? assetPack, source: source)
             // A download that was cancelled just now would fail this caller, too.
             guard let key = download.join() else { continue }
+            defer { forget(download) }
             return try await download.wait(key)
         }
     }
@@ -192,8 +193,15 @@ public actor AssetPackManager {
             // The error is that of the cancelled download.
             try? await known.wait()
             try Task.checkCancellation()
-            if downloads[id] === known { downloads[id] = nil }
+            forget(known)
         }
+    }
+
+    /// Removes a download that has ended, or was cancelled in the queue.
+    private func forget(_ download: PackDownload) {
+        guard download.hasEnded else { return }
+        if downloads[download.id] === download { downloads[download.id] = nil }
+        queue.removeAll { $0.download === download }
     }
 
     /// Returns the running download of a pack, or a new one of its newest version.
@@ -217,10 +225,11 @@ public actor AssetPackManager {
     ///
     /// - Throws: `CancellationError` if the calling task is cancelled; the download may still run then.
     func cancelDownload(_ id: PackID) async throws -> Bool {
-        guard let download = downloads[id] else { return false }
+        guard let download = downloads[id], !download.hasEnded else { return false }
         download.cancel()
         // The cancellation error is expected.
         try? await download.wait()
+        forget(download)
         try Task.checkCancellation()
         return true
     }

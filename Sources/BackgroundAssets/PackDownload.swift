@@ -51,7 +51,9 @@ final class PackDownload: Sendable {
     }
 
     /// Indicates whether it has ended, or was cancelled before it started.
-    var hasEnded: Bool { state.withLock { $0.result != nil } }
+    var hasEnded: Bool {
+        state.withLock { $0.result != nil || $0.isCancelled && $0.task == nil }
+    }
 
     /// Indicates whether it was cancelled; it may still run.
     var isCancelled: Bool { state.withLock { $0.isCancelled } }

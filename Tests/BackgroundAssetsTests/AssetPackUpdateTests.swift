@@ -275,7 +275,10 @@ struct AssetPackUpdateTests {
         #expect(await manager.localStatus(ofAssetPackWithID: "pack5") == [])
         #expect(await manager.localStatus(ofAssetPackWithID: "pack4") == .downloading)
         #expect(world.server.counts(for: samples[4].path).requests == 0)
-        // The queue has the cancelled download before its successor.
+        await #expect(throws: ManagedBackgroundAssetsError.assetPackNotFound(withID: "pack5")) {
+            try await manager.remove(assetPackWithID: "pack5")
+        }
+        // The cancelled download does not stand in the way of its successor.
         world.server.answer(samples[4].path, with: .content(samples[4].archive))
         let pack = try await manager.assetPack(withID: "pack5")
         let following = UpdateLog()
