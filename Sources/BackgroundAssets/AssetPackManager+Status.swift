@@ -12,9 +12,9 @@ extension AssetPackManager {
     public var manifest: AssetPackManifest {
         get async throws {
             let source = try source()
-            if let packs = try source.assetPacks() { return AssetPackManifest(packs) }
+            if let packs = try await source.assetPacks() { return AssetPackManifest(packs) }
             try await source.store.refresh()
-            return AssetPackManifest(try source.assetPacks() ?? [])
+            return AssetPackManifest(try await source.assetPacks() ?? [])
         }
     }
 
@@ -31,9 +31,9 @@ extension AssetPackManager {
     public func assetPack(withID assetPackID: String) async throws -> AssetPack {
         let source = try source()
         let id = try Self.packID(assetPackID)
-        if let pack = try source.offer(of: id) { return pack }
+        if let pack = try await source.state(of: id).offer { return pack }
         try await source.store.refresh()
-        if let pack = try source.offer(of: id) { return pack }
+        if let pack = try await source.state(of: id).offer { return pack }
         throw ManagedBackgroundAssetsError.assetPackNotFound(withID: assetPackID)
     }
 
@@ -43,7 +43,9 @@ extension AssetPackManager {
     /// refer to the manifest that was accepted last.
     public func status(relativeTo assetPack: AssetPack) async throws -> AssetPack.Status {
         let source = try source()
-        return try status(of: assetPack, id: Self.packID(assetPack.id), source: source)
+        let id = try Self.packID(assetPack.id)
+        let state = try await source.state(of: id)
+        return status(of: assetPack, id: id, state: state)
     }
 
     /// Requests the manifest from the server, and compares the staged version with the offered one.
@@ -56,7 +58,8 @@ extension AssetPackManager {
         let source = try source()
         let id = try Self.packID(assetPackID)
         try await source.store.refresh()
-        let status = try status(of: source.offer(of: id), id: id, source: source)
+        let state = try await source.state(of: id)
+        let status = status(of: state.offer, id: id, state: state)
         guard status != .obsolete else {
             throw ManagedBackgroundAssetsError.assetPackNotFound(withID: assetPackID)
         }
@@ -66,14 +69,10 @@ extension AssetPackManager {
     private func status(
         of pack: AssetPack?,
         id: PackID,
-        source: PackSource
-    ) throws -> AssetPack.Status {
-        var status = AssetPack.Status(
-            of: pack,
-            staged: try source.store.currentGeneration(of: id),
-            offer: try source.offer(of: id)
-        )
-        if status.contains(.downloaded), try source.hasOwnFormat() { status.remove(.obsolete) }
+        state: PackSource.PackState
+    ) -> AssetPack.Status {
+        var status = AssetPack.Status(of: pack, staged: state.staged, offer: state.offer)
+        if state.staged != nil, state.offers.hasOwnFormat { status.remove(.obsolete) }
         if isDownloading(id) { status.insert(.downloading) }
         return status
     }
@@ -86,9 +85,10 @@ extension AssetPackManager {
         do {
             let source = try source()
             let id = try Self.packID(assetPackID)
-            var status = try status(of: source.offer(of: id), id: id, source: source)
+            let state = try await source.state(of: id)
+            var status = status(of: state.offer, id: id, state: state)
             // Without a manifest, no pack is obsolete.
-            if try source.offers() == nil { status.remove(.obsolete) }
+            if state.offers.packs == nil { status.remove(.obsolete) }
             let isHere = status.contains(.downloaded)
             return status.intersection(
                 isHere ? [.downloaded, .downloading, .outOfDate, .obsolete] : .downloading

@@ -98,7 +98,9 @@ public actor AssetPackManager {
     ) async throws {
         let source = try source()
         if shouldUpdate { try await source.store.refresh() }
-        try await ensure(assetPack, isLatest: shouldUpdate, source: source, offers: source.offers)
+        try await ensure(assetPack, isLatest: shouldUpdate, source: source) {
+            try await source.offers().packs
+        }
     }
 
     /// Ensures that packs are available; the failure of one does not stop the others.
@@ -116,7 +118,7 @@ public actor AssetPackManager {
         do {
             if shouldUpdate { try await source.store.refresh() }
             // Read once for all packs: parsing a manifest of thousands of packs takes time.
-            let offers = try source.offers()
+            let offers = try await source.offers().packs
             error = await outcome(
                 of: assetPacks,
                 isLatest: shouldUpdate,
@@ -163,15 +165,17 @@ public actor AssetPackManager {
         _ assetPack: AssetPack,
         isLatest: Bool,
         source: PackSource,
-        offers: () throws -> [PackID: Pack]?
+        offers: @Sendable () async throws -> [PackID: Pack]?
     ) async throws {
         let id = try Self.packID(assetPack.id)
         while true {
             try await waitForCancelledDownload(id)
             // The URL holds a lease: the version cannot be removed from here on.
+            if !isLatest, try source.store.localURL(for: id) != nil { return }
+            let offer = try await offers()?[id].map { try source.assetPack($0) }
+            // A download may have ended meanwhile.
             let isHere = try source.store.localURL(for: id) != nil
             if isHere, !isLatest { return }
-            let offer = try offers()?[id].map { try source.assetPack($0) }
             if isHere, let staged = try source.store.currentGeneration(of: id),
                 offer?.isHeld(by: staged) ?? true
             {
@@ -252,7 +256,7 @@ public actor AssetPackManager {
                 updates.send(download.advance(to: progress))
             }
         } catch {
-            failure = Self.failure(error, of: download.id, source: source)
+            failure = await Self.failure(error, of: download.id, source: source)
         }
         fetching -= 1
         if downloads[download.id] === download { downloads[download.id] = nil }
@@ -267,13 +271,13 @@ public actor AssetPackManager {
         _ error: PackStoreError,
         of id: PackID,
         source: PackSource
-    ) -> any Error {
+    ) async -> any Error {
         switch error {
         case .cancelled: return CancellationError()
         case .fetchFailed:
             // The download has requested the manifest: a known manifest is the newest, and does not contain
             // the pack.
-            if let offers = try? source.offers(), offers[id] == nil {
+            if let offers = try? await source.offers().packs, offers[id] == nil {
                 return ManagedBackgroundAssetsError.assetPackNotFound(withID: id.text)
             }
             return error

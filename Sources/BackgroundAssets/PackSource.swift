@@ -14,59 +14,117 @@ final class PackSource: Sendable {
         case manifest(url: String)
     }
 
+    /// The offered packs at one time.
+    struct Offers: Sendable {
+        /// The packs of the manifest that was accepted last; `nil` if there is no readable one.
+        var packs: [PackID: Pack]?
+        /// Indicates whether the manifest has the application's own format, which does not say which packs are
+        /// obsolete.
+        var hasOwnFormat = false
+    }
+
+    /// The staged and the offered version of a pack at one time.
+    struct PackState: Sendable {
+        /// The staged generation; `nil` if there is none.
+        var staged: GenerationName?
+        /// The pack as offered; `nil` if it is not offered.
+        var offer: AssetPack?
+        /// All offered packs.
+        var offers: Offers
+    }
+
+    private struct Known {
+        var files = ManifestCache()
+        var application: ApplicationID?
+        var record: StoredManifest?
+        /// The packs of the record, which may be thousands.
+        var packs: [PackID: Pack]?
+    }
+
     let store: PackStore
     private let catalogue: Catalogue
-    /// The last parsed manifest, cached because it may have thousands of packs.
-    private let known = Mutex<(record: StoredManifest, packs: [PackID: Pack])?>(nil)
+    /// The manifests as they were read last; only threads for blocking work wait for this lock.
+    private let known = Mutex(Known())
 
     init(store: PackStore, catalogue: Catalogue) {
         self.store = store
         self.catalogue = catalogue
     }
 
-    /// Returns the packs of the manifest that was accepted last, or `nil` if there is no readable one.
-    func offers() throws(PackStoreError) -> [PackID: Pack]? {
-        guard let (application, record) = try record() else { return nil }
-        return known.withLock { known in
-            if let known, known.record == record { return known.packs }
-            // An unreadable manifest, or one of another application, counts as missing: the server is asked
-            // again.
-            guard let manifest = try? record.manifest(of: application) else { return nil }
-            let packs = Dictionary(
-                manifest.packs.map { ($0.id, $0) },
-                uniquingKeysWith: { first, _ in first }
-            )
-            known = (record, packs)
+    /// Returns the offered packs.
+    ///
+    /// Costs a status of each stored manifest; reads and decodes only those that have changed.
+    func offers() async throws(PackStoreError) -> Offers {
+        try await withBlockingThread { () throws(PackStoreError) -> Offers in
+            try self.readOffers()
+        }
+    }
+
+    /// Returns the application's view of the offered packs, or `nil` if there is no manifest.
+    func assetPacks() async throws(PackStoreError) -> Set<AssetPack>? {
+        try await withBlockingThread { () throws(PackStoreError) -> Set<AssetPack>? in
+            guard let offers = try self.readOffers().packs else { return nil }
+            var packs: Set<AssetPack> = []
+            for pack in offers.values { packs.insert(try self.assetPack(pack)) }
             return packs
         }
     }
 
-    /// Returns whether the manifest has the application's own format, which does not say which packs are
-    /// obsolete.
-    func hasOwnFormat() throws(PackStoreError) -> Bool {
-        try record()?.value.customFormatApplication != nil
-    }
-
-    private func record() throws(PackStoreError) -> (key: ApplicationID, value: StoredManifest)? {
-        let records = try store.storedManifests()
-        return switch catalogue {
-        case .application(let id): records[id].map { (id, $0) }
-        case .manifest(let url): records.first { $0.value.url == url }
+    /// Returns the offered packs of which another version is staged.
+    func outdatedPacks() async throws(PackStoreError) -> [Pack] {
+        try await withBlockingThread { () throws(PackStoreError) -> [Pack] in
+            let offers = try self.readOffers().packs ?? [:]
+            var packs: [Pack] = []
+            for pack in offers.values {
+                let staged = try self.store.currentGeneration(of: pack.id)
+                if let staged, !staged.holds(pack) { packs.append(pack) }
+            }
+            return packs
         }
     }
 
-    /// Returns the offered packs, or `nil` if there is no manifest.
-    func assetPacks() throws(PackStoreError) -> Set<AssetPack>? {
-        guard let offers = try offers() else { return nil }
-        var packs: Set<AssetPack> = []
-        for pack in offers.values { packs.insert(try assetPack(pack)) }
-        return packs
+    /// Returns the staged and the offered version of a pack.
+    func state(of id: PackID) async throws(PackStoreError) -> PackState {
+        try await withBlockingThread { () throws(PackStoreError) -> PackState in
+            let offers = try self.readOffers()
+            let staged = try self.store.currentGeneration(of: id)
+            let offer = offers.packs?[id].map {
+                AssetPack($0, stagedVersion: staged?.content?.version)
+            }
+            return PackState(staged: staged, offer: offer, offers: offers)
+        }
     }
 
-    /// Returns the pack as offered, or `nil` if it is not offered.
-    func offer(of id: PackID) throws(PackStoreError) -> AssetPack? {
-        guard let pack = try offers()?[id] else { return nil }
-        return try assetPack(pack)
+    private func readOffers() throws(PackStoreError) -> Offers {
+        try known.withLock { known throws(PackStoreError) -> Offers in
+            let records = try store.storedManifests(reusing: &known.files)
+            guard let (application, record) = record(in: records) else { return Offers() }
+            if known.record != record || known.application != application {
+                known.application = application
+                known.record = record
+                // An unreadable manifest, or one of another application, counts as missing: the server is asked
+                // again.
+                known.packs = (try? record.manifest(of: application)).map { manifest in
+                    Dictionary(
+                        manifest.packs.map { ($0.id, $0) },
+                        uniquingKeysWith: { first, _ in first }
+                    )
+                }
+            }
+            let hasOwnFormat = record.customFormatApplication != nil
+            return Offers(packs: known.packs, hasOwnFormat: hasOwnFormat)
+        }
+    }
+
+    /// Returns the record of the application's manifest.
+    private func record(
+        in records: [ApplicationID: StoredManifest]
+    ) -> (key: ApplicationID, value: StoredManifest)? {
+        switch catalogue {
+        case .application(let id): records[id].map { (id, $0) }
+        case .manifest(let url):
+            records.filter { $0.value.url == url }.min { $0.key < $1.key }
+        }
     }
 
     /// Removes a pack, after the daemon's transfers were cancelled that earlier fetches have left to it and that would bring the

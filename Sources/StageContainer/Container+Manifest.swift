@@ -186,21 +186,36 @@ extension ContainerReader {
     /// Reads a file once, however many names (hard links) it has. Leaves out records after the first ones with
     /// ``ManifestLimits/storedByteCount`` bytes together, which ``faults()`` reports.
     package func storedManifests() throws(ContainerError) -> [ApplicationID: StoredManifest] {
+        var cache = ManifestCache()
+        return try storedManifests(reusing: &cache)
+    }
+
+    /// Returns the manifests of ``storedManifests()``, and reads only those that are not in the cache.
+    ///
+    /// The caller starts the pass (``ManifestCache/begin(at:)``).
+    func storedManifests(
+        reusing cache: inout ManifestCache
+    ) throws(ContainerError) -> [ApplicationID: StoredManifest] {
         var found: [ApplicationID: StoredManifest] = [:]
         // The record of each file; `nil` for one that is left out or damaged.
-        var known: [UInt64: StoredManifest?] = [:]
+        var known: [FileIdentity: StoredManifest?] = [:]
         var budget = RecordBudget()
         for application in try applications() {
             let name = FilePath(ContainerLayout.manifest).appending(application.recordName)
-            let status = try ContainerError.wrapping { () throws(FileError) in
-                try root.status(name)
+            let identity = try ContainerError.wrapping { () throws(FileError) in
+                try root.identity(of: name)
             }
-            guard let status else { continue }
-            if known[status.inode] == nil {
-                let record = budget.take(status) ? try storedManifest(for: application) : nil
-                known[status.inode] = .some(record)
+            guard let identity else { continue }
+            if known[identity] == nil {
+                var record: StoredManifest?
+                if budget.take(identity.size) {
+                    record = try cache.record(of: identity) { () throws(ContainerError) in
+                        try storedManifest(for: application)
+                    }
+                }
+                known[identity] = .some(record)
             }
-            found[application] = known[status.inode] ?? nil
+            found[application] = known[identity] ?? nil
         }
         return found
     }
@@ -248,10 +263,10 @@ package struct MisplacedRecords {
 struct RecordBudget {
     private var rest = Int64(ManifestLimits.storedByteCount)
 
-    /// Counts a file that was not counted before, and returns whether it is within the limit.
-    mutating func take(_ file: FileStatus) -> Bool {
-        guard file.size <= rest else { return false }
-        rest -= file.size
+    /// Counts the bytes of a file that was not counted before, and returns whether it is within the limit.
+    mutating func take(_ size: Int64) -> Bool {
+        guard size <= rest else { return false }
+        rest -= size
         return true
     }
 }

@@ -156,7 +156,7 @@ private struct ContainerInspection {
             guard let status else { continue }
             if let known = problems[status.inode] {
                 if let known { add(known, at: name) }
-            } else if budget.take(status) {
+            } else if budget.take(status.size) {
                 let count = faults.count
                 try checkRecord(of: type, at: name)
                 problems[status.inode] = .some(faults.count > count ? faults.last?.problem : nil)

@@ -94,10 +94,21 @@ package struct ContainerView: Sendable {
     /// Returns the stored manifests by application, with the position of their container; from several
     /// containers, the manifest that was received last, and of those received in one second the highest revision.
     package func storedManifests() throws(ContainerError) -> [ApplicationID: StoredCopy] {
+        var cache = ManifestCache()
+        return try storedManifests(reusing: &cache, at: 0)
+    }
+
+    /// Returns the manifests of ``storedManifests()``, and reads only those whose files have changed since the last
+    /// pass of the cache; `now` is the time in seconds since 1970.
+    package func storedManifests(
+        reusing cache: inout ManifestCache,
+        at now: Int64
+    ) throws(ContainerError) -> [ApplicationID: StoredCopy] {
+        cache.begin(at: now)
         var found: [ApplicationID: StoredCopy] = [:]
         for (position, reader) in readers.enumerated() {
             guard let reader else { continue }
-            for (application, record) in try reader.storedManifests() {
+            for (application, record) in try reader.storedManifests(reusing: &cache) {
                 if let other = found[application]?.record, !record.isNewer(than: other) { continue }
                 found[application] = StoredCopy(container: position, record: record)
             }

@@ -53,7 +53,7 @@ actor DigestCache {
                 .get()
         }
         waiting[identity] = []
-        let isSettled = Self.hasSettled(identity)
+        let isSettled = identity.hasSettled(at: Int64(Date().timeIntervalSince1970))
         let result = await Self.compute(shared)
         if isSettled, case .success(let digest) = result {
             keep(digest, of: identity)
@@ -83,12 +83,5 @@ actor DigestCache {
         } catch {
             return .failure(error)
         }
-    }
-
-    /// Returns whether the last change is old enough that a further change would alter the identity.
-    private static func hasSettled(_ identity: FileIdentity) -> Bool {
-        let now = Int64(Date().timeIntervalSince1970)
-        let last = max(identity.changed, identity.modified) / 1_000_000_000
-        return last + 1 < now
     }
 }

@@ -1,3 +1,4 @@
+import FoundationEssentials
 public import StageContainer
 public import StageModel
 import StageSystem
@@ -9,6 +10,17 @@ extension PackStore {
     public func storedManifests() throws(PackStoreError) -> [ApplicationID: StoredManifest] {
         try withView { (view) throws(ContainerError) in
             try view.storedManifests().mapValues(\.record)
+        }
+    }
+
+    /// Returns the manifests of ``storedManifests()``, and reads only those whose files have changed since the last call
+    /// with this cache.
+    package func storedManifests(
+        reusing cache: inout ManifestCache
+    ) throws(PackStoreError) -> [ApplicationID: StoredManifest] {
+        let now = Int64(Date().timeIntervalSince1970)
+        return try withView { (view) throws(ContainerError) in
+            try view.storedManifests(reusing: &cache, at: now).mapValues(\.record)
         }
     }
 

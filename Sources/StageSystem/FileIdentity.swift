@@ -1,6 +1,6 @@
 import CLinux
 import Glibc
-import SystemPackage
+package import SystemPackage
 
 /// Identity and state of an open file: equal values mean that the file has not changed.
 ///
@@ -32,6 +32,12 @@ public struct FileIdentity: Hashable, Sendable {
             && modified == other.modified
     }
 
+    /// Returns whether a change now would give the file another identity, since its last change was more than a second
+    /// before `now`, in seconds since 1970.
+    package func hasSettled(at now: Int64) -> Bool {
+        max(changed, modified) / 1_000_000_000 < now - 1
+    }
+
     private static func nanoseconds(_ time: timespec) -> Int64 {
         Int64(time.tv_sec) &* 1_000_000_000 &+ Int64(time.tv_nsec)
     }
@@ -49,6 +55,20 @@ extension File {
 }
 
 extension Directory {
+    /// Returns the identity and state of `name` below the directory, without following a link, or `nil` if it does
+    /// not exist.
+    package func identity(of name: FilePath) throws(FileError) -> FileIdentity? {
+        var status = stat()
+        do {
+            try unsafe onParent(of: name, operation: "inspect") { parent, last in
+                unsafe fstatat(parent, last, &status, AT_SYMLINK_NOFOLLOW)
+            }
+            return FileIdentity(status)
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return nil
+        }
+    }
+
     /// Returns the identity and state of the directory.
     public func identity() throws(FileError) -> FileIdentity {
         var status = stat()
