@@ -8,7 +8,8 @@ import SystemPackage
 extension BADownloadManager {
     /// Calls `handler` while this process has exclusive control among processes that request it.
     ///
-    /// Waits for earlier processes; `handler` gets `false` and an error if control cannot be obtained.
+    /// Blocks the thread while another process or task has control. Of several that wait, any may be the next.
+    /// `handler` gets `false` and an error if control cannot be obtained.
     public func withExclusiveControl(_ handler: (Bool, (any Error)?) -> Void) {
         withExclusiveControl(beforeDate: .distantFuture, perform: handler)
     }
@@ -20,15 +21,14 @@ extension BADownloadManager {
         perform handler: (Bool, (any Error)?) -> Void
     ) {
         do {
-            while true {
-                if let lock = try controlLock() {
-                    handler(true, nil)
-                    extendLifetime(lock)
-                    return
-                }
-                guard Date.now < date else { throw Self.others }
-                Thread.sleep(forTimeInterval: Self.pause)
+            let lock = try controlLock()
+            var pauses = ControlPauses(before: date)
+            while try !lock.attempt() {
+                guard let pause = pauses.next(at: .now) else { throw Self.others }
+                Thread.sleep(forTimeInterval: pause)
             }
+            handler(true, nil)
+            extendLifetime(lock)
         } catch {
             handler(false, error)
         }
@@ -36,8 +36,10 @@ extension BADownloadManager {
 
     /// Runs `body` while this process has exclusive control, and returns its result.
     ///
-    /// - Throws: ``BAError`` if the group is not known, an error if its directory cannot be used, and the
-    ///   errors of `body`.
+    /// Waits while another process or task has control. Of several that wait, any may be the next.
+    ///
+    /// - Throws: ``BAError`` if the group is not known, an error if its directory cannot be used,
+    ///   `CancellationError` if the task is cancelled while it waits, and the errors of `body`.
     public func withExclusiveControl<Value>(
         _ body: () async throws -> Value
     ) async throws -> Value {
@@ -52,37 +54,34 @@ extension BADownloadManager {
         before date: Date,
         _ body: () async throws -> Value
     ) async throws -> Value {
-        while true {
-            if let lock = try controlLock() {
-                defer { extendLifetime(lock) }
-                return try await body()
-            }
-            guard Date.now < date else { throw Self.others }
-            try await Task.sleep(for: .seconds(Self.pause))
+        let lock = try await withBlockingThread { () throws -> RetriedLock in
+            try self.controlLock()
         }
+        var pauses = ControlPauses(before: date)
+        while try !lock.attempt() {
+            guard let pause = pauses.next(at: .now) else { throw Self.others }
+            try await Task.sleep(for: .seconds(pause))
+        }
+        defer { extendLifetime(lock) }
+        return try await body()
     }
 
     private static let others = BAError(
         .downloadAlreadyScheduled,
         message: "another process has exclusive control"
     )
-    /// The polling interval in seconds.
-    private static let pause = 0.01
     /// The lock file in the group's shared directory.
     ///
     /// Only its owner can open it: a user who can open it can lock it.
     private static let lockName: FilePath = ".BADownloadManager.lock"
 
-    /// Takes the lock, or returns `nil` if another process or task holds it.
-    private func controlLock() throws -> FileLock? {
-        try FileLock.attempt(try controlFile(), mode: .exclusive)
-    }
-
     /// Opens the lock file in the group's shared directory, and creates both if they do not exist.
-    private func controlFile() throws -> File {
+    private func controlLock() throws -> RetriedLock {
         if let request = request() {
-            return try Directory.open(request.container)
-                .file(updating: Self.lockName, exactly: .ownerReadWrite)
+            return RetriedLock(
+                try Directory.open(request.container)
+                    .file(updating: Self.lockName, exactly: .ownerReadWrite)
+            )
         }
         guard let group = applicationGroupIdentifier,
             let folder = FileManager.default
@@ -93,7 +92,27 @@ extension BADownloadManager {
                 message: "the application group is not known: set 'applicationGroupIdentifier'"
             )
         }
-        return try Directory.make(FilePath(folder.path(percentEncoded: false)))
-            .file(updating: Self.lockName, exactly: .ownerReadWrite)
+        return RetriedLock(
+            try Directory.make(FilePath(folder.path(percentEncoded: false)))
+                .file(updating: Self.lockName, exactly: .ownerReadWrite)
+        )
+    }
+}
+
+/// The pauses between attempts to take a lock: 10 ms, then doubled up to 250 ms, and none past the deadline.
+struct ControlPauses {
+    private static let longest: TimeInterval = 0.25
+    private let deadline: Date
+    private var pause: TimeInterval = 0.01
+
+    /// Creates the pauses of attempts until `deadline`.
+    init(before deadline: Date) { self.deadline = deadline }
+
+    /// Returns the pause in seconds before the next attempt; `nil` if the deadline has passed.
+    mutating func next(at now: Date) -> TimeInterval? {
+        let rest = deadline.timeIntervalSince(now)
+        guard rest > 0 else { return nil }
+        defer { pause = min(pause * 2, Self.longest) }
+        return min(pause, rest)
     }
 }

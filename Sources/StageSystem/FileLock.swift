@@ -21,15 +21,24 @@ package import SystemPackage
 
     /// Takes the lock on `file`, or returns `nil` if a conflicting lock is held.
     package static func attempt(_ file: consuming File, mode: Mode) throws(FileError) -> FileLock? {
+        guard try isTaken(file, mode: mode) else { return nil }
+        return FileLock(file: file)
+    }
+
+    /// Takes the lock on `file`, or returns `false` if a conflicting lock is held.
+    fileprivate static func isTaken(
+        _ file: borrowing File,
+        mode: Mode
+    ) throws(FileError) -> Bool {
         do {
             try take(file, mode: mode)
+            return true
         } catch
             where error.errno == .resourceTemporarilyUnavailable
             || error.errno == .permissionDenied
         {
-            return nil
+            return false
         }
-        return FileLock(file: file)
     }
 
     /// Takes the lock on a file that its last holder removes, or returns `nil` if a conflicting lock is held.
@@ -59,7 +68,9 @@ package import SystemPackage
         _ = try? directory.remove(name)
     }
 
-    deinit {
+    deinit { Self.release(file) }
+
+    fileprivate static func release(_ file: borrowing File) {
         // Unlocking cannot fail on an open file, and closing a file releases its lock.
         _ = stage_ofd_lock(file.descriptor.rawValue, Int16(F_UNLCK))
     }
@@ -103,5 +114,22 @@ package import SystemPackage
         let descriptor = file.descriptor.rawValue
         let path = file.path
         try Directory.attempt("lock", at: path) { stage_ofd_lock(descriptor, kind) }
+    }
+}
+
+/// An exclusive lock on a file that is opened once and locked by any of several attempts, like a ``FileLock``.
+///
+/// Held from the first successful attempt for the lifetime of the value.
+package final class RetriedLock: Sendable {
+    private let file: File
+
+    /// Creates the value before the first attempt.
+    package init(_ file: consuming File) { self.file = file }
+
+    deinit { FileLock.release(file) }
+
+    /// Takes the lock, or returns `false` if another owner holds a lock on the file.
+    package func attempt() throws(FileError) -> Bool {
+        try FileLock.isTaken(file, mode: .exclusive)
     }
 }

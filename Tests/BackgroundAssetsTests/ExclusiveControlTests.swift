@@ -42,6 +42,28 @@ import Testing
         other.withExclusiveControl { isHeld, error in #expect(isHeld && error == nil) }
     }
 
+    @Test func aTaskThatWaitsIsTheNextOrIsCancelled() async throws {
+        let (one, other) = (try manager(), try manager())
+        let next = try await one.withExclusiveControl {
+            let cancelled = Task { try await other.withExclusiveControl { 1 } }
+            cancelled.cancel()
+            await #expect(throws: CancellationError.self) { try await cancelled.value }
+            return Task { try await other.withExclusiveControl { 2 } }
+        }
+        #expect(try await next.value == 2)
+    }
+
+    @Test func attemptsBecomeRarer() {
+        let now = Date(timeIntervalSince1970: 1_000_000_000)
+        var pauses = ControlPauses(before: .distantFuture)
+        let all = (0..<7).map { _ in pauses.next(at: now) }
+        #expect(all == [0.01, 0.02, 0.04, 0.08, 0.16, 0.25, 0.25])
+        var last = ControlPauses(before: now + 0.015625)
+        #expect(last.next(at: now) == 0.01)
+        #expect(last.next(at: now) == 0.015625)
+        #expect(last.next(at: now + 0.015625) == nil)
+    }
+
     @Test func anErrorEndsTheControl() async throws {
         let (one, other) = (try manager(), try manager())
         await #expect(throws: CancellationError.self) {
