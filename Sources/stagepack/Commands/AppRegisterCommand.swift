@@ -1,6 +1,8 @@
 import ArgumentParser
 import Glibc
+import StageContainer
 import StageModel
+import StagePack
 import StageSystem
 import StagingService
 import SystemPackage

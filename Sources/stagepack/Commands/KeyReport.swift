@@ -1,3 +1,4 @@
+import StageModel
 import StageSigning
 
 /// Output of `keys` for one key.

@@ -1,6 +1,7 @@
 import Glibc
 import StageContainer
 import StageModel
+import StagePack
 import StageSystem
 import StagingService
 import SystemPackage
