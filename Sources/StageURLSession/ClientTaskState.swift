@@ -65,6 +65,8 @@ struct ClientTaskState {
     /// `true` while a progress call to the delegate is scheduled.
     var willReportProgress = false
     var challenges = 0
+    /// The application's answer to the last challenge, until a response shows whether the server accepts it.
+    var answered: AnsweredChallenge?
     var resumeDataReceivers: [@Sendable (Data?) -> Void] = []
     /// Error that the task fails with as soon as it is resumed.
     var refusal: URLError?

@@ -43,6 +43,7 @@ extension URLSessionTask {
             )
             record.response = HTTPURLResponse(TransferResponse(head))
         }
+        storeCredential(afterStatus: head.status)
     }
 }
 

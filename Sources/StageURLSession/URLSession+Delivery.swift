@@ -167,13 +167,15 @@ extension URLSession {
         let answer: ChallengeAnswer = { [self] disposition, credential in
             guard once.isFirst() else { return }
             let isLeft = disposition == .performDefaultHandling && fallback?.value != nil
+            let answered =
+                isLeft
+                ? nil
+                : AnsweredChallenge(question, disposition: disposition, credential: credential)
             let value =
                 isLeft
-                ? question.authorization(
-                    for: .useCredential,
-                    credential: fallback?.value
-                )
-                : question.authorization(for: disposition, credential: credential)
+                ? question.authorization(for: .useCredential, credential: fallback?.value)
+                : answered?.authorization
+            task.record.withLock { $0.answered = answered }
             let mark = link.mark()
             task.answer(with: value, disposition: disposition)
             link.finish(event.sequence, afterSendingSince: mark)
@@ -200,6 +202,11 @@ extension URLSession {
     /// Notifies the delegate of a task's end, by an event.
     private func reportEnd(_ event: SessionEvent, of task: URLSessionTask, since mark: Int) {
         reportProgress(task)
+        if event.kind == .completed {
+            task.storeCredential(
+                afterStatus: task.record.withLock { $0.response?.statusCode }
+            )
+        }
         let (request, original) = task.record.withLock { ($0.request, $0.original) }
         let token = event.resumeToken ?? event.failure?.resumeToken
         let handlesCookies = original?.httpShouldHandleCookies ?? true

@@ -274,7 +274,14 @@ extension URLSession {
         switch disposition {
         case .cancelAuthenticationChallenge: throw URLError(.cancelled)
         case .performDefaultHandling: return usual
-        default: return question.authorization(for: disposition, credential: credential.value)
+        default:
+            let answered = AnsweredChallenge(
+                question,
+                disposition: disposition,
+                credential: credential.value
+            )
+            task.record.withLock { $0.answered = answered }
+            return answered?.authorization
         }
     }
 }

@@ -149,6 +149,11 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
 
     /// Credentials that answer the first challenge of a task if the delegate chooses default handling; `nil` for
     /// none, which is the default of background sessions.
+    ///
+    /// A credential of the delegate that the server has accepted becomes the default one of its protection space there,
+    /// unless its persistence is `.none`; Foundation on Linux keeps it in memory, and stores none that is
+    /// `.synchronizable`. Delegates are asked about each challenge, with the stored credential as the proposed one. No
+    /// request has a credential before its challenge.
     public var urlCredentialStorage: URLCredentialStorage? {
         get { settings.urlCredentialStorage }
         set { settings.urlCredentialStorage = newValue }
