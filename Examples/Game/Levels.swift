@@ -17,7 +17,8 @@ struct Levels {
         let updates = manager.statusUpdates(forAssetPackWithID: pack.id)
         let watching = Task {
             for await case .downloading(_, let progress) in updates {
-                print("\(pack.id): \(Int(progress.fractionCompleted * 100)) %")
+                let (done, all) = (progress.completedUnitCount, progress.totalUnitCount)
+                print("\(pack.id): \(100 * done / max(all, 1)) %")
             }
         }
         defer { watching.cancel() }

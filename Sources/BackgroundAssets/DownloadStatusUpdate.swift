@@ -12,6 +12,10 @@ extension AssetPackManager {
         /// The progress counts them, and its `cancel()` cancels the download, in the daemon, too. The received bytes
         /// are kept for the next download of the pack. The total is the size of the download, which is smaller than
         /// ``AssetPack/downloadSize`` for an update that transfers only the differences.
+        ///
+        /// It changes while the download runs. Any thread may read `completedUnitCount`, `totalUnitCount`, `isFinished`,
+        /// `isIndeterminate` and `isCancelled`; on Linux, Foundation reads `fractionCompleted`, and the values of a
+        /// parent, without a lock.
         case downloading(AssetPack, Progress)
         /// The pack is staged.
         case finished(AssetPack)

@@ -34,7 +34,7 @@ final class PackDownload: Sendable {
     let id: PackID
     let assetPack: AssetPack
     private let updates: Broadcast<AssetPackManager.DownloadStatusUpdate>
-    private let progress: Progress
+    private let progress: DownloadProgress
     private let state: Mutex<State>
 
     init(
@@ -45,8 +45,9 @@ final class PackDownload: Sendable {
         self.id = id
         self.assetPack = assetPack
         self.updates = updates
-        progress = Progress.discreteProgress(totalUnitCount: Int64(assetPack.downloadSize))
+        progress = DownloadProgress(parent: nil)
         state = Mutex(State())
+        progress.totalUnitCount = Int64(assetPack.downloadSize)
         progress.cancellationHandler = { [weak self] in self?.cancel() }
     }
 
@@ -84,10 +85,8 @@ final class PackDownload: Sendable {
     func advance(to fetch: FetchProgress) -> AssetPackManager.DownloadStatusUpdate {
         // An update may need a fraction of the archive.
         let size = Int64(fetch.downloadSize.rawValue)
-        withProgressLock {
-            if size > 0, progress.totalUnitCount != size { progress.totalUnitCount = size }
-            progress.completedUnitCount = Int64(fetch.received.rawValue)
-        }
+        if size > 0, progress.totalUnitCount != size { progress.totalUnitCount = size }
+        progress.completedUnitCount = Int64(fetch.received.rawValue)
         return fetch.waitingFor == nil ? .downloading(assetPack, progress) : .paused(assetPack)
     }
 

@@ -50,7 +50,8 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
     ///
     /// Give it to a parent before the first ``resume()`` of the parent's tasks: on Linux, Foundation's `Progress` has
     /// no locks, and threads of the sessions change running tasks' progress and that of their parents. These changes
-    /// exclude one another.
+    /// exclude one another, but no readers: while the task runs, read ``countOfBytesReceived`` and the like instead, which
+    /// have a lock.
     public let progress: Progress
 
     /// Creates a task for a subclass that replaces one in tests; it belongs to no session and transfers nothing.

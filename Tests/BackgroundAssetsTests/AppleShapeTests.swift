@@ -125,7 +125,8 @@ struct TutorialLoader {
         for await update in updates {
             switch update {
             case .began, .paused: break
-            case .downloading(_, let progress): fraction = progress.fractionCompleted
+            case .downloading(_, let progress):
+                fraction = Double(progress.completedUnitCount) / Double(progress.totalUnitCount)
             case .finished: fraction = 1
             case .failed(let pack, let error): print("\(pack.id): \(error.localizedDescription)")
             @unknown default: break
