@@ -147,7 +147,7 @@ struct ForegroundDownload {
         download.receiveWindow = transfer.receiveWindow
         let current = Mutex(request)
         download.fieldsAfterRedirect = { [session, task] head, next in
-            let redirected = current.withLock { current in
+            let redirected = current.withLock { current -> ForegroundRequest in
                 // A new attempt starts with the first request.
                 if head.redirects == 0 { current = request }
                 current.redirect(to: next)

@@ -3,6 +3,7 @@ import Foundation
 import FoundationNetworking
 import StageControl
 import StageTesting
+import Synchronization
 import Testing
 
 /// Credentials that delegates answer challenges with.

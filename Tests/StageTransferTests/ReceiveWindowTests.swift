@@ -20,7 +20,8 @@ struct ReceiveWindowTests {
 
     private let window = ReceiveWindow(limit: ByteCount(10))
     private let wakes = Wakes()
-    private let (first, second) = (Transfer(), Transfer())
+    private let first = Transfer()
+    private let second = Transfer()
 
     private func isOpen(for transfer: Transfer, _ name: String) -> Bool {
         window.isOpen(for: transfer, orElse: { [wakes] in wakes.add(name) })
