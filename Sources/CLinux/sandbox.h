@@ -75,17 +75,26 @@ STAGE_CHECKED static inline int stage_move_up(int file) {
     return fcntl(file, F_DUPFD_CLOEXEC, 16);
 }
 
-/// Makes the three files the standard streams, and has execve(2) close everything else.
-STAGE_CHECKED static inline int stage_take_streams(int input, int output, int errors) {
+/// Closes the descriptors from `first` to `last` (close_range(2), Linux 5.9).
+static inline void stage_close_range(unsigned first, unsigned last) {
+    if (syscall(SYS_close_range, first, last, 0u) == 0) return;
+    // On older kernels one by one, up to a number that processes hardly exceed.
+    for (unsigned file = first; file <= last && file < 4096; file++) close((int)file);
+}
+
+/// Makes the three files the standard streams, and closes everything else but `kept`, a descriptor that
+/// `stage_move_up` has returned.
+///
+/// Not left to execve(2): a step before it can wait without end, for a file system in user space (fuse(4)), and
+/// the process cannot be killed then. It would hold locks of the parent.
+STAGE_CHECKED static inline int stage_take_streams(int input, int output, int errors, int kept) {
     input = stage_move_up(input);
     output = stage_move_up(output);
     errors = stage_move_up(errors);
     if (input < 0 || output < 0 || errors < 0) return -1;
     if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0) return -1;
-    // close_range(2) with CLOSE_RANGE_CLOEXEC, of Linux 5.11.
-    if (syscall(SYS_close_range, 3u, ~0u, 1u << 2) == 0) return 0;
-    // On older kernels one by one, up to a number that processes hardly exceed.
-    for (int file = 3; file < 4096; file++) fcntl(file, F_SETFD, FD_CLOEXEC);
+    stage_close_range(3, (unsigned)kept - 1);
+    stage_close_range((unsigned)kept + 1, ~0u);
     return 0;
 }
 
@@ -148,7 +157,7 @@ STAGE_CHECKED static inline enum stage_sandbox_step stage_enter_sandbox(
         if (stage_landlock_restrict(sandbox->ruleset) != 0) return STAGE_STEP_FILES;
         report->restricts_files = 1;
     }
-    if (stage_take_streams(sandbox->input, sandbox->output, sandbox->errors) != 0) {
+    if (stage_take_streams(sandbox->input, sandbox->output, sandbox->errors, pipe) != 0) {
         return STAGE_STEP_STREAMS;
     }
     // Not earlier: the host may have more files open than the limit of the program.
@@ -257,9 +266,7 @@ static inline _Noreturn void stage_supervise(
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     if (stage_no_new_privileges() != 0 || stage_drop_capabilities() != 0) errno = 0;
     // Closes all files of the host: open descriptors here could hold its locks and pipes.
-    if (syscall(SYS_close_range, 0u, ~0u, 0u) != 0) {
-        for (int file = 0; file < 4096; file++) close(file);
-    }
+    stage_close_range(0, ~0u);
     stage_await_program(program);
     stage_end_likewise(stage_end_group(program));
 }

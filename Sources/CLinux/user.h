@@ -36,18 +36,20 @@ struct stage_user_report {
     int32_t step, error;
 };
 
-/// Changes the user and executes the program; returns only on failure: the failed step, with errno set.
+/// Changes the user and executes the program; returns only on failure: the failed step, with errno set. Of the
+/// descriptors of the parent, only `pipe` stays open.
 STAGE_CHECKED static inline enum stage_user_step stage_become(
-    const struct stage_user_program *start) {
+    const struct stage_user_program *start, int pipe) {
     // First, as the user that the group belongs to; "0" is the writing process (cgroups(7)).
     if (start->control_group >= 0 && write(start->control_group, "0", 1) != 1) {
         return STAGE_USER_STEP_GROUP;
     }
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     int channel = start->channel < 0 ? nothing : start->channel;
-    if (nothing < 0 || stage_take_streams(channel, channel, nothing) != 0) {
+    if (nothing < 0 || stage_take_streams(channel, channel, nothing, pipe) != 0) {
         return STAGE_USER_STEP_STREAMS;
     }
+    // From here on the user chooses what the process waits for: it holds no lock of the parent any more.
     if (start->changes_user) {
         // The user last: afterwards the process has no right to change the groups.
         if (syscall(SYS_setgroups, start->group_count, start->groups) != 0 ||
@@ -83,7 +85,7 @@ STAGE_CHECKED static inline pid_t stage_start_as_user(
         setsid();
         int moved = stage_move_up(pipe);
         struct stage_user_report report = {
-            .step = moved < 0 ? STAGE_USER_STEP_STREAMS : stage_become(start),
+            .step = moved < 0 ? STAGE_USER_STEP_STREAMS : stage_become(start, moved),
         };
         report.error = errno;
         if (write(moved, &report, sizeof report) != sizeof report) _exit(126);

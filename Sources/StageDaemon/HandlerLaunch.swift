@@ -42,13 +42,19 @@ final class HandlerLaunch: Sendable {
     func stop() { signal.stop() }
 
     /// Runs `body`; cancels its task at the time limit, or when ``stop()`` is called.
-    func run(_ body: @escaping @Sendable () async -> Void) async {
+    func run<Value: Sendable>(_ body: @escaping @Sendable () async -> Value) async -> Value {
         await signal.run {
-            await withTaskGroup(of: Void.self) { group in
+            await withTaskGroup(of: Value?.self) { group in
                 group.addTask { await body() }
-                group.addTask { await self.waitForDeadline() }
-                await group.next()
-                group.cancelAll()
+                group.addTask {
+                    await self.waitForDeadline()
+                    return nil
+                }
+                while let result = await group.next() {
+                    group.cancelAll()
+                    if let result { return result }
+                }
+                preconditionFailure("a body returns")
             }
         }
     }

@@ -24,11 +24,18 @@ struct HandlerLauncher: Sendable {
     /// Starts a handler and waits for its end.
     ///
     /// When the launch is stopped, the handler gets SIGTERM, and after 10 seconds SIGKILL together with its process
-    /// group.
+    /// group. If that does not end the handler, this waits for its end until the task is cancelled.
     func run(_ launch: HandlerLaunch) async {
-        await launch.run { [self] in
-            do {
-                let status = try await start(launch)
+        let remaining = await launch.run { [self] in await runUntilStopped(launch) }
+        await remaining?.waitForEnd()
+        await withBlockingThread { groups?.end("\(launch.session)", of: launch.user) }
+    }
+
+    /// Returns the process of the handler if it cannot be killed.
+    private func runUntilStopped(_ launch: HandlerLaunch) async -> UnkillableProcess? {
+        do throws(FileError) {
+            switch try await start(launch) {
+            case .ended(let status):
                 logger.info(
                     "A handler has ended",
                     metadata: [
@@ -36,19 +43,29 @@ struct HandlerLauncher: Sendable {
                         "handler.status": "\(status)",
                     ]
                 )
-            } catch {
-                logger.error(
-                    "A handler could not be started",
+                return nil
+            case .unkillable(let process):
+                logger.warning(
+                    "A handler cannot be killed",
                     metadata: [
-                        "session.identifier": "\(launch.identifier)", "error": "\(error)",
+                        "session.identifier": "\(launch.identifier)", "user": "\(launch.user)",
+                        "process.id": "\(process.id)",
                     ]
                 )
+                return process
             }
-            await withBlockingThread { groups?.end("\(launch.session)", of: launch.user) }
+        } catch {
+            logger.error(
+                "A handler could not be started",
+                metadata: [
+                    "session.identifier": "\(launch.identifier)", "error": "\(error)",
+                ]
+            )
+            return nil
         }
     }
 
-    private func start(_ launch: HandlerLaunch) async throws(FileError) -> ChildProcess.Ending {
+    private func start(_ launch: HandlerLaunch) async throws(FileError) -> UserProgram.Outcome {
         let handler = launch.handler
         let (account, identity) = try await withBlockingThread { () throws(FileError) in
             (

@@ -46,22 +46,34 @@ struct WorkerRunner: Sendable {
         let end = await live.stopSwitch.run {
             await runWorker(order, name: name, owner: owner, transfer: live)
         }
+        // It keeps its place until it has ended, or the daemon ends.
+        if case .stopped(let remaining?) = end { await remaining.waitForEnd() }
         await withBlockingThread { launcher.groups?.end(name, of: owner.user) }
-        return end.map { .staged($0) } ?? .verdict(.stopped)
+        switch end {
+        case .reported(let end): return .staged(end)
+        case .stopped: return .verdict(.stopped)
+        }
     }
 
-    /// Starts the worker, sends it the order, and returns the end that it reports; `nil` if it was stopped.
+    /// The end of a worker's process.
+    private enum WorkerEnd: Sendable {
+        case reported(StagingEnd)
+        /// It was stopped; `remaining` is its process if that cannot be killed.
+        case stopped(remaining: UnkillableProcess?)
+    }
+
+    /// Starts the worker, sends it the order, and returns its end.
     private func runWorker(
         _ order: StagingOrder,
         name: String,
         owner: SessionRecord,
         transfer live: LiveTransfer
-    ) async -> StagingEnd? {
+    ) async -> WorkerEnd {
         do throws(FileError) {
             let (own, others) = try MessageSocket.pair()
             let worker = try await worker(for: order, owner: owner, name: name, channel: others)
             // Stopped before it began.
-            if Task.isCancelled { return nil }
+            if Task.isCancelled { return .stopped(remaining: nil) }
             // An order that cannot be encoded, from a damaged journal, is sent empty, and the worker refuses it.
             let text = (try? ControlFormat.encode(order)).map(Array.init) ?? []
             try own.send(Array(text.prefix(MessageSocket.maximumLength)))
@@ -73,20 +85,31 @@ struct WorkerRunner: Sendable {
             // Both this process and child processes of the worker may still have the other end of the socket open.
             own.end()
             let end = await reportedEnd
-            if Task.isCancelled { return nil }
-            let ending = try result.get()
+            if case .success(.unkillable(let process)) = result {
+                logger.warning(
+                    "A worker cannot be killed",
+                    metadata: ["worker.name": "\(name)", "process.id": "\(process.id)"]
+                )
+                return .stopped(remaining: process)
+            }
+            if Task.isCancelled { return .stopped(remaining: nil) }
+            guard case .ended(let ending) = try result.get() else {
+                return .stopped(remaining: nil)
+            }
             logger.debug(
                 "A worker has ended",
                 metadata: ["worker.name": "\(name)", "worker.status": "\(ending)"]
             )
-            return end ?? Self.failure("the process that staged the packs \(ending.text)")
+            return .reported(
+                end ?? Self.failure("the process that staged the packs \(ending.text)")
+            )
         } catch {
-            if Task.isCancelled { return nil }
+            if Task.isCancelled { return .stopped(remaining: nil) }
             logger.error(
                 "A worker could not be started",
                 metadata: ["worker.name": "\(name)", "error": "\(error)"]
             )
-            return Self.failure("\(error)")
+            return .reported(Self.failure("\(error)"))
         }
     }
 

@@ -40,13 +40,22 @@ package struct UserProgram: Sendable {
         self.controlGroup = controlGroup
     }
 
+    /// The result of a run.
+    package enum Outcome: Equatable, Sendable {
+        /// The program has ended.
+        case ended(ChildProcess.Ending)
+        /// The program still runs, five seconds after SIGKILL.
+        case unkillable(UnkillableProcess)
+    }
+
     /// Starts the program and waits until it ends.
     ///
     /// When the task is cancelled, the program's process group gets SIGTERM, and SIGKILL after `grace`. After
-    /// the program has ended then, the rest of the group is killed.
+    /// the program has ended then, the rest of the group is killed. If it has not ended five seconds later, it is
+    /// returned as ``Outcome/unkillable(_:)``.
     ///
     /// - Throws: ``FileError`` if the program could not be started.
-    package func run(grace: Duration) async throws(FileError) -> ChildProcess.Ending {
+    package func run(grace: Duration) async throws(FileError) -> Outcome {
         let request = try WakeSignal()
         let result = await withTaskCancellationHandler {
             await withBlockingThread {
@@ -62,17 +71,20 @@ package struct UserProgram: Sendable {
     private func run(
         grace: Duration,
         request: WakeSignal
-    ) throws(FileError) -> ChildProcess.Ending {
+    ) throws(FileError) -> Outcome {
         let report = try Pipe()
         let process = try start(report)
         report.closeWriting()
-        let wasEnded = wait(for: process, grace: grace, request: request)
+        switch wait(for: process, grace: grace, request: request) {
+        case .endedByItself: break
         // The leader is not reaped yet, so its process id still denotes the program's group.
-        if wasEnded { stage_signal_child(process, 1, SIGKILL) }
+        case .endedOnRequest: stage_signal_child(process, 1, SIGKILL)
+        case .stillRuns: return .unkillable(UnkillableProcess(process))
+        }
         let ending = ChildProcess.Ending(of: process, isKept: false)
         var failure = stage_user_report()
         let size = MemoryLayout<stage_user_report>.size
-        guard unsafe read(report.reading, &failure, size) == size else { return ending }
+        guard unsafe read(report.reading, &failure, size) == size else { return .ended(ending) }
         throw FileError(
             Self.operation(failure.step),
             path: path,
@@ -112,14 +124,28 @@ package struct UserProgram: Sendable {
         }
     }
 
-    /// Waits until the program has ended, and returns whether it was asked to end.
-    private func wait(for process: pid_t, grace: Duration, request: WakeSignal) -> Bool {
+    /// State of a program after the wait for its end.
+    private enum WaitResult {
+        case endedByItself
+        case endedOnRequest
+        /// SIGKILL did not end it.
+        case stillRuns
+    }
+
+    /// Time for which a killed process may run on.
+    private static let patience = Duration.seconds(5)
+
+    /// Waits until the program has ended, and kills it if `request` asks for its end and `grace` is over.
+    private func wait(for process: pid_t, grace: Duration, request: WakeSignal) -> WaitResult {
         let end = stage_open_process(process)
         defer { if end >= 0 { close(end) } }
         var deadline: ContinuousClock.Instant?
         while stage_has_ended(process) == 0 {
             let left = deadline.map { $0 - .now }
-            if let left, left <= .zero { stage_signal_child(process, 1, SIGKILL) }
+            if let left, left <= .zero {
+                guard left > -Self.patience else { return .stillRuns }
+                stage_signal_child(process, 1, SIGKILL)
+            }
             var pollRequests = [
                 pollfd(fd: end, events: Int16(POLLIN), revents: 0),
                 pollfd(
@@ -128,20 +154,22 @@ package struct UserProgram: Sendable {
                     revents: 0
                 ),
             ]
+            // A killed process gets the signal again, as its group may have begun meanwhile.
+            let pause = left.map { $0 > .zero ? $0 : .milliseconds(100) }
             // Polls for the end where the kernel has no pidfd.
-            let pause = left.map { max($0, .milliseconds(1)).wholeMilliseconds }
             let interval: CInt = 20
+            let time = pause.map { max($0, .milliseconds(1)).wholeMilliseconds }
             unsafe _ = poll(
                 &pollRequests,
                 2,
-                end >= 0 ? pause ?? -1 : min(pause ?? interval, interval)
+                end >= 0 ? time ?? -1 : min(time ?? interval, interval)
             )
             if deadline == nil, pollRequests[1].revents != 0 {
                 stage_signal_child(process, 1, SIGTERM)
                 deadline = .now + grace
             }
         }
-        return deadline != nil
+        return deadline == nil ? .endedByItself : .endedOnRequest
     }
 
     /// Returns the failed setup step, as a verb.

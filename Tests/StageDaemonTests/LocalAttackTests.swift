@@ -213,6 +213,42 @@ struct LocalAttackTests {
         try await wait(for: 2, of: attacker)
     }
 
+    /// Starts file systems that never answer; their mounts stay until they are removed.
+    private func mount(on place: FilePath) async throws -> StartedProcess {
+        let log = daemon.directory.appending("mounts.log")
+        let limited = ["/usr/bin/timeout", "600", "/usr/bin/python3", "-c", SilentMounts.program]
+        let mounts = try StartedProcess(limited + [place.string], log: log)
+        try await poll("nothing is mounted") { try text(of: log) == "mounted\n" }
+        return mounts
+    }
+
+    /// A handler that waits for a file system of its user's cannot be killed.
+    @Test(
+        .enabled("the kernel has no '/dev/fuse'") { FileStatus.exists("/dev/fuse") },
+        arguments: [SIGKILL, SIGTERM]
+    )
+    func aHandlerThatCannotBeKilledHoldsUpNoDaemon(signal: CInt) async throws {
+        let place = daemon.directory.appending("silent")
+        try Directory.open(daemon.directory).createDirectory("silent")
+        try await daemon.kill()
+        try daemon.configure(#"{"settlingTime": 0, "handlerUsers": ["nobody"]}"#)
+        try await daemon.start()
+        let mounts = try await mount(on: place)
+        defer { unsafe #expect(umount2(place.string, CInt(MNT_DETACH)) == 0) }
+        let handler = #"{"handler": {"command": ["/bin/true"], "directory": "\#(place)"}}"#
+        #expect(try await ask(attacker, "PUT", "/v1/sessions/s", handler).status == 200)
+        let tasks = #"{"tasks": [\#(download("t"))]}"#
+        #expect(try await ask(attacker, "POST", "/v1/sessions/s/tasks", tasks).status == 200)
+        try await poll("no handler waits") {
+            try text(of: daemon.directory.appending("mounts.log")).contains("request")
+        }
+        // It ends although the handler does not, and the handler holds nothing that the next daemon needs.
+        try await daemon.kill(signal)
+        try await daemon.start()
+        #expect(mounts.status == nil)
+        _ = consume mounts
+    }
+
     @Test func aLockOfAnotherUserKeepsNoDaemonFromStarting() async throws {
         try await daemon.kill()
         let program = """

@@ -1,20 +1,37 @@
-/// File systems that never answer a request, as a user can mount them (fuse(4)).
+/// File systems that answer no request but the first one of the kernel, as a user can mount them (fuse(4)).
+///
+/// A process whose request was read and is not answered cannot be killed.
 enum SilentMounts {
     /// A program in Python that mounts one on each file and directory that its arguments name.
     ///
-    /// Writes `mounted` then, and lives as long as its parent. With its end, requests fail.
+    /// Writes `mounted` then, and `request` for each request that it does not answer; lives as long as its parent.
+    /// With its end, requests fail.
     static let program = """
-        import ctypes, os, sys, time
+        import ctypes, os, select, struct, sys
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(1, 9)
-        held = []
+        held = select.poll()
         for path in sys.argv[1:]:
             mode = b'40000' if os.path.isdir(path) else b'100000'
-            held.append(os.open('/dev/fuse', os.O_RDWR))
-            options = b'fd=%d,rootmode=%b,user_id=65534,group_id=65534,allow_other' % (held[-1], mode)
+            device = os.open('/dev/fuse', os.O_RDWR)
+            options = b'fd=%d,rootmode=%b,user_id=65534,group_id=65534,allow_other' % (device, mode)
             if libc.mount(b'silent', path.encode(), b'fuse', 6, options):
                 sys.exit(os.strerror(ctypes.get_errno()))
+            held.register(device, select.POLLIN)
         print('mounted', flush=True)
-        time.sleep(600)
+        while True:
+            for device, events in held.poll():
+                if not events & select.POLLIN:
+                    # Not mounted any more.
+                    held.unregister(device)
+                    continue
+                request = os.read(device, 1 << 18)
+                operation, identifier = struct.unpack_from('<IQ', request, 4)
+                if operation != 26: # FUSE_INIT
+                    print('request', flush=True)
+                    continue
+                readahead = struct.unpack_from('<I', request, 48)[0]
+                body = struct.pack('<IIIIHHI', 7, 31, readahead, 0, 16, 12, 1 << 16).ljust(64, b'\\0')
+                os.write(device, struct.pack('<IiQ', 16 + len(body), 0, identifier) + body)
         """
 }

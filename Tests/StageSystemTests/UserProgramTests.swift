@@ -25,15 +25,15 @@ struct UserProgramTests {
         )
     }
 
-    private func end(_ program: UserProgram) async throws -> ChildProcess.Ending {
+    private func end(_ program: UserProgram) async throws -> UserProgram.Outcome {
         try await program.run(grace: .seconds(1))
     }
 
     @Test func theExitStatusOrSignalIsReturned() async throws {
-        #expect(try await end(shell("exit 3")) == .exited(3))
-        #expect(try await end(shell("kill -9 $$")) == .signalled(9))
+        #expect(try await end(shell("exit 3")) == .ended(.exited(3)))
+        #expect(try await end(shell("kill -9 $$")) == .ended(.signalled(9)))
         let script = "test $(env | wc -l) -le 4 && test $PWD = \"$D\" && test ! -s /dev/stdin"
-        #expect(try await end(shell(script, in: directory)) == .exited(0))
+        #expect(try await end(shell(script, in: directory)) == .ended(.exited(0)))
     }
 
     /// The kernel reaps the children of a process that ignores SIGCHLD, and tells no exit status (wait(2)).
@@ -47,7 +47,7 @@ struct UserProgramTests {
                 directory: "/",
                 user: nil
             )
-            try #require(try await program.run(grace: .seconds(1)) == .unknown)
+            try #require(try await program.run(grace: .seconds(1)) == .ended(.unknown))
             let conversation = try ConversationProgram("/bin/cat", environment: [:])
             let word = Array("a".utf8)
             let answer = try conversation.answer(to: word, limit: 5, within: .seconds(60))
@@ -102,7 +102,7 @@ struct UserProgramTests {
         let process = try #require(pid_t(text(of: file).split(separator: "\n").first ?? ""))
         run.cancel()
         // The shell ends with the signal; the process that it leaves ignores it, and is killed.
-        #expect(try await run.value == .signalled(Int(SIGTERM)))
+        #expect(try await run.value == .ended(.signalled(Int(SIGTERM))))
         try await poll("what it started goes on") {
             let status = try? text(of: FilePath("/proc/\(process)/stat"))
             return status.map { $0.isEmpty || $0.contains(") Z ") } ?? true
@@ -115,7 +115,7 @@ struct UserProgramTests {
         let file = directory.appending("ready")
         try await poll("it has not started") { FileStatus.exists(file) }
         run.cancel()
-        #expect(try await run.value == .signalled(Int(SIGKILL)))
+        #expect(try await run.value == .ended(.signalled(Int(SIGKILL))))
     }
 
     /// With glibc's setuid(3), about one in twenty of these would wait forever for a thread that was being
@@ -135,7 +135,7 @@ struct UserProgramTests {
             }
             for _ in 0..<100 {
                 let ending = try await shell(script, as: nobody).run(grace: .seconds(1))
-                #expect(ending == .exited(0))
+                #expect(ending == .ended(.exited(0)))
             }
             group.cancelAll()
         }
