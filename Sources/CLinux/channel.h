@@ -9,6 +9,10 @@
 /// The maximum number of open files in one message.
 #define STAGE_MESSAGE_FILES 2
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
 /// Creates two connected sockets that preserve message boundaries.
 STAGE_CHECKED static inline int stage_socket_pair(int sockets[2]) {
     return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets);
@@ -74,6 +78,27 @@ STAGE_CHECKED static inline ssize_t stage_receive(
         return -1;
     }
     return received;
+}
+
+/// Receives one message from a sender that is not trusted; fails with EMSGSIZE if it has open files or was truncated.
+///
+/// The files never become descriptors of this process: close(2) of one waits for its file system, without end if
+/// that is one in user space (fuse(4)).
+STAGE_CHECKED static inline ssize_t stage_receive_bytes(int socket, void *bytes, size_t capacity) {
+    struct iovec part = {.iov_base = bytes, .iov_len = capacity};
+    // Without room for control messages the kernel drops them.
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    ssize_t received = recvmsg(socket, &message, 0);
+    if (received < 0 || !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) return received;
+    errno = EMSGSIZE;
+    return -1;
+}
+
+/// Has the kernel refuse open files that others send to `socket`, and to the connections of a listening one that are
+/// made from now on: their sendmsg(2) fails with EPERM (SO_PASSRIGHTS, Linux 6.16). Does nothing on older kernels.
+static inline void stage_refuse_files(int socket) {
+    int accepts = 0;
+    setsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &accepts, sizeof accepts);
 }
 
 /// Makes reads from and writes to `socket` fail with EAGAIN after `microseconds` without a byte; 0 for no limit.

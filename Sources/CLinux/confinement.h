@@ -59,6 +59,10 @@ STAGE_CHECKED static inline int stage_unshare_fs(void) {
     return (int)syscall(SYS_unshare, CLONE_FS);
 }
 
+/// Keeps other processes of the user from tracing this one and from its descriptors and environment
+/// (PR_SET_DUMPABLE, ptrace(2)), until it executes a program.
+static inline void stage_forbid_tracing(void) { prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); }
+
 /// Names the calling thread, in at most 15 bytes.
 STAGE_CHECKED static inline int stage_name_thread(const char *name) {
     return prctl(PR_SET_NAME, name, 0, 0, 0);

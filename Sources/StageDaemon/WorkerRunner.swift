@@ -71,6 +71,7 @@ struct WorkerRunner: Sendable {
     ) async -> WorkerEnd {
         do throws(FileError) {
             let (own, others) = try MessageSocket.pair()
+            own.refuseFiles()
             let worker = try await worker(for: order, owner: owner, name: name, channel: others)
             // Stopped before it began.
             if Task.isCancelled { return .stopped(remaining: nil) }
@@ -173,12 +174,11 @@ struct WorkerRunner: Sendable {
     private static func listen(to socket: MessageSocket, transfer live: LiveTransfer) -> StagingEnd?
     {
         var end: StagingEnd?
-        while let message = try? socket.receive() {
-            // No message of a worker needs descriptors.
-            for file in message.files { try? file.close() }
+        // No message of a worker has files: one with files ends the worker.
+        while let message = try? socket.receiveBytes() {
             // Limits the processor time that a worker can cause by sending messages without pause.
             usleep(10_000)
-            let data = Data(message.bytes)
+            let data = Data(message)
             guard let update = try? ControlFormat.decode(WorkerMessage.self, from: data) else {
                 continue
             }

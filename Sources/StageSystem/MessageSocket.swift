@@ -95,4 +95,32 @@ public final class MessageSocket: Sendable {
         }
         return Message(bytes: bytes, files: files)
     }
+    /// Waits for a message of a sender that is not trusted, and returns its bytes, or `nil` once the other side has
+    /// closed its socket or sent an empty message.
+    ///
+    /// Files that the sender attaches never become descriptors of this process, whose close(2) may wait without end
+    /// (fuse(4)).
+    ///
+    /// - Throws: ``FileError`` also for a message with files.
+    package func receiveBytes() throws(FileError) -> [UInt8]? {
+        let bytes = try unsafe withUnsafeTemporaryAllocation(
+            byteCount: Self.maximumLength,
+            alignment: 16
+        ) { buffer throws(FileError) in
+            let length = try Directory.attempt("receive from", at: "socket") {
+                unsafe CInt(
+                    stage_receive_bytes(descriptor.rawValue, buffer.baseAddress, buffer.count)
+                )
+            }
+            return unsafe [UInt8](UnsafeRawBufferPointer(rebasing: buffer[..<Int(length)]))
+        }
+        return bytes.isEmpty ? nil : bytes
+    }
+
+    /// Has the kernel refuse messages with files to this end (`SO_PASSRIGHTS`, Linux 6.16); does nothing on older
+    /// kernels.
+    ///
+    /// The kernel releases files that are not received in the receiving thread, which waits for a TCP socket with
+    /// `SO_LINGER`.
+    package func refuseFiles() { stage_refuse_files(descriptor.rawValue) }
 }

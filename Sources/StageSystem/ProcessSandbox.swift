@@ -63,6 +63,11 @@ package struct ProcessSandbox: Equatable, Sendable {
         return restrictions
     }
 
+    /// Keeps other processes of the user from tracing this process and from its open files and its environment.
+    ///
+    /// Processes that were quicker have them already.
+    package static func forbidTracing() { stage_forbid_tracing() }
+
     /// The files as a sandbox without resource limits.
     private var files: Sandbox {
         Sandbox(

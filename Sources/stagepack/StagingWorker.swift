@@ -22,11 +22,14 @@ struct StagingWorker: Sendable {
 
     /// Reads the order and confines the process; returns `nil` if the process was not started as a worker.
     ///
+    /// First forbids other processes of the user to trace this one and to take its socket to the daemon.
+    ///
     /// The process must have only one thread, since other existing threads would not be confined.
     static func startIfAsked() -> StagingWorker? {
         guard CommandLine.arguments.dropFirst().elementsEqual([StagingWorkerCommand.name]) else {
             return nil
         }
+        ProcessSandbox.forbidTracing()
         let channel = MessageSocket(adopting: .standardInput)
         let order: StagingOrder
         do throws(CommandFailure) {

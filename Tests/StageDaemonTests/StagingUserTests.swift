@@ -128,6 +128,35 @@ struct StagingUserTests {
         }
     }
 
+    /// The daemon's worker.
+    private func worker() throws -> pid_t? {
+        let parent = try #require(daemon.process)
+        for entry in try Directory.open("/proc").entries() {
+            guard let process = pid_t(entry.path.string),
+                // A process that has gone meanwhile is none.
+                let line = try? text(of: FilePath("/proc/\(process)/cmdline")),
+                line.hasSuffix("\0staging-worker\0"),
+                let status = try? text(of: FilePath("/proc/\(process)/status")),
+                status.contains("\nPPid:\t\(parent)\n")
+            else { continue }
+            return process
+        }
+        return nil
+    }
+
+    @Test func noProcessOfItsUserTakesTheSocketOfAWorker() async throws {
+        server.answer("/level.bin", with: .content(noise(100_000)).stalled(after: 1000))
+        let container = try makeContainer("c", of: Self.nobody)
+        #expect(try await ask(as: Self.nobody, into: container) == 200)
+        try await poll("no worker asks") { !server.requests(for: "/level.bin").isEmpty }
+        let process = try #require(try worker())
+        // The kernel answers pidfd_getfd(2) and ptrace(2) by the same rule as this.
+        let read = ["/bin/sh", "-c", "! cat \"$0\"", "/proc/\(process)/environ"]
+        #expect(try await peer.run(as: 65534, 65534, read) == "")
+        let status = ["/bin/cat", "/proc/\(process)/status"]
+        #expect(try await peer.run(as: 65534, 65534, status).contains("\nUid:\t65534\t"))
+    }
+
     @Test func aWorkerCannotWriteWhatItsUserCannot() async throws {
         let container = try makeContainer("root", of: Self.root)
         #expect(try await ask(as: Self.nobody, into: container) == 200)
