@@ -55,14 +55,22 @@ struct HandlerLauncher: Sendable {
                 return process
             }
         } catch {
-            logger.error(
-                "A handler could not be started",
-                metadata: [
-                    "session.identifier": "\(launch.identifier)", "error": "\(error)",
-                ]
-            )
+            logFailure(error, of: launch)
             return nil
         }
+    }
+
+    /// Logs that a handler was not started; if its user is the cause, at a level that the service of the system does
+    /// not write.
+    private func logFailure(_ error: FileError, of launch: HandlerLaunch) {
+        var metadata = error.metadata
+        metadata["session.identifier"] = "\(launch.identifier)"
+        metadata["user"] = "\(launch.user)"
+        logger.log(
+            level: UserProgram.isDueToProgram(error) ? .info : .error,
+            "A handler could not be started",
+            metadata: metadata
+        )
     }
 
     private func start(_ launch: HandlerLaunch) async throws(FileError) -> UserProgram.Outcome {
@@ -152,5 +160,14 @@ struct HandlerLauncher: Sendable {
             let parent = try? Directory.open(runtimeDirectories), parent.hasDirectory(name)
         else { return nil }
         return runtimeDirectories.appending(name)
+    }
+}
+
+extension FileError {
+    /// The error for the log.
+    ///
+    /// Only `error` decides whether a message repeats another one, so it has no path: that may be a client's choice.
+    var metadata: Logger.Metadata {
+        ["error": "cannot \(operation) it: \(errno)", "path": "\(path.string.prefix(200))"]
     }
 }

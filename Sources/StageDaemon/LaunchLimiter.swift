@@ -5,7 +5,8 @@ import FoundationEssentials
 /// Does no I/O and has no clock. Each launch doubles the delay before the next one. The caller makes the doubled
 /// delay durable before the launch, so that a crash cannot evade it. The delay resets when a client attaches by
 /// itself, or when it elapses without a launch (Apple's rate limiter, as described by Technical Support in forum
-/// thread 14854).
+/// thread 14854). A new version of the handler starts anew, but after a failure not before the first delay has passed
+/// since the last launch: otherwise a client could have a launch for each request.
 struct LaunchLimiter: Equatable, Sendable {
     /// Limits of launches.
     struct Policy: Equatable, Sendable {
@@ -50,11 +51,17 @@ struct LaunchLimiter: Equatable, Sendable {
     ) -> Decision {
         // By bytes: Swift's `==` equates versions that differ in their normalization.
         let isNewVersion = self.version.map { Array($0.utf8) } != version.map { Array($0.utf8) }
-        if self.boot != boot || isNewVersion {
+        let wait = isNewVersion ? earliestStartOfNewVersion(policy, at: now) : nil
+        if self.boot != boot || isNewVersion && wait == nil {
             // A reboot or a new version of the handler resets everything.
             self = LaunchLimiter()
             self.boot = boot
             self.version = version
+        } else if let wait {
+            // As after a first failure, until the new version can be started.
+            failures = min(failures, 1)
+            penalty = policy.delay
+            notBefore = wait
         }
         guard activeToken == nil, !isExhausted(policy) else { return .nothing }
         // If the clock was set back, do not wait longer than the delay.
@@ -67,6 +74,15 @@ struct LaunchLimiter: Equatable, Sendable {
         notBefore = now + penalty
         activeToken = token
         return .launch
+    }
+
+    /// Returns the date until which a new version waits because the last launch has failed; `nil` if it does not.
+    private func earliestStartOfNewVersion(_ policy: Policy, at now: Date) -> Date? {
+        guard failures > 0, let notBefore else { return nil }
+        let lastLaunch = notBefore - penalty
+        let date = lastLaunch + policy.delay
+        // If the clock was set back, do not wait longer than the delay.
+        return date > now && date <= now + policy.delay ? date : nil
     }
 
     /// Notes that the launched handler has acknowledged its events.

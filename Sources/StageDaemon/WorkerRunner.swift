@@ -106,10 +106,9 @@ struct WorkerRunner: Sendable {
             )
         } catch {
             if Task.isCancelled { return .stopped(remaining: nil) }
-            logger.error(
-                "A worker could not be started",
-                metadata: ["worker.name": "\(name)", "error": "\(error)"]
-            )
+            var metadata = error.metadata
+            metadata["worker.name"] = "\(name)"
+            logger.error("A worker could not be started", metadata: metadata)
             return .reported(Self.failure("\(error)"))
         }
     }

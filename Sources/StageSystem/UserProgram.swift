@@ -172,6 +172,14 @@ package struct UserProgram: Sendable {
         return deadline == nil ? .endedByItself : .endedOnRequest
     }
 
+    /// Indicates whether an error of ``run(grace:)`` is due to the program or its directory, and not to this process
+    /// or the system.
+    package static func isDueToProgram(_ error: FileError) -> Bool {
+        let steps = [STAGE_USER_STEP_DIRECTORY, STAGE_USER_STEP_PROGRAM]
+        return !error.isRefusedByLimit
+            && steps.contains { operation(Int32(bitPattern: $0.rawValue)) == error.operation }
+    }
+
     /// Returns the failed setup step, as a verb.
     private static func operation(_ step: Int32) -> String {
         switch UInt32(bitPattern: step) {

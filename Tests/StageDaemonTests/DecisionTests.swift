@@ -141,6 +141,33 @@ struct RelaunchTests {
         #expect(decide(&launchLimiter, 5e4) == .nothing)
     }
 
+    @Test func aNewVersionWaitsForTheFirstDelayAfterAFailure() {
+        var launchLimiter = LaunchLimiter()
+        #expect(decide(&launchLimiter, 0, version: "1") == .launch)
+        launchLimiter.ended("0.0", wasAcknowledged: false)
+        #expect(decide(&launchLimiter, 1, version: "2") == .wait(until: start + 60))
+        #expect(decide(&launchLimiter, 2, version: "3") == .wait(until: start + 60))
+        for now in [60, 1e4, 2e4, 3e4, 4e4] as [Double] {
+            #expect(decide(&launchLimiter, now, version: "3") == .launch)
+            launchLimiter.ended("\(now)", wasAcknowledged: false)
+        }
+        #expect(launchLimiter.penalty == 960)
+        // The last delay and the five failures do not count for it.
+        #expect(decide(&launchLimiter, 4e4 + 1, version: "4") == .wait(until: start + 4e4 + 60))
+        #expect(!launchLimiter.isExhausted(LaunchLimiter.Policy()))
+        #expect(decide(&launchLimiter, 4e4 + 60, version: "4") == .launch)
+        #expect(launchLimiter.penalty == 60)
+        #expect(launchLimiter.failures == 0)
+    }
+
+    @Test func aNewVersionAfterAnAcknowledgedLaunchDoesNotWait() {
+        var launchLimiter = LaunchLimiter()
+        #expect(decide(&launchLimiter, 0, version: "1") == .launch)
+        launchLimiter.ended("0.0", wasAcknowledged: true)
+        #expect(decide(&launchLimiter, 1, version: "2") == .launch)
+        #expect(launchLimiter.penalty == 60)
+    }
+
     @Test func aLaunchThatWasAcknowledgedDelaysNoneButTheTasksItMakes() {
         var launchLimiter = LaunchLimiter()
         #expect(decide(&launchLimiter, 0) == .launch)

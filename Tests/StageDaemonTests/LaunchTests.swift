@@ -111,6 +111,20 @@ struct LaunchTests {
         try await peer.wait(for: "started", count: 6)
     }
 
+    /// A client names its handler, and could fill the log with errors.
+    @Test func aHandlerThatIsNotThereIsNoErrorOfTheDaemon() async throws {
+        let name = "/" + String(repeating: "a", count: 3000)
+        try await start(delay: 600, handler: LaunchHandler(command: [name]))
+        try await daemon.download(server.url("/a"))
+        let line = try await pollForValue("no handler fails") {
+            try daemon.said().split(whereSeparator: \.isNewline).first {
+                $0.contains("A handler could not be started")
+            }
+        }
+        #expect(line.contains(" info "), "\(line)")
+        #expect(line.utf8.count < 1000, "\(line)")
+    }
+
     /// The processor time that the daemon has taken, in seconds.
     private func processorTime() throws -> Double {
         let process = try #require(daemon.process)
