@@ -2,6 +2,7 @@ import FoundationEssentials
 import Glibc
 import Logging
 import StageControl
+import StageModel
 import StageSystem
 import SystemPackage
 
@@ -50,7 +51,7 @@ struct WorkerRunner: Sendable {
         if case .stopped(let remaining?) = end { await remaining.waitForEnd() }
         await withBlockingThread { launcher.groups?.end(name, of: owner.user) }
         switch end {
-        case .reported(let end): return .staged(end)
+        case .reported(let end): return .staged(explain(end, of: owner.user))
         case .stopped: return .verdict(.stopped)
         }
     }
@@ -146,7 +147,11 @@ struct WorkerRunner: Sendable {
             var worker = UserProgram(
                 path: program,
                 arguments: ["staging-worker"],
-                environment: environment(for: order, account: Account(user: owner.user)),
+                environment: environment(
+                    for: order,
+                    account: Account(user: owner.user),
+                    user: owner.user
+                ),
                 directory: "/",
                 user: identity,
                 controlGroup: try groups?.makeGroup(name, of: owner.user)
@@ -157,16 +162,38 @@ struct WorkerRunner: Sendable {
     }
 
     /// Returns the environment: the user's base environment, the order's variables, and the daemon's proxies.
-    private func environment(for order: StagingOrder, account: Account?) -> [String: String] {
+    private func environment(
+        for order: StagingOrder,
+        account: Account?,
+        user: UInt32
+    ) -> [String: String] {
         var variables = HandlerLauncher.variables(of: account)
         variables["CURL_CA_BUNDLE"] = configuration.certificateAuthorities
         variables.merge(order.environment ?? [:]) { _, own in own }
-        variables["http_proxy"] = configuration.httpProxy
-        variables["https_proxy"] = configuration.httpsProxy
+        variables["http_proxy"] = configuration.httpProxy.map { proxy($0, for: user) }
+        variables["https_proxy"] = configuration.httpsProxy.map { proxy($0, for: user) }
         if !configuration.proxyExceptions.isEmpty {
             variables["no_proxy"] = configuration.proxyExceptions
         }
         return variables
+    }
+
+    /// Returns a proxy for the worker of a user: without the name and the password of the daemon's configuration if
+    /// that is another user's, who could read them.
+    private func proxy(_ proxy: String, for user: UInt32) -> String {
+        user == UserIdentity.current.user ? proxy : ProxyAddress.withoutUser(proxy)
+    }
+
+    /// Adds to the end of a worker whose proxy requires credentials that the configuration has them.
+    private func explain(_ end: StagingEnd, of user: UInt32) -> StagingEnd {
+        let proxies = [configuration.httpProxy, configuration.httpsProxy].compactMap(\.self)
+        guard end.failure?.status == 407,
+            proxies.contains(where: { proxy($0, for: user) != $0 })
+        else { return end }
+        var end = end
+        end.failure?.reason +=
+            "; the daemon's configuration has a password, which it keeps from the workers of users"
+        return end
     }
 
     /// Reads messages of a worker until it closes the socket; returns the end that it reported.

@@ -15,6 +15,14 @@ package enum ProxyAddress {
         }
     }
 
+    /// Returns a valid proxy without its user name and password.
+    package static func withoutUser(_ text: String) -> String {
+        let start = text.firstRange(of: "://")?.upperBound ?? text.startIndex
+        let authority = text[start...].prefix { $0 != "/" }
+        guard let at = authority.lastIndex(of: "@") else { return text }
+        return "\(text[..<start])\(text[text.index(after: at)...])"
+    }
+
     private static func isValid(_ text: String) -> Bool {
         let isPlain = text.unicodeScalars.allSatisfy { scalar in
             !scalar.isUnsafeForDisplay && !scalar.properties.isWhitespace

@@ -384,7 +384,11 @@ extension StagingEnd {
             default: (.unreachable, .backoff)
             }
         self.init(
-            TransferFailure(kind, reason: String(failure.description.unicodeScalars.prefix(2000))),
+            TransferFailure(
+                kind,
+                reason: String(failure.description.unicodeScalars.prefix(2000)),
+                status: failure.advice == .passProxyCredentials ? 407 : nil
+            ),
             // Other processes may free space, without any change to this task.
             hold: failure.retryAdvice == .never && hold != .disk ? nil : hold
         )

@@ -33,28 +33,34 @@ struct StagingUserTests {
         )
         try await daemon.start()
         peer = try Peer(daemon)
-        let bytes = noise(100_000)
+        server.answer("/manifest.json", with: .content(try Self.manifest(archive: "level.bin")))
+        server.answer("/level.bin", with: .content(Self.content))
+    }
+
+    private static let content = noise(100_000)
+
+    /// A manifest of one pack, whose archive is at a URL.
+    private static func manifest(archive url: String) throws -> [UInt8] {
         let archive = PackArchive(
-            url: "level.bin",
+            url: url,
             format: .file,
-            size: ByteCount(bytes.count),
-            digest: Digest(of: bytes)
+            size: ByteCount(content.count),
+            digest: Digest(of: content)
         )
         let pack = Pack(
             id: try PackID("level"),
             version: 1,
             policy: .onDemand,
             archive: archive,
-            installedSize: ByteCount(bytes.count),
+            installedSize: ByteCount(content.count),
             fileCount: 1
         )
-        let manifest = Manifest(
+        return Manifest(
             application: try ApplicationID("net.example.game"),
             revision: 1,
             packs: [pack]
         )
-        server.answer("/manifest.json", with: .content(manifest.json()))
-        server.answer("/level.bin", with: .content(bytes))
+        .json()
     }
 
     /// Makes a directory of a user's for a container, which no other one may enter.
@@ -71,6 +77,7 @@ struct StagingUserTests {
         as user: (UInt32, UInt32),
         into container: FilePath,
         session: String = "stagepack%2F1%2F1",
+        manifest: String = "/manifest.json",
         _ more: String = "",
         privileges: [String] = ["--clear-groups"]
     ) async throws -> Int {
@@ -85,7 +92,7 @@ struct StagingUserTests {
         )
         #expect(made.status == 200, "\(made)")
         let order = """
-            {"manifests": ["\(server.url("/manifest.json"))"], "container": "\(container)", \
+            {"manifests": ["\(server.url(manifest))"], "container": "\(container)", \
             "packs": ["level"]\(more)}
             """
         let task = #"{"token": "1", "kind": "staging", "url": "x", "staging": \#(order)}"#
@@ -155,6 +162,31 @@ struct StagingUserTests {
         #expect(try await peer.run(as: 65534, 65534, read) == "")
         let status = ["/bin/cat", "/proc/\(process)/status"]
         #expect(try await peer.run(as: 65534, 65534, status).contains("\nUid:\t65534\t"))
+    }
+
+    /// Only root may be able to read the daemon's configuration.
+    @Test func aWorkerHasNoPasswordOfTheDaemonsProxy() async throws {
+        let url = "http://a.invalid/level.bin"
+        server.answer("/proxied.json", with: .content(try Self.manifest(archive: url)))
+        server.answer(url, with: .status(407))
+        let proxy = server.baseURL.replacing("://", with: "://corp:S3cretPw@")
+        try await daemon.kill()
+        try daemon.configure(
+            #"{"settlingTime": 0, "handlerUsers": ["nobody"], "httpProxy": "\#(proxy)"}"#
+        )
+        try await daemon.start()
+        let own = try makeContainer("c", of: Self.nobody)
+        #expect(try await ask(as: Self.nobody, into: own, manifest: "/proxied.json") == 200)
+        try await poll("it says no reason") {
+            try await peer.ask(as: 65534, 65534, "GET", "/v1/tasks").body
+                .contains("which it keeps from the workers of users")
+        }
+        #expect(server.requests(for: url).allSatisfy { $0["proxy-authorization"] == nil })
+        let roots = try makeContainer("root", of: Self.root)
+        #expect(try await ask(as: Self.root, into: roots, manifest: "/proxied.json") == 200)
+        try await poll("root's worker has no password") {
+            server.requests(for: url).contains { $0["proxy-authorization"] != nil }
+        }
     }
 
     @Test func aWorkerCannotWriteWhatItsUserCannot() async throws {

@@ -74,4 +74,14 @@ import Testing
         )
         #expect(throws: expected) { try ProxyAddress.check(text) }
     }
+
+    @Test(arguments: [
+        ("http://proxy.example:8080", "http://proxy.example:8080"),
+        ("http://user:secret@proxy.example:8080", "http://proxy.example:8080"),
+        ("user@proxy.example", "proxy.example"), ("socks5://a:b@c@[::1]:1/@", "socks5://[::1]:1/@"),
+        ("", ""),
+    ])
+    func aProxyIsGivenWithoutItsUser(text: String, expected: String) {
+        #expect(ProxyAddress.withoutUser(text) == expected)
+    }
 }
