@@ -92,6 +92,11 @@ STAGE_CHECKED static inline int stage_start_writeback(int file) {
     return (int)syscall(SYS_sync_file_range, file, 0, 0, SYNC_FILE_RANGE_WRITE);
 }
 
+/// Waits for the writes of `file` that have begun, and reports a failed one (sync_file_range(2)).
+STAGE_CHECKED static inline int stage_wait_for_writeback(int file) {
+    return (int)syscall(SYS_sync_file_range, file, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE);
+}
+
 /// Opens a directory by path (open(2)).
 STAGE_CHECKED static inline int stage_open_directory(const char *path) {
     return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -19,6 +19,8 @@ actor DownloadCommitter {
         var part: String
         /// Name of the file with the complete content, beside the part file.
         var file: FilePath.Component
+        /// The part file that the download has filled; `nil` for a copy, which was never synced.
+        var content: PartialFile?
         /// Event that reports the end of the task.
         var event: SessionEvent
     }
@@ -80,28 +82,50 @@ actor DownloadCommitter {
         _ items: [CompletedDownload]
     ) async throws(DaemonError) -> [Int64: DaemonError] {
         let files = files
-        try await onDisk { () throws(FileError) in
-            if items.count > 4 { return try files.parts.synchronizeFileSystem() }
-            for item in items {
-                try files.parts.file(reading: FilePath(item.file))?.synchronize()
-            }
-        }
-        try await journal.recordVerified(items)
-        return await withBlockingThread { files.moveToUsers(items) }
-    }
-
-    private func onDisk(
-        _ body: @escaping @Sendable () throws(FileError) -> Void
-    ) async throws(DaemonError) {
-        do throws(FileError) {
-            try await withBlockingThread(body)
-        } catch {
-            throw .file(error)
-        }
+        let lost = await withBlockingThread { files.synchronize(items) }
+        let durable = items.filter { lost[$0.task] == nil }
+        try await journal.recordVerified(durable)
+        let errors = await withBlockingThread { files.moveToUsers(durable) }
+        return lost.merging(errors) { lost, _ in lost }
     }
 }
 
 extension TransferFiles {
+    /// Syncs the content of completed downloads, and discards bytes that may be lost; returns the errors by task.
+    fileprivate func synchronize(
+        _ items: [DownloadCommitter.CompletedDownload]
+    ) -> [Int64: DaemonError] {
+        // One sync of many files costs less. If it fails, a sync of each tells which files it concerns.
+        let areWritten = items.count > 4 && (try? parts.synchronizeFileSystem()) != nil
+        var errors: [Int64: DaemonError] = [:]
+        for item in items {
+            do throws(FileError) {
+                if let content = item.content {
+                    try content.synchronize(isWritten: areWritten)
+                } else {
+                    try synchronizeCopy(item.file, isWritten: areWritten)
+                }
+            } catch {
+                errors[item.task] = .file(error)
+            }
+        }
+        return errors
+    }
+
+    private func synchronizeCopy(
+        _ name: FilePath.Component,
+        isWritten: Bool
+    ) throws(FileError) {
+        do throws(FileError) {
+            guard let file = try parts.file(reading: FilePath(name)) else { return }
+            if isWritten { try file.checkWritten() } else { try file.synchronize() }
+        } catch {
+            // A later sync would succeed although bytes are lost. The error of the sync is the one to report.
+            _ = try? parts.remove(name)
+            throw error
+        }
+    }
+
     /// Moves files into their users' directories and syncs these.
     ///
     /// One user's error does not affect other users.

@@ -62,7 +62,7 @@ extension TransferCoordinator {
         state.note(report, of: id)
         var event = SessionEvent(.completed, time: now)
         switch result {
-        case .received(let file, let metrics, let response):
+        case .received(let part, let metrics, let response):
             guard state.succeed(task, at: now) else { return }
             state.committing.insert(id)
             turn()
@@ -70,7 +70,7 @@ extension TransferCoordinator {
             event.bytesExpected = report.received
             event.metrics = metrics
             event.response = response.map { TransferResponse($0) }
-            await commitDownload(of: task, file: file, event: event)
+            await commitDownload(of: task, in: part, event: event)
         case .sent(let metrics, let response, let body):
             guard state.succeed(task, at: now) else { return }
             turn()
@@ -152,7 +152,7 @@ extension TransferCoordinator {
 extension TransferCoordinator {
     private func commitDownload(
         of task: FullTask,
-        file: FilePath.Component,
+        in part: PartialFile,
         event: SessionEvent
     ) async {
         let record = task.record
@@ -163,7 +163,8 @@ extension TransferCoordinator {
             task: record.id,
             user: user,
             part: record.part,
-            file: file,
+            file: part.fileName,
+            content: part,
             event: event
         )
         let items = [item] + (await copies(for: item))
@@ -215,7 +216,7 @@ extension TransferCoordinator {
                 continue
             }
             var copy = item
-            (copy.task, copy.part, copy.file) = (id, name, file)
+            (copy.task, copy.part, copy.file, copy.content) = (id, name, file, nil)
             copies.append(copy)
         }
         return copies

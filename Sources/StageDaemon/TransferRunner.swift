@@ -11,8 +11,8 @@ import SystemPackage
 struct TransferRunner: Sendable {
     /// Result of an attempt.
     enum Result: Sendable {
-        /// The download is complete and verified, in the part file of this name.
-        case received(FilePath.Component, TransferMetrics, ResponseSummary?)
+        /// The download is complete and verified, in the part file.
+        case received(PartialFile, TransferMetrics, ResponseSummary?)
         /// The upload is complete.
         case sent(TransferMetrics, ResponseSummary?, body: [UInt8])
         /// The attempt of a staging has ended.
@@ -177,7 +177,7 @@ struct TransferRunner: Sendable {
         if !download.isRepeatedSafely { try await recordProvisionalEnd(of: live, bodySize: .zero) }
         _ = try await engine.download(download, to: part)
         storage.set(file, to: part.length.rawValue, of: user)
-        return .received(part.fileName, live.metrics(ended: .now), live.current.response)
+        return .received(part, live.metrics(ended: .now), live.current.response)
     }
 
     /// Returns whether a header field must be sent to the request's origin only, not to mirrors or redirects.

@@ -78,7 +78,7 @@ extension Stager {
         let part = try await download(request, as: key, in: container).part
         try StageError.wrapping { () throws(TransferError) in
             do throws(FileError) {
-                try container.downloads.file(reading: FilePath(part.fileName))?.synchronize()
+                try part.synchronize()
                 try container.downloads.rename(part.fileName, to: name, in: directory)
             } catch {
                 throw .storage(error)

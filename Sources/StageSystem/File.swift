@@ -133,6 +133,14 @@ public import SystemPackage
         _ = try attempt("synchronize") { Int(fdatasync(descriptor.rawValue)) }
     }
 
+    /// Waits for writes that have begun, and throws the error of one that has failed and was not reported to this file
+    /// (sync_file_range(2)).
+    ///
+    /// Does not flush the disk's cache: the caller has synced the file system before.
+    package func checkWritten() throws(FileError) {
+        _ = try attempt("synchronize") { Int(stage_wait_for_writeback(descriptor.rawValue)) }
+    }
+
     /// Starts writing the content of the file to disk, without waiting.
     ///
     /// A hint to the kernel: it guarantees nothing, and ``synchronize()`` reports errors.

@@ -182,6 +182,7 @@ final class DownloadReceiver: ExchangeReceiver {
 
     private func append(_ bytes: Span<UInt8>, to content: PartialFile.Content) throws(TransferError)
     {
+        if let fault = part.fault { throw TransferError(fault) }
         if position + Int64(bytes.count) > permitted { try permit(position) }
         do throws(FileError) {
             try content.file.write(bytes, at: position)

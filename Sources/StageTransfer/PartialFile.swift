@@ -10,17 +10,12 @@ public import SystemPackage
 /// for the first generation of content that no other process resumes, and the previous generation's file is removed
 /// first: so the name alone suffices to find and remove everything that a crash leaves. Bytes are synced to disk
 /// before the record counts them. Within one boot of the kernel all written bytes count; after a reboot only those
-/// that the record calls durable. Bytes without a record count only for content that a digest identifies.
+/// that the record calls durable. Bytes without a record count only for content that a digest identifies. After a sync
+/// that failed, bytes that are not durable are discarded: the kernel may have dropped them, and the next sync would succeed.
 ///
 /// One process uses a partial file at a time: the caller holds a lock for that. Both files have mode `0600`: other users
 /// must not read unverified content, and a record may have a URL with a secret in it.
 public final class PartialFile: Sendable {
-    /// The open file of one generation.
-    final class Content: Sendable {
-        let file: File
-        init(_ file: consuming File) { self.file = file }
-    }
-
     private struct State {
         var record: PartialFileRecord?
         var content: Content?
@@ -268,7 +263,7 @@ extension PartialFile {
         }
     }
 
-    /// Sets the number of bytes after a write.
+    /// Sets the number of bytes after a write or a truncation.
     func grow(to length: Int64) { state.withLock { $0.length = length } }
 
     /// Syncs all bytes written so far, then updates the record, then calls `report`.
@@ -280,11 +275,11 @@ extension PartialFile {
         guard let record = now.record, let content = now.content, now.isRecorded else { return }
         let length = now.length
         guard record.total != nil, length > record.durable else { return }
-        try content.file.synchronize()
+        try content.synchronize()
         try recording.withLock { _ throws(FileError) in
-            // Meanwhile the file may have been completed or abandoned.
+            // Meanwhile the file may have been completed, shortened or abandoned.
             let now = state.withLock { $0 }
-            guard !now.isComplete, var current = now.record,
+            guard !now.isComplete, length <= now.length, var current = now.record,
                 current.generation == record.generation
             else { return }
             current.durable = length
@@ -293,6 +288,41 @@ extension PartialFile {
             state.withLock { $0.record?.durable = length }
             report(ByteCount(length))
         }
+    }
+
+    /// Syncs the content to disk by the open file that has written it, so that success proves that all of it is there.
+    ///
+    /// If this sync fails, or an earlier one has failed, the bytes that are not known to be on disk are discarded. Blocks
+    /// the thread. Must not be called during a download.
+    ///
+    /// - Parameter isWritten: Whether a sync of the file system has written the content since the download.
+    /// - Throws: ``FileError`` if bytes may be lost.
+    package func synchronize(isWritten: Bool = false) throws(FileError) {
+        do throws(FileError) {
+            try content?.synchronize(isWritten: isWritten)
+        } catch {
+            _ = discardLostBytes()
+            throw error
+        }
+    }
+
+    /// Error of a sync of the current generation; `nil` if none has failed.
+    var fault: FileError? { content?.fault }
+
+    /// Shortens the file to the bytes that are known to be on disk if a sync has failed; returns the error of that sync.
+    ///
+    /// Must not be called while bytes are written.
+    func discardLostBytes() -> FileError? {
+        guard let content, let fault = content.fault else { return nil }
+        do throws(FileError) {
+            let durable = durable
+            try content.discardBytes(beyond: durable)
+            grow(to: durable)
+        } catch {
+            // Within this boot, all of its length would count. The first error is the one to report.
+            try? remove()
+        }
+        return fault
     }
 
     /// Stops the recording of a complete generation: a ``checkpoint(_:)`` that began earlier no longer writes the

@@ -75,6 +75,7 @@ private struct LocalCopy: Sendable {
         var position: Int64 = 0
         while position < size.rawValue {
             guard !Task.isCancelled else { return .local(.cancelled) }
+            if let fault = part.fault { throw fault }
             let count = try file.read(into: &buffer, at: position)
             guard count > 0 else { break }
             let taken = min(count, Int(size.rawValue - position))

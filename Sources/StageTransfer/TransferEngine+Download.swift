@@ -113,6 +113,12 @@ extension TransferEngine {
             if outcome != .complete, progress.wasAccepted { await flush(part) }
             await endCheckpoints(of: part, isComplete: outcome == .complete)
         }
+        if let fault = part.discardLostBytes() {
+            switch outcome {
+            case .local: break
+            default: outcome = .local(TransferError(fault))
+            }
+        }
         let reached = progress.newBytes > 0 ? part.durable : 0
         if reached - download.highestOffset >= smallest.rawValue {
             download.highestOffset = reached

@@ -259,6 +259,7 @@ private final class CheckpointTracker: Sendable {
 
     /// Returns whether a checkpoint is due, and marks it as running if so.
     func beginIfDue(at now: ContinuousClock.Instant, rule: CheckpointRule) -> Bool {
+        guard part.fault == nil else { return false }
         let newBytes = part.length.rawValue - part.durable
         return state.withLock { state in
             guard !state.isRunning, rule.isDue(newBytes: newBytes, sinceLast: now - state.last)
@@ -338,8 +339,7 @@ extension TransferEngine {
         do throws(FileError) {
             try entry.checkpoint()
         } catch {
-            // The transfer continues: its bytes may still be useful, and otherwise further writes fail with a better
-            // error.
+            // The partial file keeps the error, which ends the attempt.
             logger.warning(
                 "A partial file could not be made durable",
                 metadata: ["file.path": "\(error.path)", "error": "\(error)"]
