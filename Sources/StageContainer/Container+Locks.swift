@@ -49,7 +49,8 @@ extension Container {
         throw FileError(lockedByOthers: locks.path.appending(name))
     }
 
-    /// Renames the spare lock file to `name`; returns `false` if there is no spare.
+    /// Renames the spare lock file to `name`; returns `false` if there is no spare, or the file system cannot rename it
+    /// without replacing a file.
     ///
     /// No process holds a lock on the spare: it is never opened under its own name.
     private func nameSpare(
@@ -62,7 +63,8 @@ extension Container {
         } catch {
             // Another process has created the file or used the spare.
             if error.errno == .fileExists { return true }
-            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            // Replacing a lock file of another process would give the lock to both.
+            guard error.errno == .noSuchFileOrDirectory || error.isUnsupported else { throw error }
             return false
         }
     }

@@ -77,7 +77,7 @@ extension Container {
                 attempt: attempt
             )
             do throws(FileError) {
-                try staging.rename(area.name, to: name.component, in: directory, replacing: false)
+                try staging.rename(area.name, toUnused: name.component, in: directory)
                 // Only after the rename: a sweep removes areas in `staging/` that are not locked.
                 try area.open()
                 return name

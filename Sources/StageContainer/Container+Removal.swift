@@ -182,7 +182,7 @@ extension Container {
     ) throws(FileError) {
         let trash = try makeUniqueName(prefix)
         do throws(FileError) {
-            try directory.rename(name, to: trash, in: staging, replacing: false)
+            try directory.rename(name, toUnused: trash, in: staging)
             try staging.removeTree(trash)
         } catch {
             guard error.errno == .improperLink || error.isOutOfSpace,

@@ -136,7 +136,7 @@ extension Container {
     private func makeMovable(_ name: FilePath.Component, for id: PackID) throws(FileError) {
         let other = try makeUniqueName(id.text)
         do throws(FileError) {
-            try staging.rename(name, to: other, in: staging, replacing: false)
+            try staging.rename(name, toUnused: other, in: staging)
         } catch {
             guard error.errno == .improperLink, let old = try staging.directory(FilePath(name))
             else { throw error }
@@ -146,7 +146,7 @@ extension Container {
             )
             try staging.removeTree(name)
         }
-        try staging.rename(other, to: name, in: staging, replacing: false)
+        try staging.rename(other, toUnused: name, in: staging)
     }
 
     /// Replaces the lease file that an earlier run left by a new, locked one.
@@ -214,7 +214,7 @@ extension Directory {
     fileprivate func moveEntries(to target: Directory) throws(FileError) {
         for entry in try entries() {
             guard entry.kind == .directory, let below = try directory(entry.path) else {
-                try rename(entry.name, to: entry.name, in: target, replacing: false)
+                try rename(entry.name, toUnused: entry.name, in: target)
                 continue
             }
             let made = try target.makeDirectory(entry.path, exactly: .ownerReadWriteExecute)

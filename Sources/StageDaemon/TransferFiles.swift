@@ -89,7 +89,8 @@ struct TransferFiles: Sendable {
         if try directory.status(unmounted: name) != nil { return false }
         try parts.changeMode(of: part, to: .privateFile)
         if user != owner.user { try parts.changeOwner(of: part, to: Self.fileOwner(user)) }
-        try parts.rename(part, to: name, in: directory, replacing: false)
+        // Only the user could take the name meanwhile, who would lose that file.
+        try parts.rename(part, toUnused: name, in: directory)
         return true
     }
 

@@ -207,7 +207,7 @@ public struct ExtensionHost: Sendable {
             guard error.errno == .interrupted,
                 let aside = FilePath.Component("\(name.string).removed-\(mark)")
             else { throw error }
-            try parent.rename(name, to: aside, in: parent, replacing: false)
+            try parent.rename(name, toUnused: aside, in: parent)
         }
     }
 

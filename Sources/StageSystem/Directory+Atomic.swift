@@ -84,6 +84,27 @@ extension Directory {
         }
     }
 
+    /// Renames `name` to `newName` in `directory`, which must not exist (`EEXIST`), and which no other process creates
+    /// meanwhile: the name is random, or a lock protects it.
+    ///
+    /// Works on all file systems; a process that breaks the rule can lose a file or an empty directory on those that cannot
+    /// refuse to replace a name.
+    package func rename(
+        _ name: FilePath.Component,
+        toUnused newName: FilePath.Component,
+        in directory: Directory
+    ) throws(FileError) {
+        do throws(FileError) {
+            try rename(name, to: newName, in: directory, replacing: false)
+        } catch {
+            guard error.isUnsupported else { throw error }
+            guard try directory.status(FilePath(newName)) == nil else {
+                throw FileError("rename", path: path.appending(name), errno: .fileExists)
+            }
+            try rename(name, to: newName, in: directory)
+        }
+    }
+
     /// Returns whether `name` is a name of ``temporaryName(for:)``.
     public static func isTemporary(_ name: FilePath.Component) -> Bool {
         name.string.hasPrefix(".") && name.string.hasSuffix(".tmp")

@@ -85,9 +85,9 @@ extension Directory {
     /// Removes `name` and everything below it, and returns whether it existed.
     ///
     /// Removes symbolic links, and never follows them. A tree of any depth takes a constant number of
-    /// descriptors and no recursion: nested directories are first moved up to the top of the tree. (On file
-    /// systems that cannot move directories, as overlayfs those of lower layers, descriptors and recursion
-    /// grow with the depth.)
+    /// descriptors and no recursion: nested directories are first moved up to the top of the tree. (Of directories
+    /// that cannot be moved, as on overlayfs those of lower layers, descriptors and recursion grow with the
+    /// depth.)
     ///
     /// `isOver` is polled between entries; `true` stops the removal, which then throws `EINTR`. Another call
     /// removes the rest.
@@ -153,15 +153,16 @@ extension Directory {
                 moved += 1
                 guard let name = FilePath.Component(".removed-\(moved)") else { break }
                 do {
-                    try rename(entry.name, to: name, in: top, replacing: false)
+                    try rename(entry.name, toUnused: name, in: top)
                     break
-                } catch  where error.errno == .fileExists {
+                } catch  where error.errno == .fileExists || error.errno == .directoryNotEmpty {
+                    // Another process may be removing the same tree, and have taken the name.
                     continue
                 } catch  where error.errno == .noSuchFileOrDirectory {
                     // Another process is removing the same tree.
                     break
-                } catch  where error.errno == .improperLink {
-                    // overlayfs cannot move a directory of a lower layer.
+                } catch {
+                    // overlayfs cannot move a directory of a lower layer, and a full disk may lack a block for the name.
                     try removeTree(entry.name, unless: isOver)
                     break
                 }

@@ -206,7 +206,8 @@ public final class Directory: Sendable {
 
     /// Renames `name` to `newName` in `directory`, atomically.
     ///
-    /// Replaces an existing `newName`, unless `replacing` is `false`: then it is an error (`EEXIST`).
+    /// Replaces an existing `newName`, unless `replacing` is `false`: then it is an error (`EEXIST`), and so is a file system
+    /// that cannot tell (`EINVAL`), as FUSE's often, NFS and 9p.
     public func rename(
         _ name: FilePath.Component,
         to newName: FilePath.Component,
@@ -216,12 +217,16 @@ public final class Directory: Sendable {
         _ = try Self.attempt("rename", at: path.appending(name)) {
             unsafe name.withPlatformString { from in
                 unsafe newName.withPlatformString { to in
-                    unsafe stage_renameat2(
+                    let target = directory.descriptor.rawValue
+                    guard !replacing else {
+                        return unsafe renameat(descriptor.rawValue, from, target, to)
+                    }
+                    return unsafe stage_renameat2(
                         descriptor.rawValue,
                         from,
-                        directory.descriptor.rawValue,
+                        target,
                         to,
-                        replacing ? 0 : UInt32(RENAME_NOREPLACE)
+                        UInt32(RENAME_NOREPLACE)
                     )
                 }
             }

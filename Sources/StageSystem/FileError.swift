@@ -57,6 +57,11 @@ public struct FileError: Error, Equatable, Sendable {
         }
     }
 
+    /// Indicates whether the file system, or the kernel, lacks the operation.
+    package var isUnsupported: Bool {
+        errno == .invalidArgument || errno == .notSupported || errno == .noFunction
+    }
+
     /// EDQUOT, which swift-system names only on Apple's platforms.
     private static let quotaExceeded = Errno(rawValue: 122)
 }

@@ -53,7 +53,7 @@ package struct TemporaryFolder {
                 try parent.removeTree(name) { ContinuousClock.now >= end }
                 return
             }
-            try parent.rename(name, to: gone, in: parent, replacing: false)
+            try parent.rename(name, toUnused: gone, in: parent)
             try parent.removeTree(gone) { ContinuousClock.now >= end }
             for entry in try parent.entries()
             where entry.path.string.hasPrefix(ContainerLayout.removedPrefix) {

@@ -226,3 +226,31 @@ struct FaultyDiskTests {
         )
     }
 }
+
+/// A file system that cannot refuse to replace a name, as many of FUSE.
+@Suite(
+    .server,
+    .directory,
+    .enabled("failing system calls takes strace") { FileStatus.isExecutable("/usr/bin/strace") }
+)
+struct PlainRenameTests {
+    @Test func packsArePublishedUpdatedAndRemoved() async throws {
+        var world = try World()
+        world.program.wrapper = [
+            "/usr/bin/strace", "-f", "-qq", "-o", "/dev/null", "-e", "signal=none", "-e",
+            "trace=renameat2", "-e", "inject=renameat2:error=EINVAL", try Program.path.string,
+        ]
+        for version in 1...2 {
+            let pack = try SamplePack.small(.aurora, version: version, policy: .onDemand)
+            try world.publish(pack)
+            try await world.succeed("fetch", "aurora", "--quiet")
+            #expect(try world.staged(.aurora) == StagedFiles(pack))
+        }
+        try await world.succeed("gc", "--previous", "--quiet")
+        #expect(try world.names(in: "generations/aurora").count == 1)
+        try await world.succeed("gc", "--quota", "0", "--quiet")
+        for name in ["packs", "generations", "staging"] {
+            #expect(try world.names(in: name) == [])
+        }
+    }
+}
