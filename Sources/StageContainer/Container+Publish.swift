@@ -8,7 +8,8 @@ extension Container {
     /// Most of the cost is waiting for the disk, so packs that are ready together are published together: one
     /// sync of the file system serves all of them. A pack that fails does not prevent the others from being
     /// published. After an error or a crash, each pack has either its complete old generation or its complete
-    /// new one; a later sweep removes leftovers.
+    /// new one. A pack that fails keeps its area, for the owner to discard or continue; after a crash a later sweep
+    /// removes leftovers.
     ///
     /// The caller holds the locks of all the packs.
     ///
@@ -30,21 +31,29 @@ extension Container {
         }
         publication.finishStep { () throws(FileError) in try root.synchronizeFileSystem() }
         publication.step { pack throws(ContainerError) in
-            pack.generation = try ContainerError.wrapping { () throws(FileError) in
-                try moveIntoGenerations(pack.area, as: pack.record)
+            let (area, record) = (pack.area, pack.record)
+            let place = try ContainerError.wrapping { () throws(FileError) in
+                try makePlace(for: record)
             }
+            pack.place = place
+            try ContainerError.wrapping { () throws(FileError) in
+                let name = place.generation.component
+                try staging.rename(area.name, toUnused: name, in: place.directory)
+            }
+            pack.isMoved = true
+            // Only after the rename: a sweep removes areas in `staging/` that are not locked.
+            try ContainerError.wrapping { () throws(FileError) in try area.open() }
         }
         publication.finishStep { () throws(FileError) in try root.synchronizeFileSystem() }
         publication.step { pack throws(ContainerError) in
-            guard let generation = pack.generation else { return }
+            guard let place = pack.place else { return }
             let id = pack.area.id
             try ContainerError.wrapping { () throws(FileError) in
-                try self.packs.replaceLink(
-                    id.component,
-                    to: ContainerLayout.linkTarget(of: id, to: generation)
-                )
+                try self.packs.rename(place.link, over: id.component)
             }
+            pack.isLinked = true
         }
+        for pack in publication.withoutLinks { withdraw(pack) }
         publication.finishStep { () throws(FileError) in try self.packs.synchronize() }
         return publication.results
     }
@@ -60,32 +69,40 @@ extension Container {
         return record
     }
 
-    /// Moves the area to a unique name in `generations/`, which no link refers to yet.
-    private func moveIntoGenerations(
-        _ area: StagingArea,
-        as record: StagedPack
-    ) throws(FileError) -> GenerationName {
+    /// Chooses an unused name in `generations/`, and creates a temporary link to it, so that a link that cannot be created
+    /// is found before anything is moved.
+    private func makePlace(for record: StagedPack) throws(FileError) -> Publication.Place {
+        let id = record.id
         let directory = try generations.makeDirectory(
-            FilePath(area.id.component),
+            FilePath(id.component),
             exactly: .directory
         )
-        var attempt = 1
-        while true {
-            let name = GenerationName(
+        func name(_ attempt: Int) -> GenerationName {
+            GenerationName(
                 version: record.version,
                 digest: record.contentDigest,
                 attempt: attempt
             )
-            do throws(FileError) {
-                try staging.rename(area.name, toUnused: name.component, in: directory)
-                // Only after the rename: a sweep removes areas in `staging/` that are not locked.
-                try area.open()
-                return name
-            } catch {
-                guard error.errno == .fileExists else { throw error }
-                attempt += 1
-            }
         }
+        // The lock on the pack keeps other processes from taking the name.
+        var attempt = 1
+        while try directory.status(FilePath(name(attempt).component)) != nil { attempt += 1 }
+        let generation = name(attempt)
+        let link = packs.temporaryName(for: id.component)
+        try packs.createLink(link, to: ContainerLayout.linkTarget(of: id, to: generation))
+        return Publication.Place(generation: generation, directory: directory, link: link)
+    }
+
+    /// Moves a generation that did not get its link back to `staging/`, and removes its temporary link.
+    ///
+    /// Errors are ignored, since the one that prevented the link is the one to report: `gc` removes what stays.
+    private func withdraw(_ pack: Publication.Entry) {
+        guard let place = pack.place else { return }
+        try? packs.removeFile(place.link)
+        guard pack.isMoved else { return }
+        try? pack.area.close()
+        let name = place.generation.component
+        try? place.directory.rename(name, toUnused: pack.area.name, in: staging)
     }
 }
 
@@ -95,8 +112,20 @@ private struct Publication {
     struct Entry {
         let area: StagingArea
         let record: StagedPack
-        /// The generation that the area became; `nil` before.
-        var generation: GenerationName?
+        /// The name that the area gets; `nil` before it is chosen.
+        var place: Place?
+        /// `true` once the area has that name.
+        var isMoved = false
+        /// `true` once the link names the generation.
+        var isLinked = false
+    }
+
+    /// The name of a generation, and a temporary link to it.
+    struct Place {
+        let generation: GenerationName
+        /// The directory of the pack's generations.
+        let directory: Directory
+        let link: FilePath
     }
 
     private var packs: [(entry: Entry, failure: ContainerError?)]
@@ -107,6 +136,11 @@ private struct Publication {
 
     var results: [Result<Void, ContainerError>] {
         packs.map { $0.failure.map(Result.failure) ?? .success(()) }
+    }
+
+    /// The packs that have failed before their links named them.
+    var withoutLinks: [Entry] {
+        packs.compactMap { $0.failure == nil || $0.entry.isLinked ? nil : $0.entry }
     }
 
     /// Performs a step for each pack that has not failed.

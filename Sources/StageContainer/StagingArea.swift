@@ -61,6 +61,11 @@ public final class StagingArea: Sendable {
         try directory.setMode(.directory)
         lock.withLock { $0 = nil }
     }
+
+    /// Keeps readers out again, before a generation that could not be published moves back to `staging/`.
+    ///
+    /// The area is not locked then: a sweep may delete it before its owner does.
+    func close() throws(FileError) { try directory.setMode(.ownerReadWriteExecute) }
 }
 
 extension Container {

@@ -44,6 +44,25 @@ import Testing
         #expect(try container.reader.lease(.aurora)?.text(of: "sky.svg") == "<svg/>")
     }
 
+    @Test func aPackWhoseLinkCannotBeChangedLeavesNoGeneration() throws {
+        let packs = try #require(try container.root.directory("packs"))
+        let staging = try #require(try container.root.directory("staging"))
+        try packs.createDirectory("aurora")
+        for _ in 1...2 {
+            let lock = try container.waitForLock(.aurora)
+            let area = try container.makeStagingArea(lock)
+            try area.write("sky.svg", "<svg/>")
+            #expect(throws: ContainerError.self) {
+                try container.publish(area, as: .aurora(version: 1))
+            }
+            #expect(try container.reader.generations(of: .aurora).isEmpty)
+            #expect(try staging.entries().count == 1)
+            try area.discard()
+            #expect(try staging.entries() == [])
+            #expect(try packs.entries().map(\.path) == ["aurora"])
+        }
+    }
+
     @Test func packsWithEqualContentHaveAreasOfTheirOwn() throws {
         let digest = StagedPack.aurora(version: 1).contentDigest
         let name = String(repeating: "a", count: 127)
