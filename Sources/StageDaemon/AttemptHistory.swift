@@ -60,6 +60,8 @@ struct AttemptHistory: Sendable {
     private(set) var redirects = 0
     /// Start of the first attempt.
     private(set) var started: Date?
+    /// Number of times that the received content could not be committed.
+    private var failedCommits = 0
     /// Points for consecutive responses with a retried status: one for a locked upload, two for any other.
     private var refusalPoints = 0
 
@@ -107,6 +109,12 @@ struct AttemptHistory: Sendable {
         failures += 1
         let points = report.hasTransientStatus ? 2 : report.isLocked ? 1 : 0
         refusalPoints = points > 0 ? refusalPoints + points : 0
+    }
+
+    /// Counts a failed commit, and returns the number of them.
+    mutating func noteFailedCommit() -> Int {
+        failedCommits += 1
+        return failedCommits
     }
 
     /// Returns the final event of a task that failed or was cancelled.

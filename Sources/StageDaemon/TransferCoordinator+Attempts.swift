@@ -172,13 +172,12 @@ extension TransferCoordinator {
             for item in items.dropFirst() { try await committer.commit(item) }
             try await committer.commit(item)
         } catch {
-            // The content is on disk, so the next attempt finds it complete.
             logger.error("A download could not be committed", metadata: ["error": "\(error)"])
             for item in items {
                 endCommit(of: item.task)
-                await reschedule(item.task)
+                await reschedule(item.task, after: error)
             }
-            return
+            return turn()
         }
         for item in items {
             storage.move(.part(item.part), to: .finished(item.task))
@@ -194,13 +193,14 @@ extension TransferCoordinator {
         var copies: [DownloadCommitter.CompletedDownload] = []
         for id in state.followersToServe(by: item.task, at: readClock()) where state.serve(id) {
             let (name, files) = ("task-\(id)", files)
-            guard let file = FilePath.Component("\(name).part.1"),
-                let size = item.event.bytesReceived?.rawValue,
-                storage.grow(.part(name), to: size, of: item.user) == .granted
-            else {
-                // No quota for a copy now: the task downloads the content itself, later.
+            let size = item.event.bytesReceived?.rawValue ?? 0
+            let verdict = storage.grow(.part(name), to: size, of: item.user)
+            guard let file = FilePath.Component("\(name).part.1"), verdict == .granted else {
+                // No space for a copy now: the task downloads the content itself, later.
                 endCommit(of: id)
-                await reschedule(id)
+                let reason = verdict == .full ? .noSpace : DiskQuota.quotaExceeded
+                let error = FileError("grow", path: files.root.path, errno: reason)
+                await reschedule(id, after: .file(error))
                 continue
             }
             do throws(FileError) {
@@ -212,7 +212,7 @@ extension TransferCoordinator {
                 logger.warning("Content was not shared", metadata: ["error": "\(error)"])
                 removeFiles([name])
                 endCommit(of: id)
-                await reschedule(id)
+                await reschedule(id, after: .file(error))
                 continue
             }
             var copy = item
@@ -229,8 +229,10 @@ extension TransferCoordinator {
         for id in tasks { await reschedule(id) }
     }
 
-    /// Hands a task back to the scheduler after its content could not be committed.
-    func reschedule(_ id: Int64) async {
+    /// Hands a task back to the scheduler, after an error if its content could not be committed or copied.
+    ///
+    /// Of verified content, only the commit is repeated.
+    func reschedule(_ id: Int64, after error: DaemonError? = nil) async {
         await synchronizeClock()
         do throws(DaemonError) {
             guard let task = try await journal.task(id), task.record.state != .ended else {
@@ -239,14 +241,15 @@ extension TransferCoordinator {
             guard !task.record.hasProvisionalEnd else {
                 return await fail(task, with: .lostResponse)
             }
-            if task.record.state == .verified { try await journal.reopen(id) }
             state.schedule(task.record, request: task.request, at: readClock())
+            guard let error,
+                let failure = state.commitFailed(id, with: error, at: readClock())
+            else { return }
+            await fail(task, with: failure)
         } catch {
             logger.error("A task could not be read", metadata: ["error": "\(error)"])
             unscheduled.insert(id)
         }
-        state.waitForDisk(id, at: readClock())
-        turn()
     }
 }
 

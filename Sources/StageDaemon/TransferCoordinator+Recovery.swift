@@ -102,7 +102,7 @@ extension TransferCoordinator {
 
     /// Commits a task whose content was verified before the daemon stopped.
     ///
-    /// If that fails, the task waits for the disk and is retried: one user's broken directory does not prevent the
+    /// If that fails, the task waits and its commit is repeated: one user's broken directory does not prevent the
     /// daemon from starting. Until then no attempt may write to the part file, since the journal calls its content
     /// verified.
     func commitVerified(_ record: TaskRecord) async {
@@ -113,8 +113,7 @@ extension TransferCoordinator {
             try await commit(record)
         } catch {
             logger.error("A download could not be committed", metadata: ["error": "\(error)"])
-            state.schedule(record, at: readClock())
-            state.waitForDisk(record.id, at: readClock())
+            await reschedule(record.id, after: error)
         }
     }
 
@@ -144,6 +143,7 @@ extension TransferCoordinator {
             state.schedule(record, at: readClock())
             return
         }
+        storage.move(.part(record.part), to: .finished(record.id))
         endCommit(of: record.id)
         await conclude([(record.id, event)])
     }

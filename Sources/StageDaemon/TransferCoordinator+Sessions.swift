@@ -112,6 +112,7 @@ extension TransferCoordinator {
         } catch {
             state.abandonRemoval(of: id)
             for task in tasks { await reschedule(task) }
+            turn()
             await launchIfNeeded(id)
             throw ControlRefusal(.storage, message: "\(error)")
         }

@@ -1,6 +1,8 @@
 import FoundationEssentials
 import StageControl
 import StageModel
+import StageSystem
+import SystemPackage
 
 /// Start and end of attempts.
 extension TransferState {
@@ -208,6 +210,48 @@ extension TransferState {
         guard scheduler.items[id]?.blocks.contains(.authentication) == true else { return }
         scheduler.change(id, at: now) { $0.blocks.remove(.authentication) }
         waitForDisk(id, at: now)
+    }
+}
+
+/// Failed commits.
+extension TransferState {
+    /// Errors that do not end by themselves.
+    private static let lastingErrors: Set<Errno> = [
+        .invalidArgument, .permissionDenied, .notPermitted, .readOnlyFileSystem, .ioError,
+    ]
+    /// Number of failed commits after which such an error fails the task.
+    private static let commitAttempts = 5
+    /// Maximum delay in seconds before a commit is repeated.
+    private static let longestCommitWait = 3600.0
+
+    /// Lets a task that was handed back to the scheduler wait after its content could not be committed or copied.
+    ///
+    /// - Returns: The failure if the task is to end instead.
+    mutating func commitFailed(
+        _ id: Int64,
+        with error: DaemonError,
+        at now: Date
+    ) -> TransferFailure? {
+        guard scheduler.items[id] != nil else { return nil }
+        let failures = histories[id, default: AttemptHistory()].noteFailedCommit()
+        let delay = Self.diskWait * Double(1 << min(failures - 1, 8))
+        var reason = PendingReason(
+            .backoff,
+            until: now + min(delay, Self.longestCommitWait),
+            problem: "\(error)"
+        )
+        if case .file(let error) = error {
+            if failures >= Self.commitAttempts, Self.lastingErrors.contains(error.errno) {
+                return TransferFailure(.storage, reason: "\(error)")
+            }
+            if error.errno == DiskQuota.quotaExceeded {
+                reason = PendingReason(.quota, until: now + Self.quotaWait)
+            } else if error.isOutOfSpace {
+                reason = PendingReason(.disk, until: now + Self.diskWait)
+            }
+        }
+        scheduler.attemptEnded(id, pending: reason, at: now)
+        return nil
     }
 }
 

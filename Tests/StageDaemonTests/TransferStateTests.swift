@@ -3,6 +3,7 @@ import StageControl
 import StageModel
 import StageSystem
 import StageTesting
+import SystemPackage
 import Testing
 
 @testable import StageDaemon
@@ -154,6 +155,58 @@ struct TransferStateTests {
         #expect(try state.session(composed, for: owner).record.id == 1)
         let found = try #require(state.sessions[2])
         #expect(state.beginReplacement(by: found) == [])
+    }
+
+    // MARK: Commits that fail
+
+    /// State with one task, and the reasons for which it waits after so many commits of its content that failed.
+    private func waits(
+        after count: Int,
+        failuresWith errno: Errno
+    ) throws -> (TransferState, [PendingReason]) {
+        var state = state()
+        let task = FullTask(1)
+        try create([task], in: &state)
+        _ = state.turn(at: now)
+        receive(task, in: &state)
+        var reasons: [PendingReason] = []
+        for _ in 0..<count {
+            state.schedule(task.record, at: now)
+            #expect(state.commitFailed(1, with: error(errno), at: now) == nil)
+            reasons.append(try #require(state.scheduler.items[1]?.notBefore))
+            #expect(state.unschedule(1) == true)
+        }
+        state.schedule(task.record, at: now)
+        return (state, reasons)
+    }
+
+    private func error(_ errno: Errno) -> DaemonError {
+        .file(FileError("open", path: "/a", errno: errno))
+    }
+
+    @Test func aCommitIsRepeatedAfterGrowingDelays() throws {
+        let (_, reasons) = try waits(after: 10, failuresWith: .notDirectory)
+        let problem = "\(error(.notDirectory))"
+        let delays = [15, 30, 60, 120, 240, 480, 960, 1920, 3600, 3600] as [TimeInterval]
+        let expected = delays.map { PendingReason(.backoff, until: now + $0, problem: problem) }
+        #expect(reasons == expected)
+    }
+
+    @Test func aCommitOnAFullDiskIsRepeatedSoon() throws {
+        let (_, reasons) = try waits(after: 10, failuresWith: .noSpace)
+        let reason = PendingReason(.disk, until: now + TransferState.diskWait)
+        #expect(reasons == [PendingReason](repeating: reason, count: 10))
+    }
+
+    @Test(
+        arguments: [.invalidArgument, .permissionDenied, .notPermitted, .readOnlyFileSystem]
+            as [Errno]
+    )
+    func aCommitThatWillNotSucceedEndsItsTask(_ errno: Errno) throws {
+        var (state, reasons) = try waits(after: 4, failuresWith: errno)
+        #expect(reasons.map(\.kind) == [.backoff, .backoff, .backoff, .backoff])
+        let failure = TransferFailure(.storage, reason: "\(error(errno))")
+        #expect(state.commitFailed(1, with: error(errno), at: now) == failure)
     }
 
     // MARK: Launches

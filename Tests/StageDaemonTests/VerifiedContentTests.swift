@@ -83,3 +83,30 @@ struct VerifiedContentTests {
         try parts.write(Array(changed.utf8), to: component, durably: false)
     }
 }
+
+/// Content that cannot be moved to its place.
+@Suite(.directory, .daemon, .server)
+struct UnplacedContentTests {
+    @Test func contentWithoutAPlaceWaitsAndIsNotReceivedAgain() async throws {
+        let daemon = try DaemonProcess.required()
+        let server = TestServer.current
+        try daemon.configure(#"{"settlingTime": 0}"#)
+        server.answer("/a", with: .content(noise(300_000)).ignoringRanges())
+        try await daemon.start()
+        try await daemon.makeSession()
+        // A file that has the name of its user's directory.
+        let staged = try Directory.open(daemon.state.appending("staged"))
+        let name = try #require(FilePath.Component("\(UserIdentity.current.user)"))
+        try staged.write([], to: name, durably: false)
+        let id = try await daemon.download(server.url("/a"))
+        try await daemon.wait(for: [.backoff], of: id)
+        let reason = try #require(try await daemon.client.task(id).holds.first)
+        #expect(reason.problem?.contains("/staged/\(name.string)'") == true, "\(reason)")
+        try staged.remove(name)
+        var change = TransferChange()
+        change.state = .unpaused
+        try await daemon.client.change(id, by: change)
+        try await daemon.wait(for: .completed, of: id)
+        #expect(server.requests(for: "/a").count == 1)
+    }
+}
