@@ -11,18 +11,13 @@ final class OutputFile {
     private(set) var size = ByteCount.zero
     private let directory: Directory
     private let name: FilePath.Component
-    private let temporary: FilePath.Component
-    private let file: File
+    private let temporary: TemporaryFile
     private var hasher: SHA256Hasher? = SHA256Hasher()
 
-    /// Creates a temporary file beside `path`.
+    /// Creates a temporary file beside `path`, and removes those of killed processes.
     init(_ path: FilePath) throws(PackagingError) {
         guard let name = path.lastComponent, name.kind == .regular else {
             throw .file(FileError("create", path: path, errno: .isDirectory))
-        }
-        let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
-        guard let temporary = FilePath.Component(".\(name.string).\(mark).tmp") else {
-            throw .file(FileError("create", path: path, errno: .invalidArgument))
         }
         let above = path.removingLastComponent()
         do throws(FileError) {
@@ -30,17 +25,16 @@ final class OutputFile {
             guard try directory.status(FilePath(name))?.kind != .directory else {
                 throw FileError("create", path: path, errno: .isDirectory)
             }
-            file = try directory.file(creating: FilePath(temporary))
+            temporary = try TemporaryFile.make(for: name, in: directory)
         } catch {
             throw .file(error)
         }
         self.name = name
-        self.temporary = temporary
     }
 
     /// Appends bytes.
     func append(_ bytes: Span<UInt8>) throws(FileError) {
-        try file.write(bytes, at: size.rawValue)
+        try temporary.file.write(bytes, at: size.rawValue)
         hasher?.update(bytes)
         size = size + ByteCount(bytes.count)
     }
@@ -50,8 +44,8 @@ final class OutputFile {
     func publish() throws(PackagingError) -> Digest {
         guard let hasher = hasher.take() else { preconditionFailure("a file is published once") }
         try PackagingError.wrapping { () throws(FileError) in
-            try file.synchronize()
-            try directory.rename(temporary, to: name, in: directory)
+            try temporary.file.synchronize()
+            try directory.rename(temporary.name, to: name, in: directory)
             try directory.synchronize()
         }
         return hasher.finish()
@@ -60,6 +54,6 @@ final class OutputFile {
     /// Removes the temporary file.
     func discard() {
         // The first error is the one to report.
-        _ = try? directory.remove(temporary)
+        _ = try? directory.remove(temporary.name)
     }
 }

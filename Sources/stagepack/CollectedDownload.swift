@@ -201,23 +201,21 @@ struct CollectedDownload: Sendable {
         to name: FilePath.Component,
         in folder: Directory
     ) throws(FileError) {
-        let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
-        guard let temporary = FilePath.Component(".\(name.string).\(mark).tmp"),
-            let source = try from.file(reading: FilePath(old))
-        else {
+        guard let source = try from.file(reading: FilePath(old)) else {
             throw FileError("open", path: from.path.appending(old), errno: .noSuchFileOrDirectory)
         }
+        let temporary = try TemporaryFile.make(
+            for: name,
+            in: folder,
+            permissions: FilePermissions(rawValue: 0o666)
+        )
         do throws(FileError) {
-            let file = try folder.file(
-                creating: FilePath(temporary),
-                permissions: FilePermissions(rawValue: 0o666)
-            )
-            try file.copyContent(of: source)
-            try file.synchronize()
-            try folder.rename(temporary, to: name, in: folder)
+            try temporary.file.copyContent(of: source)
+            try temporary.file.synchronize()
+            try folder.rename(temporary.name, to: name, in: folder)
         } catch {
             // The first error is the one to report.
-            _ = try? folder.remove(temporary)
+            _ = try? folder.remove(temporary.name)
             throw error
         }
     }

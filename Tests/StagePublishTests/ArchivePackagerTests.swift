@@ -50,6 +50,13 @@ import Testing
         return (archive, try File.open(reading: output).readAll(limit: 1 << 24))
     }
 
+    @Test func aFileThatAKilledCommandLeftIsRemoved() async throws {
+        let directory = try TemporaryDirectory.required()
+        try directory.write([1], to: ".out.3mxh1urkd3nsa.tmp", durably: false)
+        _ = try await pack(try tree("one"), .tar)
+        #expect(try directory.status(".out.3mxh1urkd3nsa.tmp") == nil)
+    }
+
     @Test(arguments: formats) func theSameFilesGiveTheSameBytes(format: ArchiveFormat) async throws
     {
         let (_, first) = try await pack(try tree("one"), format, threads: 1)

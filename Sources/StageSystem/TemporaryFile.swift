@@ -1,0 +1,64 @@
+package import SystemPackage
+
+/// A new file under a temporary name beside its final one, locked as long as the value exists.
+///
+/// The lock tells it from files that killed processes left, which ``make(for:in:permissions:)`` removes. The owner
+/// renames or removes it.
+package struct TemporaryFile: ~Copyable, Sendable {
+    /// The open file.
+    package let file: File
+    /// The temporary name.
+    package let name: FilePath.Component
+    /// `nil` on file systems without locks.
+    private let lock: FileLock?
+
+    /// Creates a file beside `name`, after removing those that killed processes left there.
+    package static func make(
+        for name: FilePath.Component,
+        in directory: Directory,
+        permissions: FilePermissions = .file
+    ) throws(FileError) -> TemporaryFile {
+        removeLeftovers(of: name, in: directory)
+        while true {
+            let path = directory.temporaryName(for: name)
+            guard let temporary = path.lastComponent else {
+                throw FileError("create", path: path, errno: .invalidArgument)
+            }
+            let file = try directory.file(creating: path, permissions: permissions)
+            let inode = try file.status().inode
+            let lock = attemptLock(path, in: directory)
+            // Another process may have removed the file before it was locked.
+            guard try directory.status(path)?.inode == inode else { continue }
+            return TemporaryFile(file: file, name: temporary, lock: lock)
+        }
+    }
+
+    /// Locks a file, or returns `nil` where that is impossible: then other processes find no leftovers either.
+    private static func attemptLock(_ path: FilePath, in directory: Directory) -> FileLock? {
+        do throws(FileError) {
+            guard let file = try directory.file(updatingExisting: path) else { return nil }
+            return try FileLock.attempt(file, mode: .exclusive)
+        } catch {
+            return nil
+        }
+    }
+
+    /// Removes the temporary files beside `name` that no process has locked.
+    ///
+    /// Errors are ignored: the next call tries again.
+    private static func removeLeftovers(of name: FilePath.Component, in directory: Directory) {
+        for entry in (try? directory.entries()) ?? [] where isTemporary(entry.path, for: name) {
+            guard let lock = attemptLock(entry.path, in: directory) else { continue }
+            lock.removeFile(entry.name, in: directory)
+            _ = consume lock
+        }
+    }
+
+    /// Returns whether a name is one of ``Directory/temporaryName(for:)`` for `name`, and not for a longer one.
+    private static func isTemporary(_ path: FilePath, for name: FilePath.Component) -> Bool {
+        let (prefix, suffix) = (".\(name.string).", ".tmp")
+        let text = path.string
+        guard text.hasPrefix(prefix), text.hasSuffix(suffix) else { return false }
+        return !text.dropFirst(prefix.count).dropLast(suffix.count).contains(".")
+    }
+}

@@ -1,0 +1,40 @@
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+@Suite(.directory)
+struct TemporaryFileTests {
+    private let directory: Directory
+
+    init() throws { directory = try TemporaryDirectory.required() }
+
+    private var names: [String] {
+        get throws { try directory.entries().map(\.path.string).sorted() }
+    }
+
+    @Test func aFileThatAKilledProcessLeftIsRemoved() throws {
+        // The others belong to other files.
+        let others = [".archive.tar.0x9y.tmp", ".other.0x9y.tmp", "archive", "archive.0x9y.tmp"]
+        for name in others + [".archive.0x9y.tmp", ".archive.1.tmp"] {
+            _ = try directory.file(creating: FilePath(name))
+        }
+        let temporary = try TemporaryFile.make(for: "archive", in: directory)
+        let name = temporary.name.string
+        #expect(try names == (others + [name]).sorted())
+        _ = consume temporary
+    }
+
+    @Test func aFileInUseStays() throws {
+        let first = try TemporaryFile.make(for: "archive", in: directory)
+        let second = try TemporaryFile.make(for: "archive", in: directory)
+        let both = [first.name.string, second.name.string].sorted()
+        #expect(try names == both)
+        _ = consume second
+        let third = try TemporaryFile.make(for: "archive", in: directory)
+        let rest = [first.name.string, third.name.string].sorted()
+        #expect(try names == rest)
+        _ = consume first
+        _ = consume third
+    }
+}
