@@ -191,10 +191,12 @@ struct CollectedDownload: Sendable {
             }
             try copy(old, of: from, to: name, in: folder)
             try from.remove(old)
+            return
         }
         try folder.synchronize()
     }
 
+    /// Copies a file to its new name; returns once the copy is on disk under that name, so that the other may be removed.
     private static func copy(
         _ old: FilePath.Component,
         of from: Directory,
@@ -213,6 +215,7 @@ struct CollectedDownload: Sendable {
             try temporary.file.copyContent(of: source)
             try temporary.file.synchronize()
             try folder.rename(temporary.name, to: name, in: folder)
+            try folder.synchronize()
         } catch {
             // The first error is the one to report.
             _ = try? folder.remove(temporary.name)

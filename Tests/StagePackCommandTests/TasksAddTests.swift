@@ -84,6 +84,43 @@ struct TasksAddTests {
         }
     }
 
+    @Test(
+        .enabled("watching system calls takes strace and another file system") {
+            FileStatus.isExecutable("/usr/bin/strace") && FileStatus.exists("/dev/shm")
+        }
+    )
+    func aFileThatIsCopiedIsOnDiskBeforeItIsRemoved() async throws {
+        var installed = try await Installed()
+        let server = installed.world.server
+        server.answer("/file", with: .content(Self.content))
+        let memory = try Directory.open("/dev/shm")
+        let name = FilePath.Component(known: "stagepack-\(UInt64.random(in: 0 ... .max))")
+        let folder = try memory.makeDirectory(FilePath(name))
+        defer { _ = try? memory.removeTree(name) }
+        let output = folder.path.appending("file")
+        let trace = installed.world.directory.path.appending("trace")
+        let arguments = ["tasks", "add", server.url("/file"), "-o", output.string]
+        try await withDaemon(&installed) { installed, _ in
+            var program = installed.world.program
+            // The last word of a wrapper is the program.
+            program.wrapper =
+                Array(program.wrapper.dropLast()) + [
+                    "/usr/bin/strace", "-f", "-qq", "-y", "-o", trace.string, "-e", "signal=none",
+                    "-e", "trace=fsync,unlinkat", try Program.path.string,
+                ]
+            let ending = try await program.run(arguments)
+            #expect(ending.status == 0, "\(ending)")
+        }
+        #expect(try bytes(of: output) == Self.content)
+        let calls = try text(of: trace).split(separator: "\n")
+        let sync = calls.firstIndex {
+            $0.contains("fsync(") && $0.contains("<\(folder.path.string)>")
+        }
+        let removal = calls.firstIndex { $0.contains("unlinkat(") && $0.contains("/staged/") }
+        let (first, second) = (try #require(sync), try #require(removal))
+        #expect(first < second, "\(calls)")
+    }
+
     /// A server that is away for a while takes nothing from what has been received.
     @Test func anAttemptWithoutAResponseKeepsWhatIsShown() async throws {
         var installed = try await Installed()
