@@ -3,7 +3,6 @@ import StageControl
 import StageModel
 import StagePack
 import StageSystem
-import StageTransfer
 import SystemPackage
 
 /// A download of the daemon that a command waits for, whose file it moves to a path.
@@ -139,18 +138,9 @@ struct CollectedDownload: Sendable {
                 )
             )
         default:
-            var failure = CommandFailure(
-                status: .transferFailed,
-                message: event.failure?.reason ?? "the download failed",
-                hint: nil,
-                retryAdvice: .later
-            )
-            let isTransient = event.failure?.status.map(ResponseSummary.transientStatuses.contains)
-            if event.failure?.kind == .refused, isTransient != true {
-                failure.status = .transferRefused
-            }
-            if event.failure?.kind == .wrongContent { failure.status = .digestMismatch }
-            return .failure(failure)
+            let failure =
+                event.failure ?? TransferFailure(.unreachable, reason: "the download failed")
+            return .failure(CommandFailure(failure))
         }
     }
 

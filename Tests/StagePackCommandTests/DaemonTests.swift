@@ -173,6 +173,9 @@ struct DaemonTests {
         let (server, content) = (installed.world.server, Array("content".utf8))
         server.answer("/small", with: .content(content))
         server.answer("/none", with: .status(404))
+        server.answer("/encoded", with: .content(content).field("Content-Encoding", "br"))
+        let size = "4611686018427387904"
+        server.answer("/huge", with: .content(content).field("Content-Length", size))
         server.answer("/slow", with: .content(content).stalled(after: 3))
         let folder = installed.world.directory.path
         let output = folder.appending("file").string
@@ -187,8 +190,13 @@ struct DaemonTests {
             #expect(added.output.contains("\n    file: \(output)\n"), "\(added)")
             #expect(try bytes(of: FilePath(output)) == content)
 
-            let missing = try await add("/none")
-            #expect(missing.status == 21, "\(missing)")
+            let failures: [(path: String, status: Int32)] = [
+                ("/none", 21), ("/encoded", 21), ("/huge", 41),
+            ]
+            for (path, status) in failures {
+                let failed = try await add(path)
+                #expect(failed.status == status, "\(failed)")
+            }
             let wrong = try await add("/small", "--sha256", String(repeating: "0", count: 64))
             #expect(wrong.status == 22, "\(wrong)")
             #expect(try bytes(of: FilePath(output)) == content)

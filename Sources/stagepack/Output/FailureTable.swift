@@ -1,9 +1,11 @@
 import StageContainer
+import StageControl
 import StageEngine
 import StageModel
 import StageOrigin
 import StagePack
 import StageSystem
+import StageTransfer
 import StagingService
 import SystemPackage
 
@@ -51,6 +53,26 @@ extension CommandFailure {
     /// Creates the failure for an error of the container.
     init(_ error: ContainerError) {
         self.init(.container(error))
+    }
+
+    /// Creates the failure of a transfer of the daemon, with the status that a command's own transfer has for that reason.
+    init(_ failure: TransferFailure) {
+        let isTransient = failure.status.map(ResponseSummary.transientStatuses.contains) ?? false
+        let (status, retryAdvice): (ExitStatus, RetryAdvice) =
+            switch failure.kind {
+            case .unreachable, .timedOut, .untrusted, .cannotResume: (.transferFailed, .later)
+            case .refused: (isTransient ? .transferFailed : .transferRefused, .later)
+            case .unacceptable: (.transferRefused, .never)
+            case .wrongContent: (.digestMismatch, .later)
+            // The daemon waits where its disk is full.
+            case .storage, .lost: (.containerUnusable, .later)
+            }
+        self.init(
+            status: status,
+            message: failure.reason,
+            hint: nil,
+            retryAdvice: retryAdvice
+        )
     }
 
     /// Returns the result of `body`, and converts its failure.
