@@ -90,6 +90,8 @@ public struct PackProgress: Equatable, Sendable {
     public private(set) var outcome: StagingOutcome?
     /// The reason why the latest request failed; `nil` if bytes have arrived since then, or none has failed.
     public private(set) var lastFailure: String?
+    /// `true` if staging ended while the pack waited for another process or task that works on it.
+    package private(set) var waitedForOther = false
     /// The size of the index.
     private let sizeOfIndex: ByteCount
     /// The total size of the index and its bundles.
@@ -172,6 +174,7 @@ public struct PackProgress: Equatable, Sendable {
     }
 
     private mutating func end(_ outcome: StagingOutcome) {
+        waitedForOther = phase == .waitingForOther
         phase = .ended
         self.outcome = outcome
         if case .alreadyStaged = outcome {

@@ -240,7 +240,7 @@ extension PackSelection {
     fileprivate func isInterruption(_ failure: StagingFailure) -> Bool {
         switch failure.kind {
         case .interrupted: true
-        case .deadlineExceeded: !isEvent
+        case .deadlineExceeded, .inUse: !isEvent
         default: false
         }
     }

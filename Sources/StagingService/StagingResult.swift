@@ -107,16 +107,22 @@ public struct StagingResult: Sendable {
             packs[index].transferred = max(.zero, pack.received - pack.reused)
             packs[index].reused = pack.reused
             packs[index].lastFailure = pack.lastFailure
+            packs[index].waitedForOther = pack.waitedForOther
         }
     }
 
-    /// Turns interruptions into failures for the deadline, which has passed.
+    /// Turns interruptions into failures for the deadline, which has passed, and of packs that another process works on
+    /// into failures that say so.
     mutating func nameDeadline() {
         if extensionProblem?.kind == .interrupted {
             extensionProblem = .deadline(about: .downloaderExtension)
         }
         for index in packs.indices where packs[index].isInterrupted {
             let pack = packs[index]
+            guard !pack.waitedForOther else {
+                packs[index].failure = StagingFailure(ContainerError.busy(pack.id))
+                continue
+            }
             let received = pack.source.map { _ in
                 StagingFailure.Received(
                     // Bytes of earlier runs are not transferred again.
@@ -204,6 +210,8 @@ public struct PackResult: Sendable {
     public var failure: StagingFailure?
     /// The reason why the latest request of an interrupted transfer failed.
     var lastFailure: String?
+    /// Set if an interrupted pack waited for another process or task that works on it.
+    var waitedForOther = false
 
     /// The pack's identifier.
     public var id: PackID { pack.id }

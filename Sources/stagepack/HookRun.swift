@@ -265,8 +265,10 @@ struct HookRun: Sendable {
         let isCut = isLate && failure.status == ExitStatus.interrupted.rawValue
         let message = isCut ? "the deadline passed" : failure.message
         let status = ExitStatus(rawValue: failure.status) ?? .unfinished
-        // Severe failures, which no later run resolves, determine the status even after the deadline.
+        // Severe failures, which no later run resolves, determine the status even after the deadline. Another process may
+        // end in the time that is left.
         let isUnfinished = isLate && status.severity < ExitStatus.digestMismatch.severity
+        let canContinue = isUnfinished || isLate && status == .inUse
         // No later run stages a pinned pack.
         let release = status == .pinned ? failure.hint : nil
         return Ending(
@@ -277,7 +279,7 @@ struct HookRun: Sendable {
                 isFinished: release != nil
             ),
             status: isUnfinished ? .unfinished : status,
-            isLate: isUnfinished,
+            isLate: canContinue,
             staged: staged
         )
     }
