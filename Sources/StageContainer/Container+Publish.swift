@@ -59,7 +59,7 @@ extension Container {
     }
 
     /// Returns the record with the name of the generation that the new one replaces, for rollbacks.
-    private func recordWithPrevious(_ record: StagedPack) throws(ContainerError) -> StagedPack {
+    func recordWithPrevious(_ record: StagedPack) throws(ContainerError) -> StagedPack {
         var record = record
         guard let current = try reader.currentGeneration(of: record.id) else { return record }
         // A repair keeps the predecessor of the damaged generation.

@@ -51,7 +51,8 @@ extension Container {
         return Rollback(from: current, to: previous, pin: pin)
     }
 
-    private func setCurrent(
+    /// Makes a generation current, durably, with one rename.
+    func setCurrent(
         _ generation: GenerationName,
         of id: PackID
     ) throws(ContainerError) {
@@ -98,20 +99,20 @@ extension ContainerReader {
         guard let current = try currentGeneration(of: id) else { return [] }
         let others = try targets(ofRollbackFrom: current, id)
         guard !others.isEmpty else { return [] }
-        let latest = try intactRecord(of: current, id)?.stagedAt ?? .max
-        return others.filter { $0.stagedAt <= latest }.sorted { $0.stagedAt > $1.stagedAt }
-            .map(\.name)
+        let latest = try intactRecord(of: current, id).map { RollbackTarget(current, $0) }
+        return others.filter { other in latest.map { other.precedes($0) } ?? true }
+            .sorted { $1.precedes($0) }.map(\.name)
     }
 
     /// Returns the generations of other content than the current one that have a record.
     private func targets(
         ofRollbackFrom current: GenerationName,
         _ id: PackID
-    ) throws(ContainerError) -> [(stagedAt: Int64, name: GenerationName)] {
-        var others: [(stagedAt: Int64, name: GenerationName)] = []
+    ) throws(ContainerError) -> [RollbackTarget] {
+        var others: [RollbackTarget] = []
         for name in try generations(of: id) where name != current && !name.hasContent(of: current) {
             guard name.content != nil, let record = try intactRecord(of: name, id) else { continue }
-            others.append((record.stagedAt, name))
+            others.append(RollbackTarget(name, record))
         }
         return others
     }
@@ -127,5 +128,29 @@ extension ContainerReader {
             guard case .damagedRecord = error else { throw error }
             return nil
         }
+    }
+}
+
+/// A generation with what orders it among the generations of its pack.
+private struct RollbackTarget {
+    let name: GenerationName
+    let record: StagedPack
+
+    init(_ name: GenerationName, _ record: StagedPack) {
+        self.name = name
+        self.record = record
+    }
+
+    /// Returns whether this generation was staged before another one of the same pack.
+    ///
+    /// Of two that were staged in the same second, the one that the other names as replaced was first; else the lower
+    /// version, and of two copies of one version the first.
+    func precedes(_ other: RollbackTarget) -> Bool {
+        if record.stagedAt != other.record.stagedAt {
+            return record.stagedAt < other.record.stagedAt
+        }
+        if other.record.replaced == name.description { return true }
+        if record.replaced == other.name.description { return false }
+        return (record.version, name.attempt) < (other.record.version, other.name.attempt)
     }
 }

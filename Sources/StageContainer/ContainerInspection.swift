@@ -223,10 +223,19 @@ extension ContainerReader {
 
     /// Compares the files beside the content of a leased generation with what StagePack creates.
     public func faults(beside lease: Lease) throws(ContainerError) -> [ContainerFault] {
-        let name = path(of: lease.generation, lease.id)
+        try faults(of: lease.generation, lease.id, isCurrent: true)
+    }
+
+    /// Compares the directory of a generation, and the files beside its content, with what StagePack creates.
+    func faults(
+        of generation: GenerationName,
+        _ id: PackID,
+        isCurrent: Bool
+    ) throws(ContainerError) -> [ContainerFault] {
+        let name = path(of: generation, id)
         var inspection = try ContainerError.wrapping { () throws(FileError) in
             var inspection = try ContainerInspection(root)
-            try inspection.check(generation: name, isCurrent: true)
+            try inspection.check(generation: name, isCurrent: isCurrent)
             return inspection
         }
         try inspection.checkRecord(

@@ -149,6 +149,12 @@ public struct GenerationName: Hashable, Sendable, Comparable, CustomStringConver
         return content.version == pack.version && content.contentDigest == pack.contentDigest
     }
 
+    /// The number that distinguishes copies of one version and content digest, from 1.
+    var attempt: Int {
+        let parts = component.string.split(separator: "-")
+        return parts.count == 3 ? Int(parts[2]) ?? 1 : 1
+    }
+
     /// Returns whether both have the same version and content digest: then one is a repaired copy of the
     /// other.
     func hasContent(of other: GenerationName) -> Bool {

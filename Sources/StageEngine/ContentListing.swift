@@ -123,6 +123,12 @@ public enum ContentListing {
             + added.subtracting(missing).sorted().map(Difference.added)
     }
 
+    /// Returns whether the content of a generation equals its listing, reading every file once.
+    static func isIntact(_ generation: Directory) -> Bool {
+        // Content that cannot be read is not intact.
+        (try? differences(in: generation))?.isEmpty ?? false
+    }
+
     /// Reads the listing of a generation; `nil` if it does not exist, is not a regular file or is larger than
     /// 1 GiB.
     private static func bytes(in generation: Directory) throws(FileError) -> [UInt8]? {

@@ -19,7 +19,11 @@ struct DiskSpaceBudget {
         self.planner = planner
         free = planner.freeSpace
         guard let policy = planner.evictionPolicy else { return }
-        queue = policy.queue(sparing: planner.packsAskedFor(selection))
+        let requested = planner.packsAskedFor(selection)
+        queue = policy.queue(
+            sparing: requested,
+            keeping: planner.kept.filter { requested.contains($0.key) }
+        )
         current = policy.current
         if let quota = planner.quota { remaining = quota - policy.lastingSize }
     }

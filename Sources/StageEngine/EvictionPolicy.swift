@@ -99,10 +99,18 @@ public struct EvictionPolicy: Equatable, Sendable {
     ///
     /// Sorts all generations once; the queue then serves any number of packs.
     ///
-    /// - Parameter spared: Packs that must stay, because they are requested.
+    /// - Parameters:
+    ///   - spared: Packs that must stay, because they are requested.
+    ///   - kept: Generations that must stay although they are not current, because they will be.
     /// - Returns: The queue.
-    public func queue(sparing spared: Set<PackID> = []) -> EvictionQueue {
-        EvictionQueue(candidates(sparing: spared))
+    public func queue(
+        sparing spared: Set<PackID> = [],
+        keeping kept: [PackID: GenerationName] = [:]
+    ) -> EvictionQueue {
+        let candidates = candidates(sparing: spared).filter { eviction in
+            kept[eviction.generation.id] != eviction.generation.name
+        }
+        return EvictionQueue(candidates)
     }
 
     /// Returns the state on disk after a plan is carried out, without the new generations.

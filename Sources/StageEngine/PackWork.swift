@@ -26,17 +26,39 @@ struct PackWork: Sendable {
             let lock = try await container.lock(report: report) {
                 container throws(ContainerError) in try container.attemptLock(pack.id)
             }
-            // A repair stages the pack again, although its record says that it is staged.
-            if reason != .repair, try isStaged() { return .alreadyStaged }
-            if try isSuperseded() { return .alreadyStaged }
-            try checkPin()
-            guard stager.options.mayPublish() else { throw .cancelled }
+            if let outcome = try await stageFromContainer(reason, holding: lock) { return outcome }
             let source = try await source()
             defer { source.end() }
             return .staged(try await stage(from: source, holding: lock, through: publisher))
         } catch {
             return .failed(error)
         }
+    }
+
+    /// Stages the pack for a reason from a plan if the container keeps its content; `nil` if it has to be downloaded.
+    func stageKept(_ reason: Plan.Reason) async -> StagingOutcome? {
+        do throws(StageError) {
+            let lock = try await container.lock(report: report) {
+                container throws(ContainerError) in try container.attemptLock(pack.id)
+            }
+            return try await stageFromContainer(reason, holding: lock)
+        } catch {
+            return .failed(error)
+        }
+    }
+
+    /// Returns the outcome of a pack that is staged or kept; `nil` if it has to be downloaded.
+    private func stageFromContainer(
+        _ reason: Plan.Reason,
+        holding lock: PackLock
+    ) async throws(StageError) -> StagingOutcome? {
+        // A repair stages the pack again, although its record says that it is staged.
+        if reason != .repair, try isStaged() { return .alreadyStaged }
+        if try isSuperseded() { return .alreadyStaged }
+        try checkPin()
+        guard stager.options.mayPublish() else { throw .cancelled }
+        guard reason != .repair else { return nil }
+        return try await restoreKept(holding: lock).map(StagingOutcome.staged)
     }
 
     /// Records that this pack does not need its archive any more, and returns whether no other pack of the run
@@ -109,15 +131,56 @@ struct PackWork: Sendable {
             }
             throw error
         }
-        let kept = stager.options.keptGenerations
         // A later sweep removes what cannot be removed now.
         await attempt(orLog: "could not remove what is superfluous") { () throws(StageError) in
             if endSharing() { try source.removeDownload() }
-            try StageError.wrapping { () throws(ContainerError) in
-                try container.removeObsoleteGenerations(lock, keeping: kept).check()
-            }
+            try removeObsoleteGenerations(lock)
         }
         return figures
+    }
+
+    /// Makes a generation with the content of the pack current if the container keeps an intact one; returns `nil` if it
+    /// does not.
+    ///
+    /// Reads every file, since nothing has verified the content since it was staged.
+    private func restoreKept(holding lock: PackLock) async throws(StageError) -> StagingFigures? {
+        let (container, pack) = (container, pack)
+        let found = try await StageError.blocking {
+            () throws(ContainerError) -> KeptGeneration? in
+            let reader = container.reader
+            for kept in try reader.keptGenerations(holding: pack) {
+                guard let directory = try reader.directory(of: kept.name, pack.id),
+                    ContentListing.isIntact(directory)
+                else { continue }
+                return kept
+            }
+            return nil
+        }
+        guard let found else { return nil }
+        report(.received(pack.downloadSize, reused: pack.downloadSize))
+        report(.publishing)
+        guard stager.options.mayPublish() else { throw .cancelled }
+        let record = StagedPack(
+            pack,
+            of: manifest.manifest,
+            source: found.source,
+            stagedAt: stager.options.now()
+        )
+        try await StageError.blocking { () throws(ContainerError) in
+            try container.restore(found.name, as: record, holding: lock)
+        }
+        await attempt(orLog: "could not remove what is superfluous") { () throws(StageError) in
+            try removeObsoleteGenerations(lock)
+        }
+        return StagingFigures(transferred: .zero, reused: pack.downloadSize, source: nil)
+    }
+
+    /// Removes generations beyond the number to keep.
+    private func removeObsoleteGenerations(_ lock: PackLock) throws(StageError) {
+        let kept = stager.options.keptGenerations
+        try StageError.wrapping { () throws(ContainerError) in
+            try container.removeObsoleteGenerations(lock, keeping: kept).check()
+        }
     }
 
     /// Fills a staging area, verifies and lists its content, and publishes it.

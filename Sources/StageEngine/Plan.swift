@@ -28,6 +28,8 @@ public struct Plan: Equatable, Sendable {
         public var transferSize = ByteCount.zero
         /// `true` if ``transferSize`` is exact, `false` if it is an upper bound.
         public var isTransferSizeExact = true
+        /// `true` if the pack is to be staged from a generation that the container keeps, without a transfer.
+        public var isKept = false
     }
 
     /// A decision about a pack.
@@ -118,6 +120,8 @@ public struct Planner: Sendable {
     public var staged: [PackID: StagedVersion]
     /// The staged packs whose files are missing; these are staged again, whatever their policy.
     package var incomplete: Set<PackID> = []
+    /// The generations that are not current and have the offered content of staged packs; staging these transfers nothing.
+    package var kept: [PackID: GenerationName] = [:]
     /// True if a reader has used the current generation of a pack since it was staged.
     package var hasReadPack = false
     /// The copies in another container that readers may use, by pack.
@@ -224,8 +228,14 @@ public struct Planner: Sendable {
         var archives: Set<Digest> = []
         for (_, pack) in order {
             var entry = Plan.Entry(pack: pack, decision: decision(on: pack, selection))
-            guard case .stage = entry.decision else {
+            guard case .stage(let reason) = entry.decision else {
                 left.append(entry)
+                continue
+            }
+            // A kept generation takes no further space, and no bytes of an allowance.
+            if reason != .repair, kept[pack.id] != nil {
+                entry.isKept = true
+                entries.append(entry)
                 continue
             }
             if let refusal = budget?.refusal(of: pack, isEssential: isEssential(pack)) {

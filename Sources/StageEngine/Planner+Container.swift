@@ -6,7 +6,8 @@ public import SystemPackage
 extension Planner {
     /// Creates a planner for a manifest and the current state of a container.
     ///
-    /// Reads the state of each pack from its link: one readlink(2) and two fstatat(2) per pack.
+    /// Reads the state of each pack from its link: one readlink(2) and two fstatat(2) per pack. Reads the generations of
+    /// packs whose staged content is not the offered one.
     public init(manifest: Manifest, container: Container) throws(StageError) {
         try self.init(manifest: manifest, reader: container.reader)
         downloaded = try StageError.wrapping { () throws(ContainerError) in
@@ -74,6 +75,9 @@ extension Planner {
                 } else {
                     incomplete.insert(pack.id)
                 }
+                if staged[pack.id]?.holds(pack) != true || incomplete.contains(pack.id) {
+                    kept[pack.id] = try reader.keptGenerations(holding: pack).first?.name
+                }
             }
         }
         for (id, pin) in try StageError.wrapping({ () throws(ContainerError) in try reader.pins() })
@@ -116,6 +120,9 @@ extension Planner {
 }
 
 extension Plan {
+    /// The part of the plan that needs no network.
+    package var withoutTransfers: Plan { Plan(entries: entries.filter(\.isKept)) }
+
     /// `true` if a pack does not fit on the file system.
     fileprivate var lacksSpace: Bool {
         entries.contains { entry in

@@ -1,6 +1,13 @@
 import StageContainer
 import StageModel
 
+extension Planner.StagedVersion {
+    /// Returns whether the generation has the version and the content of `pack`.
+    func holds(_ pack: Pack) -> Bool {
+        version == pack.version && contentDigest == pack.contentDigest
+    }
+}
+
 extension Planner {
     /// A copy of a pack in another container than the planned one.
     package struct CopyElsewhere: Equatable, Sendable {
@@ -16,9 +23,7 @@ extension Planner {
         }
 
         /// Returns whether the copy has the version and the content of `pack`.
-        func holds(_ pack: Pack) -> Bool {
-            staged == StagedVersion(version: pack.version, contentDigest: pack.contentDigest)
-        }
+        func holds(_ pack: Pack) -> Bool { staged.holds(pack) }
     }
 
     /// Returns the decision that follows from another container's copy of a pack; `nil` if the copy does not

@@ -76,17 +76,20 @@ public struct Stager: Sendable {
     ///   - plan: The plan.
     ///   - manifest: The manifest that the plan was made from.
     ///   - container: The container to stage in.
+    ///   - isOffline: Pass `true` to use no network. Packs whose content the container does not keep are left, and have
+    ///     no outcome.
     ///   - report: Receives all events, on several threads.
     /// - Returns: The outcome of each pack to stage.
     public func stage(
         _ plan: Plan,
         of manifest: AcceptedManifest,
         in container: Container,
+        isOffline: Bool = false,
         report: @escaping @Sendable (PackID, StagingEvent) -> Void = { _, _ in }
     ) async -> [PackID: StagingOutcome] {
         let publisher = Publisher(container: container)
         let sharing = ArchiveSharing(plan.packsToStage)
-        return await withTaskGroup(of: (PackID, StagingOutcome).self) { group in
+        return await withTaskGroup(of: (PackID, StagingOutcome?).self) { group in
             var outcomes: [PackID: StagingOutcome] = [:]
             var running = 0
             for entry in plan.entries {
@@ -106,8 +109,13 @@ public struct Stager: Sendable {
                         sharing: sharing,
                         report: { report(id, $0) }
                     )
-                    let outcome = await work.stage(reason, through: publisher)
-                    report(id, .ended(outcome))
+                    let outcome: StagingOutcome? =
+                        if isOffline {
+                            await work.stageKept(reason)
+                        } else {
+                            await work.stage(reason, through: publisher)
+                        }
+                    if let outcome { report(id, .ended(outcome)) }
                     return (id, outcome)
                 }
             }

@@ -48,8 +48,8 @@ public enum StagingOutcome: Equatable, Sendable {
 public struct StagingFigures: Equatable, Sendable {
     /// Bytes received over the network, including retries.
     public var transferred: ByteCount
-    /// Bytes of the pack that were on this machine before: from an earlier run or, for an index, the staged
-    /// version.
+    /// Bytes of the pack that were on this machine before: from an earlier run, from a generation that the container
+    /// keeps or, for an index, from the staged version.
     public var reused: ByteCount
     /// A URL that served content; `nil` if no archive, index or bundle was transferred.
     public var source: String?

@@ -30,3 +30,15 @@ extension Plan.Entry {
         }
     }
 }
+
+extension PackSelection {
+    /// True if the timer has started the run.
+    var isPeriodic: Bool {
+        if case .event(.periodic, _) = self { true } else { false }
+    }
+
+    /// True if the run is for essential content only.
+    var isEssentialOnly: Bool {
+        if case .event(_, essentialOnly: true) = self { true } else { false }
+    }
+}

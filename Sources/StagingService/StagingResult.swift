@@ -144,11 +144,15 @@ public struct StagingResult: Sendable {
         }
     }
 
-    /// Marks the packs to stage as failed, since the network may not be used.
-    mutating func refuseOffline() {
+    /// Adds the outcomes of a run that may not use the network, and marks the other packs to stage as failed.
+    mutating func addOffline(_ staged: StagedPacks) {
+        addOutcomes(of: staged)
         for index in packs.indices where packs[index].outcome == .planned {
             packs[index].outcome = .failed
-            packs[index].failure = .offline("pack '\(packs[index].id)': it is not here")
+            let pack = packs[index].pack
+            packs[index].failure = .offline(
+                "pack '\(pack.id)': version \(pack.version) is not here"
+            )
         }
     }
 

@@ -185,7 +185,7 @@ public struct StagingService: Sendable {
         result.manifestVerifiedAt = source.trust?.stored.record?.verifiedAt
         if case .failure(let failure) = answer { result.extensionProblem = failure }
         if request.isOffline {
-            result.refuseOffline()
+            result.addOffline(await stage(plan, of: manifest, in: container, by: stager))
         } else {
             let run = try await stageInTurn(
                 plan,
@@ -341,13 +341,14 @@ public struct StagingService: Sendable {
         return [.install]
     }
 
-    /// Frees space for the packs of a plan, and stages them.
+    /// Frees space for the packs of a plan, and stages them; offline only those that need no transfer.
     func stage(
         _ plan: Plan,
         of manifest: AcceptedManifest,
         in container: Container,
         by stager: Stager
     ) async -> StagedPacks {
+        let plan = request.isOffline ? plan.withoutTransfers : plan
         var staged = StagedPacks()
         staged.evicted = await makeRoom(plan.evictions, in: container)
         guard !plan.packsToStage.isEmpty else { return staged }
@@ -355,7 +356,12 @@ public struct StagingService: Sendable {
         let turn = TurnProgress.current
         let queue = UpdateQueue(report)
         queue.add(.began(plan))
-        staged.outcomes = await stager.stage(plan, of: manifest, in: container) { id, event in
+        staged.outcomes = await stager.stage(
+            plan,
+            of: manifest,
+            in: container,
+            isOffline: request.isOffline
+        ) { id, event in
             progress.withLock { progress in
                 progress.apply(event, to: id)
                 queue.add(.pack(id, event))
@@ -366,18 +372,6 @@ public struct StagingService: Sendable {
         await queue.finish()
         staged.progress = progress.withLock { $0.packs }
         return staged
-    }
-}
-
-extension PackSelection {
-    /// True if the timer has started the run.
-    var isPeriodic: Bool {
-        if case .event(.periodic, _) = self { true } else { false }
-    }
-
-    /// True if the run is for essential content only.
-    var isEssentialOnly: Bool {
-        if case .event(_, essentialOnly: true) = self { true } else { false }
     }
 }
 

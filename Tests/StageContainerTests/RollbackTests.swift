@@ -78,6 +78,19 @@ import Testing
         #expect(try container.rollBack(lock, now: 9).to.content?.version == 1)
     }
 
+    @Test func ofTwoGenerationsOfOneSecondTheLaterOneIsNotThePreviousOne() throws {
+        for version in 1...2 {
+            let area = try container.makeStagingArea(try container.waitForLock(.aurora))
+            try area.write("sky.svg", "\(version)")
+            var record = StagedPack.aurora(version: version)
+            record.stagedAt = 5
+            try container.publish(area, as: record)
+        }
+        _ = try rollBack()
+        _ = try container.release(try container.waitForLock(.aurora))
+        #expect(throws: ContainerError.noPrevious(.aurora)) { try rollBack() }
+    }
+
     @Test func aRepairedCopyIsRolledBackToWhatTheDamagedOneReplaced() throws {
         for version in 1...2 { try container.publishAurora(version: version, "\(version)") }
         try container.publishAurora(version: 2, "repaired")

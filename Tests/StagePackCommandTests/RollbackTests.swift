@@ -65,6 +65,51 @@ struct RollbackTests {
         #expect(try world.staged(.aurora) == StagedFiles(versions[0]))
     }
 
+    /// A world in which version 2 was rolled back and is not pinned any more.
+    private func released() async throws -> World {
+        let world = try await updated()
+        try await world.succeed("rollback", "aurora")
+        try await world.succeed("pin", "aurora", "--release")
+        return world
+    }
+
+    @Test func aVersionThatIsKeptIsStagedAgainWithoutATransfer() async throws {
+        let world = try await released()
+        let requests = world.server.counts(for: versions[1].path).requests
+        let status = try await world.succeed("status")
+        #expect(status.contains("outdated, version 2 is offered (version 2 is kept)"))
+        #expect(try await world.succeed("plan").contains("1 pack to stage: 0 B to download"))
+
+        try await world.succeed("fetch", "aurora", "--offline", "--quiet")
+        #expect(try world.staged(.aurora) == StagedFiles(versions[1]))
+        #expect(try await world.succeed("verify") == "aurora: as it was staged\n")
+        try await world.succeed("rollback", "aurora")
+        #expect(try world.staged(.aurora) == StagedFiles(versions[0]))
+        try await world.succeed("pin", "aurora", "--release")
+        try await world.succeed("prefetch", "--quiet")
+        #expect(try world.staged(.aurora) == StagedFiles(versions[1]))
+        #expect(world.server.counts(for: versions[1].path).requests == requests)
+    }
+
+    @Test func aVersionThatIsKeptAndDamagedIsDownloaded() async throws {
+        let world = try await released()
+        let requests = world.server.counts(for: versions[1].path).requests
+        let generations = try Directory.open(world.container.appending("generations/aurora"))
+        for name in try generations.entries().map(\.path.string) where name.hasPrefix("2-") {
+            let content = try #require(try generations.directory(FilePath("\(name)/content")))
+            _ = try content.remove("readme.txt")
+        }
+        let offline = try await world.run("fetch", "aurora", "--offline", "--quiet")
+        #expect(offline.status == 75)
+        let problem = "pack 'aurora': version 2 is not here, and the network may not be used"
+        #expect(offline.error.contains(problem))
+        #expect(try world.staged(.aurora) == StagedFiles(versions[0]))
+
+        try await world.succeed("fetch", "aurora", "--quiet")
+        #expect(try world.staged(.aurora) == StagedFiles(versions[1]))
+        #expect(world.server.counts(for: versions[1].path).requests > requests)
+    }
+
     @Test func aSecondRollbackTakesTheFirstOneBack() async throws {
         let world = try await updated()
         try await world.succeed("rollback", "aurora")

@@ -91,6 +91,8 @@ struct StatusReport: Encodable {
         var pin: PinStatus?
         /// The version that 'rollback' would restore.
         var previousVersion: Int?
+        /// Set if the container keeps the offered version beside the staged one, so that staging it transfers nothing.
+        var isOfferedVersionKept: Bool?
         /// Copies in other containers, which no reader uses; `nil` if there are none.
         var unusedCopies: [CopyStatus]?
     }
@@ -150,6 +152,11 @@ extension StatusReport.Part {
                     downloaded: pack.downloads.lazy.compactMap { downloaded[$0] }.first
                 )
                 try status.add(copies, from: view, in: scope)
+                if status.state == .outdated {
+                    let reader = copies.first.flatMap { view.readers[$0.container] }
+                    let kept = try reader?.keptGenerations(holding: pack) ?? []
+                    if !kept.isEmpty { status.isOfferedVersionKept = true }
+                }
                 packs.append(status)
                 others.remove(pack.id)
             }
@@ -317,11 +324,19 @@ extension StatusReport.PackStatus {
     /// The state for people, with the pin.
     var text: String {
         let pin = pin.map { ", \($0.text)" } ?? ""
-        let previous = previousVersion.map { " (version \($0) is kept)" } ?? ""
         let unused = (unusedCopies ?? []).map { copy in
             "; the \(copy.location?.rawValue ?? "other") copy, version \(copy.version ?? 0), is not used"
         }
-        return stateText + pin + previous + unused.joined()
+        return stateText + pin + keptText + unused.joined()
+    }
+
+    /// The other versions that the container keeps, in parentheses.
+    private var keptText: String {
+        let offered = isOfferedVersionKept == true ? offeredVersion : nil
+        let versions = Set([previousVersion, offered].compactMap(\.self)).sorted()
+        guard let last = versions.last else { return "" }
+        return versions.count == 1
+            ? " (version \(last) is kept)" : " (versions \(versions[0]) and \(last) are kept)"
     }
 
     private var stateText: String {
