@@ -1,13 +1,13 @@
 public import StageModel
 import StageSystem
-import SystemPackage
+package import SystemPackage
 
 /// The signed metadata that the last refresh verified for an application, as bytes.
 ///
 /// Stored metadata is not trusted as such: each use verifies it again, from the root that the application is
 /// registered with.
 public struct StoredTrust: Hashable, Sendable {
-    /// The root metadata after the registered one, by version.
+    /// The root metadata from the registered one on, by version.
     public var roots: [Int: [UInt8]] = [:]
     /// The metadata of the other roles, by file name, such as `targets.json`.
     public var files: [String: [UInt8]] = [:]
@@ -73,6 +73,16 @@ extension ContainerReader {
             trust.roots[version] = try ContainerLayout.metadata(file, in: roots)
         }
         return trust
+    }
+
+    /// Returns the file of the newest root metadata that is stored for the application; `nil` if there is none.
+    package func newestRootFile(
+        of application: ApplicationID
+    ) throws(ContainerError) -> FilePath? {
+        guard let version = try storedTrust(for: application).roots.keys.max() else { return nil }
+        return root.path.pushing(ContainerLayout.trust(of: application))
+            .appending(ContainerLayout.roots)
+            .appending(FilePath.Component(known: "\(version).json"))
     }
 
     /// Returns whether signed metadata is stored for the application.

@@ -200,6 +200,10 @@ private final class RepositoryVisit {
             verifiedAt: now,
             receivedAt: receivedAt
         )
+        // For commands that name no root, and only show the state.
+        if let version = try? RootMetadata(trusted: trust.initialRoot).version {
+            state.roots[version] = trust.initialRoot
+        }
     }
 }
 

@@ -67,7 +67,7 @@ struct RunRecorder {
 
     /// Records that the run ended without a result.
     func record(_ failure: StagingFailure) {
-        guard let application else { return }
+        guard let application, !isOfOtherRoot(failure, application) else { return }
         let planner = storedPlanner(application)
         updateHistory(of: application, isReported: failure.kind == .containerUnusable) { history in
             history.lastRun = run(problem: StagingHistory.Problem(failure), at: now)
@@ -75,6 +75,19 @@ struct RunRecorder {
             let event = request ?? history.pending.next ?? planner?.request ?? .install
             history.lastRun?.request = event
             if event != .periodic { history.pending.insert(event) }
+        }
+    }
+
+    /// Returns whether a manifest was refused only because of the root that the command named, or did not name: that says
+    /// nothing about the application's runs, whose failure it would hide.
+    private func isOfOtherRoot(_ failure: StagingFailure, _ application: ApplicationID) -> Bool {
+        guard case .engine(.manifestRefused(_, let refusal), _) = failure else { return false }
+        switch refusal {
+        case .unsigned, .otherRoot: return true
+        case .insecure:
+            // Without access to the metadata, the refusal counts.
+            return registration == nil && (try? container.reader.hasTrust(for: application)) == true
+        default: return false
         }
     }
 

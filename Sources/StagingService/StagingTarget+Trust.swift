@@ -5,7 +5,7 @@ import StageEngine
 import StageModel
 import StageSystem
 import StageTrust
-import SystemPackage
+package import SystemPackage
 
 // The only place that decides which root verifies a manifest.
 
@@ -93,6 +93,35 @@ extension StagingTarget {
             if source.trust != nil { source.application = registered.application }
         }
         return source
+    }
+
+    /// Returns the ledger of a stored manifest from the newest root that the container has stored, only to show the state of
+    /// the metadata: a container's root verifies no manifest. `nil` if there is none.
+    func storedLedger(
+        of record: StoredManifest,
+        _ reader: ContainerReader
+    ) throws(StagingFailure) -> TrustLedger? {
+        // A manifest that cannot be read is reported as such.
+        guard let application = (try? record.manifest())?.application else { return nil }
+        do throws(ContainerError) {
+            let stored = try reader.storedTrust(for: application)
+            guard let newest = stored.roots.max(by: { $0.key < $1.key }) else { return nil }
+            return TrustLedger(root: newest.value, stored: stored, application: application)
+        } catch {
+            throw StagingFailure(error)
+        }
+    }
+
+    /// The file of the newest root that the container has stored, for a command that names no root and whose manifest is
+    /// refused without one; `nil` if the manifest needs none, or if the target has several manifests.
+    package var storedRoot: FilePath? {
+        // What cannot be read is reported by the command itself.
+        guard registration == nil, root == nil, let path = knownContainer,
+            let reader = try? ContainerReader.open(path), let records = try? stored(reader),
+            records.count == 1, let application = (try? records[0].manifest())?.application,
+            (try? registeredRoot(of: application, for: path)) == nil
+        else { return nil }
+        return try? reader.newestRootFile(of: application)
     }
 
     /// Returns the registration of an application on this machine, or `nil` if it has none.
@@ -211,7 +240,16 @@ extension StagingTarget {
     }
 
     private func firstURL(of application: ApplicationID) -> String {
-        registration?.manifestURLs.first ?? manifests.first ?? application.text
+        registration?.manifestURLs.first ?? manifests.first ?? storedURL(of: application)
+            ?? application.text
+    }
+
+    /// Returns the URL of the manifest that the container has stored for an application; `nil` if it has none.
+    private func storedURL(of application: ApplicationID) -> String? {
+        // Only names the manifest in an error that is thrown in any case.
+        guard let path = container(of: application), let reader = try? ContainerReader.open(path)
+        else { return nil }
+        return (try? reader.storedManifest(for: application))?.url
     }
 }
 

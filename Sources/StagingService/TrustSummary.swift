@@ -128,8 +128,8 @@ extension TrustSummary {
 }
 
 extension StagingTarget {
-    /// Returns the signed metadata of the container's applications that are registered with a root, or that
-    /// the target's own root verifies.
+    /// Returns the signed metadata of the container's applications: as the root verifies it that they are registered with,
+    /// or the target's own, or else the newest root that the container has stored.
     ///
     /// - Throws: ``StagingFailure`` if a root or the container cannot be read.
     package func trustSummaries(
@@ -153,7 +153,10 @@ extension StagingTarget {
         }
         for record in try stored(reader) {
             let source = try source(of: record, reader)
-            guard let trust = source.trust, let application = source.application else { continue }
+            var ledger = source.trust
+            if ledger == nil { ledger = try storedLedger(of: record, reader) }
+            guard let trust = ledger, let application = source.application ?? trust.application
+            else { continue }
             summaries.append(
                 TrustSummary(
                     of: application,

@@ -125,6 +125,47 @@ struct SignedTransportTests {
         _ = try await StagingService(request, logger: logger) { _ in }.stage()
     }
 
+    /// Commands that name only the container show what its own root verifies, and their hints name that root.
+    @Test func theStateOfSignaturesIsShownWithoutARoot() async throws {
+        var world = try await SignedWorld()
+        try world.installed.uninstall()
+        let root = world.world.directory.path.appending("root.json")
+        try world.world.directory.write(world.repository.firstRoot, to: "root.json", durably: false)
+        let url = world.server.url("/signed/manifest.json")
+        let container = world.world.container.string
+        let program = world.world.program
+        func run(_ arguments: String...) async throws -> Program.Ending {
+            try await program.run(arguments + ["--container", container])
+        }
+        try world.publish(try .small(.aurora))
+        let source = ["--root", root.string, "--manifest", url, "--attempts", "1"]
+        let first = try await program.run(["prefetch", "--container", container] + source)
+        #expect(first.status == 0, "\(first)")
+        for command in ["status", "why"] {
+            let ending = try await run(command)
+            #expect(ending.output.contains("signed: root version 1, verified "), "\(ending)")
+        }
+
+        world.server.answer("/signed/metadata/timestamp.json", with: .content([1]))
+        let failed = try await program.run(["prefetch", "--container", container] + source)
+        #expect(failed.status == 17, "\(failed)")
+        let refused = try await run("prefetch")
+        #expect(refused.status == 12, "\(refused)")
+        let stored = world.world.container.appending("trust/net.example.wallpaper/root/1.json")
+        #expect(refused.error.contains("the manifest at '\(url)' is refused"), "\(refused)")
+        #expect(refused.error.contains("hint: pass --root \(stored)"), "\(refused)")
+        let checked = try await run("doctor")
+        #expect(checked.status == 3, "\(checked)")
+        #expect(!checked.output.contains("asked for without one"), "\(checked)")
+        let command = "stagepack prefetch --root \(stored) --container \(container)"
+        #expect(checked.output.contains(command), "\(checked)")
+
+        world.serve()
+        let ending = try await run("prefetch", "--root", stored.string)
+        #expect(ending.status == 0, "\(ending)")
+        #expect(try await run("doctor").status == 0)
+    }
+
     /// Without a registration the application is that of the stored manifest, and its keys stay revoked.
     @Test func newRootsAreKeptWithoutARegistration() async throws {
         var world = try await SignedWorld()

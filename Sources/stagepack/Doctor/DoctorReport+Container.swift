@@ -245,7 +245,11 @@ extension DoctorReport {
 
     private mutating func add(_ trust: TrustSummary) {
         let subject = "trust of \(trust.application)"
-        let application = HintSource.current.ofApplication(trust.application)
+        let folders = RegistrationFolders(environment: ProcessEnvironment.current)
+        let isRegistered = (try? folders.registration(of: trust.application)) != nil
+        let source =
+            isRegistered
+            ? HintSource.current.ofApplication(trust.application) : HintSource.current
         let renewal =
             "check this machine's clock with 'date', or tell the publisher to renew the metadata"
         if let problem = trust.problem {
@@ -253,7 +257,7 @@ extension DoctorReport {
                 .problem,
                 subject: subject,
                 finding: problem,
-                hint: Self.run(application.staging("prefetch"))
+                hint: Self.run(source.staging("prefetch"))
             )
         } else if let since = trust.staleSince {
             add(

@@ -58,6 +58,15 @@ struct HintSource: Sendable {
     /// True if an option names the root of the manifest's trust.
     var namesRoot: Bool { root != nil }
 
+    /// The root that the container of the options has stored for its manifest, if that is refused without one and the
+    /// options name none; `nil` otherwise.
+    var storedRoot: String? {
+        guard application == nil, root == nil, let container else { return nil }
+        var target = StagingTarget(manifests: manifests)
+        target.container = FilePath(container)
+        return target.storedRoot?.string
+    }
+
     /// True if the options name the packs by an application or a manifest.
     var namesPacks: Bool { application != nil || !manifests.isEmpty }
 
@@ -72,7 +81,7 @@ struct HintSource: Sendable {
         guard namesPacks || container != nil else { return nil }
         var words = words + applicationWords
         for manifest in manifests { words += ["--manifest", manifest] }
-        if let root { words += ["--root", root] }
+        if let root = root ?? storedRoot { words += ["--root", root] }
         words += containerWords
         if let applicationVersion { words += ["--application-version", applicationVersion] }
         return Self.quoted(words)

@@ -13,6 +13,7 @@ extension StagingAdvice {
             .releasePin, .checkContainer:
             containerCommand(for: pack, in: source)
         case .nameManifest where !source.namesPacks: CommandFailure.onlyApplication
+        case .nameRoot: source.storedRoot.map { "pass --root \(CommandFailure.quoted($0))" }
         case .correctRegistration where source.namesRoot: "pass the file of the root with --root"
         case .decodeInProcess, .load, .listPacks, .listFiles, .nameFileInDirectory, .loadWholePack,
             .checkManifest, .nameManifestFile:
