@@ -36,7 +36,8 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
         var reports: [HistoryReport] = []
         for scope in scopes.scopes {
             do throws(CommandFailure) {
-                try scope.session.checkNamedContainer()
+                // Without options, an application whose first run is still to come has no container.
+                if !scopes.isAll { try scope.session.checkNamedContainer() }
                 reports += try self.reports(of: scope, tasks: tasks)
             } catch {
                 try scopes.record(error)
