@@ -81,13 +81,19 @@ struct ContainerScopes {
 
     /// Opens the containers of a scope.
     ///
-    /// - Throws: ``CommandFailure`` also if the options name the scope and none of its containers exists.
+    /// - Throws: ``CommandFailure`` also if the options name the container and it does not exist.
     func view(of scope: ContainerScope) throws(CommandFailure) -> ContainerView {
         let view = try scope.view()
-        if view.isEmpty, !isAll, let own = scope.own {
-            throw CommandFailure(ContainerError.missing(own))
+        if view.isEmpty, !isAll, let named = scope.session.target.container {
+            throw CommandFailure(ContainerError.missing(named))
         }
         return view
+    }
+
+    /// Tells people that nothing is staged, after a command that prints nothing because no container exists.
+    func noteNothingStaged(asJSON: Bool) {
+        guard !asJSON, failures.isEmpty else { return }
+        Console.note("nothing is staged yet")
     }
 
     /// Returns the pack with the most similar identifier in any of the scopes; `nil` if none is similar.

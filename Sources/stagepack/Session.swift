@@ -102,18 +102,19 @@ struct Session {
         }
     }
 
-    /// Opens the container for changes; fails if it does not exist.
+    /// Opens the container for changes; `nil` if that of a registered application does not exist yet.
+    ///
+    /// - Throws: ``CommandFailure`` also if the options name a container that does not exist.
     func existingContainer(
         for purpose: Container.Purpose = .usual
-    ) throws(CommandFailure) -> Container {
+    ) throws(CommandFailure) -> Container? {
         guard let path = knownContainer else {
             throw .noContainer
         }
         do throws(ContainerError) {
-            guard let container = try Container.open(path, for: purpose) else {
-                throw ContainerError.missing(path)
-            }
-            return container
+            if let container = try Container.open(path, for: purpose) { return container }
+            guard target.container == nil else { throw .missing(path) }
+            return nil
         } catch {
             throw CommandFailure(error)
         }

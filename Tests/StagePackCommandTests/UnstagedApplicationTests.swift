@@ -19,4 +19,58 @@ struct UnstagedApplicationTests {
         #expect(ending.status == 0, "\(ending)")
         #expect(ending.error.hasPrefix("no run has decided anything yet\n"), "\(ending)")
     }
+
+    @Test(arguments: ["path", "verify", "repair", "rollback", "pin", "pin --release", "remove"])
+    func aCommandThatNamesAPackSaysThatItIsNotStaged(command: String) async throws {
+        let words = command.split(separator: " ").map(String.init)
+        let ending = try await installed.world.program.run(
+            words + ["aurora", "--app", "net.example.wallpaper"]
+        )
+        #expect(ending.status == 2, "\(ending)")
+        #expect(ending.error.contains("pack 'aurora' is not staged\n"), "\(ending)")
+        if command == "remove" { #expect(!ending.error.contains("hint: "), "\(ending)") }
+    }
+
+    @Test(arguments: ["status", "ls", "du", "gc"])
+    func aCommandForAllPacksSaysThatNothingIsStaged(command: String) async throws {
+        let ending = try await run(command)
+        #expect(ending.status == 0, "\(ending)")
+        #expect((ending.output + ending.error).contains("nothing is staged yet\n"), "\(ending)")
+        #expect(try await run(command, "--json").error == "")
+    }
+
+    @Test(arguments: ["repair", "verify", "pin"])
+    func withoutPacksThereIsNothingToDo(command: String) async throws {
+        let ending = try await run(command)
+        #expect(ending.status == 0, "\(ending)")
+    }
+
+    @Test func aContainerThatIsNamedHasToExist() async throws {
+        for command in ["status", "gc", "du", "ls", "repair"] {
+            let ending = try await run(command, "--container", "/nowhere")
+            #expect(ending.status == 41, "\(command): \(ending)")
+        }
+    }
+
+    /// Before any run, and after one whose manifest the server did not have.
+    @Test func aManifestThatWasNotAcceptedYetIsNamed() async throws {
+        for isAfterRun in [false, true] {
+            let pack = try await run("info", "aurora")
+            #expect(pack.status == 13, "\(pack)")
+            #expect(
+                pack.error == """
+                    stagepack: error: no manifest of 'net.example.wallpaper' was accepted yet
+                    hint: run 'stagepack prefetch --app net.example.wallpaper'
+
+                    """,
+                "\(isAfterRun)"
+            )
+            if !isAfterRun { _ = try await run("prefetch", "--attempts", "1", "--quiet") }
+        }
+        let status = try await run("status")
+        #expect(status.status == 0, "\(status)")
+        let line = "\nnet.example.wallpaper: no manifest yet: the manifest is not available: "
+        #expect(status.output.contains(line), "\(status)")
+        #expect(!status.output.contains("policy"), "\(status)")
+    }
 }

@@ -95,17 +95,21 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
                 failures.append(error)
             }
         }
-        return scopes.conclude(report, others: failures, asJSON: json, isChange: !dryRun)
+        let status = scopes.conclude(report, others: failures, asJSON: json, isChange: !dryRun)
+        if report.containers.isEmpty, failures.isEmpty { scopes.noteNothingStaged(asJSON: json) }
+        return status
     }
 
-    /// Collects garbage in the container of a scope; returns `nil` if an optional one does not exist, and
-    /// otherwise the report, with the first error.
+    /// Collects garbage in the container of a scope; returns `nil` if an optional one, or that of a registered application,
+    /// does not exist, and otherwise the report, with the first error.
     private func collect(
         _ scope: ContainerScope,
         isOptional: Bool
     ) async throws(CommandFailure) -> (GarbageReport.Part, CommandFailure?)? {
         if isOptional, let own = scope.own, try scope.view().isMissing(own) { return nil }
-        let container = try scope.session.existingContainer(for: .makingRoom)
+        guard let container = try scope.session.existingContainer(for: .makingRoom) else {
+            return nil
+        }
         let path = container.root.path
         let quota = quota ?? scope.session.target.quota(of: path)
         var (part, refusal) =

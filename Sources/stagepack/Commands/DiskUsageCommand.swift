@@ -31,7 +31,10 @@ struct DiskUsageCommand: ScopedSubcommand, ReportingSubcommand {
                 try scopes.record(error)
             }
         }
-        return scopes.conclude(Listing(elements: usages, name: "containers"), asJSON: json)
+        let listing = Listing(elements: usages, name: "containers")
+        let status = scopes.conclude(listing, asJSON: json)
+        if usages.isEmpty { scopes.noteNothingStaged(asJSON: json) }
+        return status
     }
 }
 

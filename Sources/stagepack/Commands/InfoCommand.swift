@@ -28,12 +28,35 @@ struct InfoCommand: ScopedSubcommand, ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         var scopes = try ContainerScopes(source)
-        let packs = try StatusReport(of: &scopes).packs
-        guard let status = packs.first(where: { $0.id == pack }) else {
+        let report = try StatusReport(of: &scopes)
+        guard let status = report.packs.first(where: { $0.id == pack }) else {
             try scopes.checkForFailures()
+            guard report.hasManifest else { throw .noManifest(of: scopes) }
             throw CommandFailure(StagingFailure(StageError.unknownPack(pack)))
         }
         return scopes.conclude(PackInformation(status), asJSON: json)
+    }
+}
+
+extension CommandFailure {
+    /// The failure for a pack of applications whose manifests are not known yet.
+    fileprivate static func noManifest(of scopes: ContainerScopes) -> CommandFailure {
+        let applications = scopes.scopes.flatMap(\.applications)
+        let name = applications.count == 1 ? " of '\(applications[0])'" : ""
+        let command: String? =
+            if let first = applications.first {
+                applications.count == 1
+                    ? HintSource.current.ofApplication(first).staging("prefetch")
+                    : HintSource.quoted(["prefetch", "--all"])
+            } else {
+                HintSource.current.staging("prefetch")
+            }
+        return CommandFailure(
+            status: .unknownPack,
+            message: "no manifest\(name) was accepted yet",
+            hint: command.map { "run \($0)" },
+            retryAdvice: .later
+        )
     }
 }
 

@@ -17,9 +17,11 @@ struct ListCommand: ScopedSubcommand, ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         var scopes = try ContainerScopes(source)
-        let packs = try StatusReport(of: &scopes).packs
-        let shown = packs.filter { missing || $0.state != .missing }
-        return scopes.conclude(PackListing(packs: shown), asJSON: json)
+        let report = try StatusReport(of: &scopes)
+        let shown = report.packs.filter { missing || $0.state != .missing }
+        let status = scopes.conclude(PackListing(packs: shown), asJSON: json)
+        if report.parts.allSatisfy(\.isEmpty) { scopes.noteNothingStaged(asJSON: json) }
+        return status
     }
 }
 

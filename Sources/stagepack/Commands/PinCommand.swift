@@ -43,7 +43,11 @@ struct PinCommand: SourcedSubcommand, ReportingSubcommand {
         let session = try Session(source)
         if release, let pack { try session.checkPinIsOurs(pack) }
         if !release, let pack { try session.checkOwnCopy(of: pack, for: "pin") }
-        let container = try session.existingContainer()
+        guard let container = try session.existingContainer() else {
+            if let pack { throw .notStaged(pack) }
+            Console.print(PinReport(), asJSON: json)
+            return .success
+        }
         do throws(ContainerError) {
             guard let pack else {
                 let pins = try container.reader.pins().sorted { $0.key < $1.key }

@@ -36,7 +36,12 @@ struct RemoveCommand: SourcedSubcommand, ReportingSubcommand {
         let session = try Session(source)
         // Without a daemon, none brings a pack again.
         let client = try? await ControlClient.discover(environment: ProcessEnvironment.current)
-        var removal = try PackRemoval(session, client: client)
+        guard var removal = try PackRemoval(session, client: client) else {
+            var failure = CommandFailure.notStaged(packs[0])
+            // The command that stages it is of no use to a person who removes it.
+            failure.hint = nil
+            throw failure
+        }
         var reports: [RemovalReport] = []
         var failure: CommandFailure?
         for id in packs {
@@ -80,14 +85,15 @@ private struct PackRemoval {
     /// The packs that were removed, by the position of their container.
     private var removed: [Int: Set<PackID>] = [:]
 
-    /// Opens the containers.
+    /// Opens the containers; returns `nil` if those of a registered application do not exist yet.
     ///
-    /// - Throws: ``CommandFailure`` if no container is named, or none exists.
-    init(_ session: Session, client: ControlClient?) throws(CommandFailure) {
+    /// - Throws: ``CommandFailure`` if no container is named, or if the one that the options name does not exist.
+    init?(_ session: Session, client: ControlClient?) throws(CommandFailure) {
+        guard let own = session.knownContainer else { throw .noContainer }
         self.session = session
         self.client = client
-        guard let own = session.knownContainer else { throw .noContainer }
         view = try session.view()
+        if view.isEmpty, session.target.container == nil { return nil }
         do throws(ContainerError) {
             guard !view.isEmpty else { throw ContainerError.missing(own) }
             for path in view.containers {

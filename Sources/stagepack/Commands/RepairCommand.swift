@@ -28,7 +28,12 @@ struct RepairCommand: SourcedSubcommand {
         let session = try Session(source, network: network)
         try session.checkNetworkFiles()
         for id in packs { try session.checkOwnCopy(of: id, for: "repair") }
-        let reports = try await VerifyReport.make(of: packs, in: try session.existingContainer())
+        guard let container = try session.existingContainer() else {
+            if let id = packs.first { throw .notStaged(id) }
+            print([], runs: StagingRuns())
+            return .success
+        }
+        let reports = try await VerifyReport.make(of: packs, in: container)
         let damaged = Set(reports.filter { !$0.differences.isEmpty }.map(\.pack))
         guard !damaged.isEmpty else {
             print(reports, runs: StagingRuns())

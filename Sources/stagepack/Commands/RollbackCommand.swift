@@ -28,7 +28,7 @@ struct RollbackCommand: SourcedSubcommand, ReportingSubcommand {
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source)
         for id in packs { try session.checkOwnCopy(of: id, for: "rollback") }
-        let container = try session.existingContainer()
+        guard let container = try session.existingContainer() else { throw .notStaged(packs[0]) }
         var reports: [RollbackReport] = []
         var failure: CommandFailure?
         for id in packs {

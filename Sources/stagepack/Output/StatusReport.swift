@@ -29,6 +29,8 @@ struct StatusReport: Encodable {
         var containers: [ContainerStatus] = []
         /// The accepted manifests.
         var manifests: [ManifestStatus] = []
+        /// The applications of which no manifest was accepted yet, for people.
+        var awaited: [AwaitedManifest] = []
         /// The packs that are staged or that a manifest names.
         var packs: [PackStatus] = []
         /// The signed metadata of applications that are registered with a root.
@@ -115,6 +117,7 @@ extension StatusReport.Part {
         let manifests = try scope.manifests(view)
         trust = try scope.trust(in: view, for: manifests)
         do throws(ContainerError) {
+            awaited = try scope.awaitedManifests(besides: manifests, in: view)
             try add(manifests, from: view, in: scope)
         } catch {
             throw CommandFailure(error)
@@ -186,22 +189,6 @@ extension StatusReport.Part {
             try status.add(copies, from: view, in: scope)
             packs.append(status)
         }
-    }
-}
-
-/// The last received manifest of an application, and the position of its container.
-struct AcceptedRecord {
-    let application: ApplicationID
-    let container: Int
-    let record: StoredManifest
-    /// The manifest, decoded once; the error if it cannot be read.
-    let manifest: Result<Manifest, ManifestError>
-
-    init(_ decoded: ContainerView.DecodedManifest) {
-        application = decoded.application
-        container = decoded.copy.container
-        record = decoded.copy.record
-        manifest = decoded.manifest
     }
 }
 
@@ -372,7 +359,8 @@ extension StatusReport.Part: CustomStringConvertible {
             "\(manifest.application), \(manifest.revision.asManifestText), "
                 + "from \(manifest.url.escapedForDisplay)"
         }
-        return (places + heads + trust.map(\.description) + [table.description])
+        let rest = packs.isEmpty && !awaited.isEmpty ? [] : [table.description]
+        return (places + heads + awaited.map(\.description) + trust.map(\.description) + rest)
             .joined(separator: "\n")
     }
 
