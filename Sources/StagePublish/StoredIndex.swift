@@ -28,6 +28,8 @@ package struct StoredIndex: Equatable, Sendable {
         case notAnIndex(FilePath, reason: String)
         /// Its name is the digest of other bytes.
         case damaged(FilePath)
+        /// It is a difference from which clients make an index, in the folder of indexes.
+        case difference(FilePath)
     }
 
     /// Reads an index of a store, `…/i/<SHA-256>` and, unless `findsCompanions` is false, finds its deltas,
@@ -42,12 +44,13 @@ package struct StoredIndex: Equatable, Sendable {
             throw .file(error)
         }
         let digest = Digest(of: stored)
-        // A file with another name may be an index that was downloaded.
-        if let name = path.lastComponent.flatMap({ StoreObjectName($0.string) })?.digest,
-            name != digest
-        {
-            throw .damaged(path)
+        let name = path.lastComponent.flatMap { StoreObjectName($0.string) }
+        let folder = path.absolute.removingLastComponent().lastComponent
+        if name?.content != nil, folder?.string == StoreObjectKind.index.folder {
+            throw .difference(path)
         }
+        // A file with another name may be an index that was downloaded.
+        if let expected = name?.digest, expected != digest { throw .damaged(path) }
         let content: [UInt8]
         do throws(FrameError) {
             content = try Self.content(of: stored)
@@ -196,6 +199,7 @@ extension StoredIndex.Fault: CustomStringConvertible {
         case .file(let error): error.description
         case .notAnIndex(let path, let reason): "'\(path)' is not the index of a pack: \(reason)"
         case .damaged(let path): "'\(path)' is damaged: its bytes have another digest than its name"
+        case .difference(let path): "'\(path)' is a difference of an index, and no index"
         }
     }
 }

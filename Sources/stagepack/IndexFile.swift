@@ -64,7 +64,7 @@ struct IndexFile {
                 failure.message =
                     "'\(path.forDisplay())' is neither the index of a pack nor an archive by its name"
                 failure.hint =
-                    "pass --format for an archive with another name, or name a file of the folder 'i' of a store"
+                    "pass --format for an archive with another name, or \(Self.advice)"
             }
             throw failure
         }
@@ -159,9 +159,29 @@ struct IndexFile {
         if case .damaged(let path) = fault { return CommandFailure(damagedObject: path) }
         if case .file(let error) = fault { return CommandFailure(argument: error) }
         var failure = CommandFailure.usage(fault.description)
-        if case .notAnIndex = fault {
-            failure.hint = "name a file of the folder 'i' of a store"
-        }
+        if case .notAnIndex = fault { failure.hint = advice }
+        if case .difference(let path) = fault { failure.hint = advice(beside: path) }
         return failure
+    }
+
+    /// The advice to name an index.
+    static let advice = "name an index of a store: a file of its folder 'i' with a name of 64 digits"
+
+    /// The number of indexes that a hint names.
+    private static let shownIndexes = 3
+
+    /// Returns the advice to name one of the indexes in the folder of a file.
+    private static func advice(beside path: FilePath) -> String {
+        let folder = path.removingLastComponent()
+        // Without access to the folder, no index is named.
+        let entries = (try? Directory.open(folder.isEmpty ? "." : folder).entries()) ?? []
+        let names = entries.map(\.path.string)
+            .filter { (try? Digest(hexadecimal: $0)) != nil }.sorted()
+        guard !names.isEmpty else { return advice }
+        let shown = names.prefix(shownIndexes).map { name in
+            "'\(folder.appending(name).string.forDisplay())'"
+        }
+        let others = names.count > shownIndexes ? " (there are \(names.count))" : ""
+        return "name an index: \(shown.joined(separator: " or "))\(others)"
     }
 }

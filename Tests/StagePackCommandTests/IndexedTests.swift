@@ -204,6 +204,26 @@ struct IndexedTests {
         #expect(try world.names(in: "files") == [])
     }
 
+    @Test func aDifferenceOfAnIndexIsNamedAsOne() async throws {
+        let world = try World()
+        let publisher = try IndexedPublisher(world)
+        try publisher.write(["a": noise(300_000)])
+        let first = try await publisher.package(version: 1)
+        try publisher.write(["a": noise(300_000) + [1]])
+        let second = try await publisher.package(version: 2, base: first)
+        let folder = FilePath(first).removingLastComponent()
+        let names = try Directory.open(folder).entries().map(\.path.string)
+        let name = try #require(names.first { $0.contains(".from.") })
+        let path = folder.appending(name).string
+        for arguments in [["diff", path, first], ["delta", path, "--from", first]] {
+            let ending = try await world.program.run(arguments)
+            #expect(ending.status == 64, "\(ending)")
+            let message = "'\(path)' is a difference of an index, and no index\nhint: name an index: "
+            #expect(ending.error.contains(message), "\(ending)")
+            for index in [first, second] { #expect(ending.error.contains("'\(index)'")) }
+        }
+    }
+
     @Test func whatIsNoIndexIsRefused() async throws {
         let world = try World()
         let publisher = try IndexedPublisher(world)

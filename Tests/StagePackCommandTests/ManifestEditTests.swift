@@ -185,7 +185,7 @@ struct ManifestEditTests {
         #expect(ending.status == 64)
         let error = """
             stagepack: error: 'site/a.pack' is neither the index of a pack nor an archive by its name
-            hint: pass --format for an archive with another name, or name a file of the folder 'i' of a store
+            hint: pass --format for an archive with another name, or name an index of a store: a file of its folder 'i' with a name of 64 digits
 
             """
         #expect(ending.error == error)

@@ -156,7 +156,7 @@ struct DeltaCommand: ReportingSubcommand {
             throw .usage(error.description)
         }
         var failure = CommandFailure.usage("'\(index.forDisplay())' is in no store")
-        failure.hint = "name a file of the folder 'i' of a store"
+        failure.hint = IndexFile.advice
         throw failure
     }
 
