@@ -38,6 +38,8 @@ package struct StoreVerification: Equatable, Sendable {
     package private(set) var intact = StoreGarbageCollection.Count()
     /// The objects with a fault, sorted by path.
     package private(set) var findings: [Finding] = []
+    /// `false` if manifests name objects, and the store has none of them: they were published from another store.
+    package private(set) var hasNamedObjects = true
 
     /// Reads and compares all objects of a store.
     ///
@@ -109,6 +111,8 @@ package struct StoreVerification: Equatable, Sendable {
             }
         }
         let present = Set(objects.map(\.path))
+        hasNamedObjects =
+            named.objects.isEmpty || named.objects.keys.contains { present.contains($0) }
         for (path, expected) in named.objects where !present.contains(path) {
             findings.append(
                 Finding(path: path, fault: .missing, packs: expected.packs.sorted())

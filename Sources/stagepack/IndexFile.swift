@@ -63,8 +63,7 @@ struct IndexFile {
             if canBeArchive, case .notAnIndex = error {
                 failure.message =
                     "'\(path.forDisplay())' is neither the index of a pack nor an archive by its name"
-                failure.hint =
-                    "pass --format for an archive with another name, or \(Self.advice)"
+                failure.hint = "pass --format for an archive with another name, or \(Self.advice)"
             }
             throw failure
         }
@@ -165,7 +164,8 @@ struct IndexFile {
     }
 
     /// The advice to name an index.
-    static let advice = "name an index of a store: a file of its folder 'i' with a name of 64 digits"
+    static let advice =
+        "name an index of a store: a file of its folder 'i' with a name of 64 digits"
 
     /// The number of indexes that a hint names.
     private static let shownIndexes = 3

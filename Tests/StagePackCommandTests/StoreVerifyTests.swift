@@ -133,7 +133,39 @@ struct StoreVerifyTests {
         let world = try World()
         let ending = try await world.program.run(["store", "verify", world.directory.path.string])
         #expect(ending.status == 64)
-        #expect(ending.error.contains("has no objects of a store"))
+        let message = "is no store: it has no folder 'i'\nhint: name the directory with the folders"
+        #expect(ending.error.contains(message), "\(ending)")
+        _ = try world.directory.makeDirectory("i")
+        let empty = try await world.program.run(["store", "verify", world.directory.path.string])
+        #expect(empty.status == 64)
+        #expect(empty.error.contains("has no objects of a store"))
+    }
+
+    @Test func anotherDirectoryThanTheStoreOfAManifestIsNoDamage() async throws {
+        let world = try World()
+        let publisher = try IndexedPublisher(world)
+        try publisher.write(["a": [1]])
+        let index = try await publisher.package(version: 1)
+        let manifest = publisher.store.appending("manifest.json").string
+        let recipe = world.directory.path.appending("recipe.json").string
+        let create = ["manifest", "create", "--application", "net.example.app", "-o", manifest]
+        #expect(try await world.program.run(create).status == 0)
+        let add = ["manifest", "add", manifest, index, "--recipe", recipe, "--pack-version", "1"]
+        #expect(try await world.program.run(add).status == 0)
+        func verify(_ store: FilePath) async throws -> Program.Ending {
+            try await world.program.run(
+                ["store", "verify", store.string, "--manifest", manifest]
+            )
+        }
+        let above = try await verify(world.directory.path)
+        #expect(above.status == 64, "\(above)")
+        #expect(above.error.contains("hint: name the store: '\(publisher.store)'\n"), "\(above)")
+        let other = try world.directory.makeDirectory("other")
+        _ = try other.makeDirectory("i")
+        let missing = try await verify(other.path)
+        #expect(missing.status == 3, "\(missing)")
+        let advice = "Name the store and the manifests that were published from it.\n"
+        #expect(missing.output.hasSuffix(advice), "\(missing)")
     }
 
     @Test func aManifestWithoutIndexedPacksComparesNothing() async throws {

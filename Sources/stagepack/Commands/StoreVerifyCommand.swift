@@ -50,6 +50,7 @@ struct StoreVerifyCommand: ReportingSubcommand {
         } catch {
             throw .usage(error.description)
         }
+        try check(directory, offeredBy: manifests)
         let verification = try await verify(directory, offeredBy: manifests)
         guard verification.intact.objects > 0 || !verification.findings.isEmpty else {
             var failure = CommandFailure.usage("'\(store.forDisplay())' has no objects of a store")
@@ -58,6 +59,46 @@ struct StoreVerifyCommand: ReportingSubcommand {
         }
         Console.print(VerificationReport(verification), asJSON: json)
         return verification.findings.isEmpty ? .success : .findings
+    }
+
+    /// Refuses a directory that has none of the folders of a store.
+    private func check(
+        _ directory: Directory,
+        offeredBy manifests: [Manifest]
+    ) throws(CommandFailure) {
+        do throws(FileError) {
+            for kind in [StoreObjectKind.index, .bundle] {
+                if try directory.status(FilePath(kind.folder)) != nil { return }
+            }
+        } catch {
+            throw CommandFailure(output: error)
+        }
+        let index = StoreObjectKind.index.folder
+        var failure = CommandFailure.usage(
+            "'\(store.forDisplay())' is no store: it has no folder '\(index)'"
+        )
+        failure.hint =
+            storeOfManifests(manifests).map { "name the store: '\($0.string.forDisplay())'" }
+            ?? "name the directory with the folders 'i' and 'b'"
+        throw failure
+    }
+
+    /// Returns the store to which the relative URLs of the manifests lead, if it exists.
+    private func storeOfManifests(_ manifests: [Manifest]) -> FilePath? {
+        let urls = manifests.flatMap(\.packs).compactMap(\.index?.url)
+        for file in manifest {
+            for url in urls where !url.contains(":") {
+                let folder = FilePath(file).removingLastComponent().pushing(FilePath(url))
+                    .removingLastComponent()
+                if folder.lastComponent?.string == StoreObjectKind.index.folder,
+                    FileStatus.exists(folder)
+                {
+                    let found = folder.removingLastComponent()
+                    return found.isEmpty ? "." : found
+                }
+            }
+        }
+        return nil
     }
 
     /// Verifies the store, and shows the progress at a terminal.
@@ -148,8 +189,13 @@ private struct VerificationReport: Encodable, CustomStringConvertible {
     var objects: Int
     var size: ByteCount
     var findings: [Finding]
+    /// `false` if the store has none of the objects that the manifests name, for people.
+    private let hasNamedObjects: Bool
+
+    private enum CodingKeys: CodingKey { case objects, size, findings }
 
     init(_ verification: StoreVerification) {
+        hasNamedObjects = verification.hasNamedObjects
         objects = verification.intact.objects
         size = verification.intact.size
         findings = verification.findings.map(Finding.init)
@@ -164,6 +210,9 @@ private struct VerificationReport: Encodable, CustomStringConvertible {
     private var advice: String {
         if findings.allSatisfy({ $0.reason != nil }) {
             return "Make the objects readable, then run it again."
+        }
+        guard hasNamedObjects else {
+            return "Name the store and the manifests that were published from it."
         }
         let restore =
             "Restore the objects from another copy of the store. Without one, package the next version"
