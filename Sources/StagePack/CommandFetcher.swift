@@ -134,7 +134,7 @@ public struct CommandFetcher: PackFetcher {
                 for try await line in execution.standardError.strings() {
                     if let progress = Self.progress(line) {
                         report(progress)
-                    } else {
+                    } else if !line.hasPrefix("{") {
                         message = line
                     }
                 }
@@ -184,7 +184,7 @@ public struct CommandFetcher: PackFetcher {
 
     private static func progress(_ line: String) -> FetchProgress? {
         guard line.hasPrefix("{") else { return nil }
-        // Other lines are messages.
+        // Other objects are about the manifest and the daemon.
         return try? JSONDecoder().decode(FetchProgress.self, from: Data(line.utf8))
     }
 }

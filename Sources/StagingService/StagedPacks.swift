@@ -13,6 +13,8 @@ struct StagedPacks: Sendable {
     var evicted: [Eviction] = []
     /// The packs that the daemon stages later, and the reasons to wait.
     var waiting: [PackID: [PendingReason]] = [:]
+    /// The number of the daemon's transfer that continues the staging; `nil` if none does.
+    var resumedTask: Int64?
 
     /// Adds the result of a later attempt at the same packs.
     mutating func add(_ later: StagedPacks) {
@@ -23,6 +25,7 @@ struct StagedPacks: Sendable {
         let known = Set(later.progress.map(\.id))
         progress = progress.filter { !known.contains($0.id) } + later.progress
         evicted += later.evicted
+        resumedTask = later.resumedTask ?? resumedTask
     }
 
     /// Returns whether a pack is staged.

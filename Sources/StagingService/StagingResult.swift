@@ -27,6 +27,8 @@ public struct StagingResult: Sendable {
     /// The time at which the manifest's signed metadata was verified with the server, in seconds since 1970;
     /// `nil` if the manifest has no signed metadata.
     public var manifestVerifiedAt: Int64?
+    /// The number of the daemon's transfer that continues the run, which was interrupted or failed; `nil` if none does.
+    public var resumedTask: Int64?
 
     init(container: FilePath, manifest: AcceptedManifest, plan: Plan) {
         self.container = container
@@ -73,6 +75,7 @@ public struct StagingResult: Sendable {
     }
 
     private mutating func addOutcomes(of staged: StagedPacks) {
+        resumedTask = staged.resumedTask ?? resumedTask
         for index in packs.indices {
             if let holds = staged.waiting[packs[index].id] {
                 packs[index].outcome = .waiting

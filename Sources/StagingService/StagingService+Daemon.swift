@@ -59,6 +59,7 @@ extension StagingService {
         let missing = packs.filter { !staged.hasStaged($0) }
         switch outcome {
         case .finished(let task):
+            staged.resumedTask = task
             if let task { report(.leftToDaemon(task: task)) }
         case .held(let holds):
             for id in missing {

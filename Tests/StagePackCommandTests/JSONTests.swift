@@ -153,6 +153,31 @@ struct JSONTests {
         #expect(staged.packs.first?.error?.status == 75)
     }
 
+    /// Progress that is asked for is printed with '--quiet', too: in JSON every line is an object of the schema.
+    @Test func askedProgressIsPrintedThoughQuiet() async throws {
+        var world = try World()
+        try world.publish(try .small(.aurora))
+        let json = try await world.run("load", "aurora", "--quiet", "--progress", "json")
+        #expect(json.status == 0, "\(json)")
+        let schemas = try OutputSchemas()
+        var manifests: [String] = []
+        var packs: Set<String> = []
+        for line in json.error.split(separator: "\n") {
+            let value = try JSONNode(json: Array(line.utf8)).value
+            let shape = value["pack"] == nil ? "RunProgress" : "PackProgress"
+            #expect(try schemas.faults(of: value, as: shape) == [], "\(line)")
+            if let pack = value["pack"]?.string { packs.insert(pack) }
+            if value["event"]?.string == "manifest" { manifests += [value["url"]?.string ?? ""] }
+        }
+        #expect(packs == ["aurora"])
+        #expect(manifests.contains(world.manifestURL), "\(json.error)")
+        try await world.succeed("remove", "aurora", "--quiet")
+        let lines = try await world.run("load", "aurora", "--quiet", "--progress", "lines")
+        #expect(lines.error.contains("aurora: staged ("), "\(lines)")
+        try await world.succeed("remove", "aurora", "--quiet")
+        #expect(try await world.run("load", "aurora", "--quiet").error == "")
+    }
+
     /// The progress of each manifest of a run, also of what stalls; each pack's last line has all of its bytes.
     @Test func everyManifestOfARunHasItsProgress() async throws {
         var world = try World()
@@ -201,9 +226,8 @@ struct JSONTests {
             var pack: String
             var received, downloadSize: Int
         }
-        let lines = try ending.error.split(separator: "\n").map {
-            try decode(Line.self, String($0))
-        }
+        let lines = try ending.error.split(separator: "\n").filter { $0.contains("\"pack\"") }
+            .map { try decode(Line.self, String($0)) }
         for pack in [first, second] {
             let own = lines.filter { $0.pack == pack.pack.id.text }
             #expect(own.contains { $0.received == 1 << 20 }, "\(own)")

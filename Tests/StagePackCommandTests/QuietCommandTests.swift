@@ -32,6 +32,20 @@ struct QuietCommandTests {
         #expect(try await world.run("rollback", "aurora", "--quiet").error.contains("error: "))
     }
 
+    @Test func onlyPacksThatDifferAreNamed() async throws {
+        var world = try World()
+        try world.publish(try .small(.aurora), try .small(try PackID("borealis")))
+        try await world.succeed("prefetch", "--quiet")
+        #expect(try await world.run("verify", "--quiet") == Self.silence)
+        try Directory.open(world.container.appending("packs/aurora"))
+            .write([1], to: "added.txt", durably: false)
+        let ending = try await world.run("verify", "--quiet")
+        #expect(ending.status == 3)
+        #expect(ending.output == "aurora: added: added.txt\n" && ending.error == "", "\(ending)")
+        let json = try await world.run("verify", "--quiet", "--json")
+        #expect(json.output.contains("borealis"), "\(json)")
+    }
+
     @Test func commandsThatChangeRegistrationsPrintNothing() async throws {
         var installed = try await Installed()
         try installed.uninstall()

@@ -42,6 +42,9 @@ struct StoreVerifyTests {
         let arguments = [publisher.store.string, "--manifest", manifest]
         let (status, intact) = try await verify(world, arguments)
         #expect(status == 0 && intact.findings == [] && intact.objects > 1)
+        let quiet = ["store", "verify", "--quiet"] + arguments
+        let silence = Program.Ending(status: 0, output: "", error: "")
+        #expect(try await world.program.run(quiet) == silence)
         let stored = try StoredIndex(at: FilePath(first))
         let bundle = "b/\(stored.index.bundles[0].digest)"
         let bundles = try Directory.open(publisher.store.appending("b"))
@@ -59,6 +62,8 @@ struct StoreVerifyTests {
         let text = try await world.program.run(["store", "verify"] + arguments)
         #expect(text.status == 3)
         #expect(text.output.hasPrefix("\(bundle): missing, needed by levels\nundamaged: "))
+        let finding = try await world.program.run(quiet)
+        #expect(finding.output == "\(bundle): missing, needed by levels\n", "\(finding)")
         // A version that is packaged with the damaged one as its base would name the missing bundle.
         #expect(text.output.hasSuffix("package the next version without '--base'.\n"), "\(text)")
         let next = try await publisher.package(version: 2)

@@ -114,6 +114,49 @@ struct WithdrawnStagingTests {
         }
     }
 
+    /// The transfer that continues an interrupted command is named in its progress and in its failure.
+    @Test func whatTheDaemonContinuesIsNamedInJSON() async throws {
+        let gate = Gate()
+        let world = try await StagingWorld(.archive, sending: .held(gate))
+        try await withDaemon(world) { client in
+            let program = world.installed.world.program
+            let words = [world.pack, "--app", "net.example.wallpaper", "--json", "--quiet"]
+            let load = ["load"] + words + ["--progress", "json"]
+            let ending = try await program.run(load) { running in
+                try await poll("no task is there") { try await !client.tasks().isEmpty }
+                try await poll("nothing arrives") { world.bytesReceived > 0 }
+                running.send(SIGINT)
+            }
+            #expect(ending.status == 130, "\(ending)")
+            let task = try #require(try await client.tasks().first?.id)
+            let id = Int(task)
+            let schemas = try OutputSchemas()
+            let failure = try JSONNode(json: Array(ending.output.utf8)).value
+            #expect(failure["error"]?["transfer"]?.integer == id, "\(ending)")
+            #expect(try schemas.faults(of: failure, as: "error") == [])
+            let lines = try ending.error.split(separator: "\n")
+                .map { try JSONNode(json: Array($0.utf8)).value }
+            let line = try #require(lines.first { $0["event"]?.string == "leftToDaemon" })
+            #expect(line["transfer"]?.integer == id, "\(ending)")
+            #expect(try schemas.faults(of: line, as: "RunProgress") == [])
+
+            let fetch = ["fetch"] + words
+            let fetched = try await program.run(fetch) { running in
+                try await poll("the worker keeps it") {
+                    try await client.tasks().contains { $0.id != task && $0.state == .running }
+                }
+                running.send(SIGINT)
+            }
+            #expect(fetched.status == 130, "\(fetched)")
+            let next = try #require(try await client.tasks().first?.id)
+            let result = try JSONNode(json: Array(fetched.output.utf8)).value
+            guard case .array(let runs)? = result["runs"] else { throw NeverHappened() }
+            #expect(runs.map { $0["transfer"]?.integer } == [Int(next)], "\(fetched)")
+            gate.open()
+            try await world.wait(forVersion: 1)
+        }
+    }
+
     @Test func anInterruptedFetchIsNoFailureOfThePack() async throws {
         let gate = Gate()
         let world = try await StagingWorld(.archive, sending: .held(gate))

@@ -64,6 +64,7 @@ struct LoadCommand: SourcedSubcommand {
             runs in
             container = runs.reports.first { $0.packs.contains { $0.id == id } }?.container
             failure = runs.mostSevere
+            failure?.transfer = runs.reports.lazy.compactMap(\.transfer).first
         }
         // The pack may be staged even if the manifest's server did not answer.
         guard let path = try session.stagedPath(of: pack, in: container) else {

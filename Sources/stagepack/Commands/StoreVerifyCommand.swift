@@ -57,7 +57,12 @@ struct StoreVerifyCommand: ReportingSubcommand {
             failure.hint = "name the directory with the folders 'i' and 'b'"
             throw failure
         }
-        Console.print(VerificationReport(verification), asJSON: json)
+        let report = VerificationReport(verification)
+        if json || !messageOptions.quiet {
+            Console.print(report, asJSON: json)
+        } else {
+            for finding in report.findings { Console.say(finding.description) }
+        }
         return verification.findings.isEmpty ? .success : .findings
     }
 

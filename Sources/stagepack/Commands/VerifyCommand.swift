@@ -45,8 +45,10 @@ struct VerifyCommand: ScopedSubcommand, ReportingSubcommand {
             try scopes.checkForFailures()
             throw .notStaged(id)
         }
+        let isShort = messageOptions.quiet && !json
+        let shown = isShort ? reports.filter { !$0.differences.isEmpty } : reports
         return scopes.conclude(
-            Listing(elements: reports, name: "packs"),
+            Listing(elements: shown, name: "packs"),
             status: reports.contains { !$0.differences.isEmpty } ? .findings : .success,
             asJSON: json
         )

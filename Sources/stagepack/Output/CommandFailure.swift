@@ -50,6 +50,8 @@ struct FailureReport: Codable, Equatable {
     var retry: RetryAdvice
     /// The exit status for the failure.
     var status: Int32
+    /// The number of the daemon's transfer that continues the command; `nil` if none does.
+    var transfer: Int64?
 
     init(_ failure: CommandFailure) {
         message = failure.message

@@ -43,6 +43,13 @@ enum Console {
     /// of its first words.
     static func note(_ text: String, level: Logger.Level? = nil) {
         guard messages.withLock({ $0.shows(text) }) else { return }
+        put(text, level: level)
+    }
+
+    /// Prints a line of the progress that the options ask for to standard error, also with `--quiet`.
+    static func note(progress text: String) { put(text, level: nil) }
+
+    private static func put(_ text: String, level: Logger.Level?) {
         if isJournal {
             let priority = (level ?? self.level(of: text)).journalPriority
             write("<\(priority)>\(text.linesForDisplay)\n", to: STDERR_FILENO)

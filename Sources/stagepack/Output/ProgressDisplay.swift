@@ -51,21 +51,65 @@ final class StagingDisplay: Sendable {
         case .manifest(let event):
             activity.withLock { $0.applyToManifest(event, at: Self.now) }
             draw()
-            ManifestProgress.tell(event, options: options)
+            tellManifest(event)
         case .began(let plan):
             activity.withLock { $0.begin(plan) }
             draw()
         case .pack(let id, let event): record(event, of: id)
         case .ended: end()
         case .held(let reasons):
-            guard !options.quiet, options.progress != .none else { return }
-            Console.note("waiting: \(reasons.map(\.text).joined(separator: "; "))")
+            let text = reasons.map(\.text).joined(separator: "; ")
+            var line = RunLine(event: .held)
+            line.waitingFor = text
+            line.reasons = reasons.map(\.rawValue)
+            tell(line, or: "waiting: \(text)")
         case .leftToDaemon(let task):
-            guard !options.quiet, !options.json else { return }
-            Console.note("the daemon continues it; 'stagepack cancel \(task)' ends it")
+            var line = RunLine(event: .leftToDaemon)
+            line.transfer = task
+            let text = "the daemon continues it; 'stagepack cancel \(task)' ends it"
+            if options.progress != .none {
+                tell(line, or: options.json ? nil : text)
+            } else if !options.quiet, !options.json {
+                Console.note(text)
+            }
         case .cancelled:
-            guard !options.json else { return }
-            Console.note("stagepack: warning: it was cancelled with 'stagepack cancel'")
+            if style == .json {
+                printJSON(RunLine(event: .cancelled))
+            } else if !options.json {
+                Console.note("stagepack: warning: it was cancelled with 'stagepack cancel'")
+            }
+        }
+    }
+
+    /// Prints what is about no pack in the selected style, as JSON or as text.
+    ///
+    /// With `auto`, text is printed unless `--quiet` is given, which another style overrides.
+    private func tell(_ line: RunLine, or text: String?) {
+        switch options.progress {
+        case .json: printJSON(line)
+        case .auto: if let text { Console.note(text) }
+        case .bars, .lines: if let text { Console.note(progress: text) }
+        case .none: break
+        }
+    }
+
+    /// Prints delays while the manifest is downloaded, and in JSON also the requests.
+    private func tellManifest(_ event: StagingEvent) {
+        var line = RunLine(event: .manifest)
+        switch event {
+        case .connecting(let url):
+            line.url = url
+            tell(line, or: nil)
+        case .waiting(let reason, let seconds):
+            line.waitingFor = reason
+            let delay = "manifest: waiting up to \(Int(seconds)) s: \(reason)"
+            tell(line, or: seconds >= 1 ? delay : nil)
+        case .mirrorFailed(let url, let reason):
+            line.url = url
+            line.problem = reason
+            tell(line, or: "manifest: \(reason)")
+        default:
+            break
         }
     }
 
@@ -124,7 +168,7 @@ final class StagingDisplay: Sendable {
             return true
         }
         guard isNews, let line = Self.line(for: event, id) else { return }
-        Console.note(line)
+        Console.note(progress: line)
     }
 
     private static func line(for event: StagingEvent, _ id: PackID) -> String? {
@@ -182,26 +226,41 @@ final class StagingDisplay: Sendable {
             installedSize: pack.installedSize
         )
         progress.waitingFor = waitingFor
-        Console.note(Console.json(PackLine(pack: pack.id, progress: progress), pretty: false))
+        let line = PackLine(pack: pack.id, progress: progress)
+        Console.note(progress: Console.json(line, pretty: false))
+    }
+
+    /// Prints a line of JSON that is about no pack, between those of packs.
+    private func printJSON(_ line: RunLine) {
+        throttle.withoutReports { Console.note(progress: Console.json(line, pretty: false)) }
     }
 }
 
-/// Prints delays while the manifest is downloaded, for people.
-enum ManifestProgress {
-    static func tell(_ event: StagingEvent, options: OutputOptions) {
-        guard !options.quiet, options.progress != .none, options.progress != .json else { return }
-        switch event {
-        case .waiting(let reason, let seconds) where seconds >= 1:
-            Console.note("manifest: waiting up to \(Int(seconds)) s: \(reason)")
-        case .mirrorFailed(_, let reason):
-            Console.note("manifest: \(reason)")
-        default:
-            break
-        }
+/// A line of `--progress json` that is about no pack.
+private struct RunLine: Encodable {
+    enum Event: String, Encodable {
+        case manifest
+        case held
+        case leftToDaemon
+        case cancelled
     }
+
+    var event: Event
+    /// A description of the wait; `nil` if nothing waits.
+    var waitingFor: String?
+    /// The reasons why the daemon's transfer waits.
+    var reasons: [String]?
+    /// The manifest that is requested.
+    var url: String?
+    /// The reason why the server of the URL is not used.
+    var problem: String?
+    /// The number of the daemon's transfer that continues the run.
+    var transfer: Int64?
+
+    init(event: Event) { self.event = event }
 }
 
-/// One line of `--progress json`.
+/// One line of `--progress json` about a pack.
 private struct PackLine: Encodable {
     var pack: PackID
     var progress: FetchProgress

@@ -33,6 +33,8 @@ struct StagingReport: Encodable {
     var manifestProblem: FailureReport?
     /// The time at which the manifest's signatures were verified with the server; `nil` if it has none.
     var manifestVerified: Date?
+    /// The number of the daemon's transfer that continues the run; `nil` if none does.
+    var transfer: Int64?
 
     /// Creates the report of a result; hints name the result's container.
     init(_ result: StagingResult) {
@@ -51,6 +53,7 @@ struct StagingReport: Encodable {
         files = result.files.map { $0.map(FileReport.init) }
         extensionProblem = result.extensionProblem.map(FailureReport.init)
         manifestProblem = result.manifestProblem.map(FailureReport.init)
+        transfer = result.resumedTask
         manifestVerified = result.manifestVerifiedAt.map {
             Date(timeIntervalSince1970: Double($0))
         }
