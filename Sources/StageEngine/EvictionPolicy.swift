@@ -166,7 +166,7 @@ public struct EvictionPolicy: Equatable, Sendable {
     }
 
     /// Returns all generations that may be evicted, in order of eviction.
-    private func candidates(sparing spared: Set<PackID>) -> [Eviction] {
+    package func candidates(sparing spared: Set<PackID>) -> [Eviction] {
         generations.compactMap { stored -> (place: Place, eviction: Eviction)? in
             guard !stored.isLeased, let reason = reason(for: stored, spared) else { return nil }
             let priority = stored.role == .current ? offers[stored.id]?.priority ?? 0 : 0

@@ -149,7 +149,8 @@ extension StageError: CustomStringConvertible {
         case .unknownPack(let id):
             "the manifest has no pack '\(id)'"
         case .noSpace(let needed, let available):
-            "not enough space: \(needed) needed, of which \(Planner.reserve) stay free; \(max(available, .zero)) are free"
+            "not enough space: \(needed) needed, of which \(Planner.reserve) stay free; \(max(available, .zero)) are free, "
+                + "\(needed - max(available, .zero)) are missing"
         case .transfer(let error):
             error.description
         case .content(let error):

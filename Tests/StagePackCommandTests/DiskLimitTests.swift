@@ -240,7 +240,7 @@ struct DiskLimitTests {
         let ending = try await world.program.run([])
         let output = """
             problem: files: the file system has room for 0 more files
-              hint: remove files ('df -i' counts them), or run 'stagepack gc --container \(world.directory.path)/disk/container'
+              hint: remove files ('df -i' counts them), or run 'stagepack gc --previous --container \(world.directory.path)/disk/container'
             removed 1 generation, 1 download, 1 leftover
             4
             aurora: as it was staged

@@ -52,14 +52,46 @@ struct FullDiskTests {
             after: ""
         )
         let error = """
-            stagepack: error: pack 'aurora': not enough space: 25.2 MB needed, of which 16.8 MB stay free; 18.8 MB are free
-            hint: free some space, or run 'stagepack gc --container DIRECTORY/container'
+            stagepack: error: pack 'aurora': not enough space: 25.2 MB needed, of which 16.8 MB stay free; 18.8 MB are free, SIZE are missing
+            hint: free some space: 'stagepack du --container DIRECTORY/container' shows what packs take
 
             """
-        #expect(world.masked(ending.error) == error)
+        let text = world.masked(ending.error)
+            .replacing(#/\d\.\d MB are missing/#, with: "SIZE are missing")
+        #expect(text == error)
         #expect(ending.output == Self.left)
         #expect(ending.status == 40)
         #expect(world.server.counts(for: large.path).requests == 0)
+    }
+
+    /// The hint names a command that frees space, and none that would free nothing.
+    @Test func theHintNamesWhatFreesSpace() async throws {
+        var world = try World()
+        let extra = try SamplePack.small(try PackID("extra"), policy: .onDemand)
+        let large = try SamplePack.large(.aurora, version: 1, mebibytes: 8)
+        try world.publish(extra, large)
+        let text = """
+            C='\(world.container)'; P='\(try Program.path)'
+            mkdir -p "$C"; mount -t tmpfs -o size=18m none "$C"
+            $P fetch extra "$@" || exit 99
+            $P fetch aurora "$@"
+            $P remove extra --container "$C" --quiet || exit 98
+            $P fetch aurora "$@"
+            """
+        world.program.wrapper = ["/usr/bin/unshare", "-m", "/bin/sh", "-c", text, "sh"]
+        let arguments = ["--quiet", "--progress", "none", "--attempts", "1"]
+        let ending = try await world.program.run(arguments + world.source)
+        #expect(ending.status == 40, "\(ending)")
+        let hints = world.masked(ending.error).split(separator: "\n")
+            .filter { $0.hasPrefix("hint: ") }
+            .map { $0.replacing(#/\d+\.\d kB/#, with: "SIZE") }
+        let options = "--container DIRECTORY/container'"
+        #expect(
+            hints == [
+                "hint: free some space, or run 'stagepack remove extra \(options), which frees SIZE",
+                "hint: free some space: 'stagepack du \(options) shows what packs take",
+            ]
+        )
     }
 
     @Test func aDiskThatIsFullIsToldAndWhatWasStagedStays() async throws {
@@ -76,7 +108,7 @@ struct FullDiskTests {
         let error = """
             stagepack: error: pack 'aurora': cannot create \
             'DIRECTORY/container/staging/aurora.MARK/content/NUMBER': No space left on device
-            hint: free some space, or run 'stagepack gc --container DIRECTORY/container'
+            hint: free some space: 'stagepack du --container DIRECTORY/container' shows what packs take
 
             """
         #expect(world.masked(ending.error) == error)

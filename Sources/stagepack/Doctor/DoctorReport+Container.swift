@@ -85,7 +85,7 @@ extension DoctorReport {
                     ? "make the file system writable" : Self.ownersCommand(for: container.root.path)
             )
         }
-        checkSpace(try container.freeSpace(), needing: space)
+        checkSpace(try container.freeSpace(), needing: space, in: container.root.path)
         add(faults, in: container.root.path)
         for id in try container.packsWithGenerations() {
             if try container.currentGeneration(of: id) != nil,
@@ -102,16 +102,26 @@ extension DoctorReport {
     }
 
     /// Checks the free space for missing packs, and for the files that every run writes.
-    private mutating func checkSpace(_ space: FreeSpace, needing needed: ByteCount) {
+    private mutating func checkSpace(
+        _ space: FreeSpace,
+        needing needed: ByteCount,
+        in path: FilePath
+    ) {
         let free = ByteCount(space.bytes)
-        let advice = StagingAdvice.freeSpace.text(after: nil, about: nil)
+        let lacksFiles = space.files.map { $0 < Self.filesWanted } ?? false
+        var source = HintSource.current
+        if lacksFiles || free < max(needed, .mebibytes(64)) {
+            source.removable = RemovableContent(in: path)
+        }
+        let advice = StagingAdvice.freeSpace.text(after: nil, about: nil, source: source)
         if free < .mebibytes(64) {
             add(.problem, subject: "space", finding: "\(free) free", hint: advice)
         } else if free < needed {
             add(
                 .problem,
                 subject: "space",
-                finding: "\(free) free, essential packs need \(needed)",
+                finding:
+                    "\(free) free, essential packs need \(needed): \(needed - free) are missing",
                 hint: advice
             )
         } else {
@@ -122,8 +132,7 @@ extension DoctorReport {
                 .problem,
                 subject: "files",
                 finding: "the file system has room for \(files.quantity(of: "more file"))",
-                hint: "remove files ('df -i' counts them)"
-                    + (HintSource.current.local("gc").map { ", or run \($0)" } ?? "")
+                hint: "remove files ('df -i' counts them)" + (source.spaceCommand ?? "")
             )
         }
     }

@@ -13,6 +13,8 @@ struct HintSource: Sendable {
     private var application: String?
     private var container: String?
     private var applicationVersion: String?
+    /// The content of the container that hints to free space name; `nil` if there is none, or it is not known.
+    var removable: RemovableContent?
 
     /// Creates the source of a run that names neither packs nor a container.
     init() {}

@@ -25,7 +25,7 @@ extension StagingAdvice {
     private func containerCommand(for pack: PackID?, in source: HintSource) -> String? {
         switch self {
         case .checkContainer: source.local("doctor").map { "run \($0)" }
-        case .freeSpace: source.local("gc").map { "free some space, or run \($0)" }
+        case .freeSpace: source.spaceCommand.map { "free some space" + $0 }
         case .raiseQuota:
             source.local("status").map {
                 "raise 'quota' in the registration, or remove packs: \($0) lists them"

@@ -38,7 +38,11 @@ struct StagingReport: Encodable {
 
     /// Creates the report of a result; hints name the result's container.
     init(_ result: StagingResult) {
-        let source = HintSource.current.inContainer(result.container)
+        var source = HintSource.current.inContainer(result.container)
+        let refused = result.packs.filter { $0.failure?.advice == .freeSpace }.map(\.id)
+        if !refused.isEmpty {
+            source.removable = RemovableContent(in: result.container, sparing: Set(refused))
+        }
         self = HintSource.$current.withValue(source) { StagingReport(inSource: result) }
     }
 
