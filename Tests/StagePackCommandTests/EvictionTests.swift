@@ -102,7 +102,20 @@ struct EvictionTests {
         #expect(refused.error == "")
         let result = try JSONNode(json: Array(refused.output.utf8)).value
         #expect(result["error"]?["status"]?.integer == 40, "\(refused)")
-        #expect(result["containers"] != nil, "\(refused)")
+        #expect(try OutputSchemas().faults(of: result, as: "gc") == [])
+        guard case .array(let containers)? = result["containers"],
+            let excess = containers.first?["excess"]?.integer,
+            let removable = containers.first?["removable"]?.integer
+        else { throw NeverHappened() }
+        // The other pack is not needed, but is too small.
+        #expect(excess > removable && removable > 0, "\(refused)")
+        let text = try await world.run("gc", "--quota", "0").error
+        #expect(
+            text.contains(
+                " over its quota, and only \(ByteCount(Int64(removable))) could be removed (often), so no pack was"
+            ),
+            "\(text)"
+        )
         #expect(try staged(world) == ["essential", "often", "prefetch", "rare"])
         try await world.succeed("gc", "--quota", "\(3 * Self.size)")
         #expect(try staged(world) == ["essential", "prefetch", "rare"])

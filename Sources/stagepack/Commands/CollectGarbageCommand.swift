@@ -133,7 +133,7 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
             if let quota { report.add(policy.evict(policy.lastingSize - quota)) }
             report.generations = report.evicted.count { $0.isGeneration }
             report.inUse = policy.generations.count { $0.role != .current && $0.isLeased }
-            report.compare(policy.lastingSize, with: quota)
+            report.compare(policy, with: quota)
             return report
         } catch {
             throw CommandFailure(error)
@@ -169,7 +169,7 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
                 await container.evictAndRemember(evictions, logger: Log.logger)
             report.add(gone)
             report.generations += gone.count { !$0.isOfPack }
-            report.compare(try EvictionPolicy(container.reader).lastingSize, with: quota)
+            report.compare(try EvictionPolicy(container.reader), with: quota)
             return (report, refusal ?? failure.map { CommandFailure($0) })
         } catch {
             throw CommandFailure(error)

@@ -12,7 +12,8 @@ struct GarbageReport: Encodable, CustomStringConvertible {
     var containers: [Part] = []
 
     private enum CodingKeys: String, CodingKey {
-        case containers, generations, inUse, leftovers, downloads, evicted, size, quota, isDryRun
+        case containers, generations, inUse, leftovers, downloads, evicted, isDryRun
+        case size, quota, excess, removable
     }
 
     func encode(to encoder: any Encoder) throws {
@@ -26,6 +27,8 @@ struct GarbageReport: Encodable, CustomStringConvertible {
         if containers.count == 1 {
             try members.encodeIfPresent(containers[0].size, forKey: .size)
             try members.encodeIfPresent(containers[0].quota, forKey: .quota)
+            try members.encodeIfPresent(containers[0].excess, forKey: .excess)
+            try members.encodeIfPresent(containers[0].removable, forKey: .removable)
         }
         try members.encode(isDryRun, forKey: .isDryRun)
         try members.encode(containers, forKey: .containers)
@@ -56,6 +59,12 @@ struct GarbageReport: Encodable, CustomStringConvertible {
         var size: ByteCount?
         /// The quota.
         var quota: ByteCount?
+        /// The bytes above the quota; `nil` if there are none.
+        var excess: ByteCount?
+        /// The bytes that could be removed, which are too few; `nil` unless the quota is exceeded.
+        var removable: ByteCount?
+        /// The packs that could be removed; `nil` unless the quota is exceeded.
+        var removablePacks: [PackID]?
         /// `true` if nothing was removed.
         var isDryRun = false
 
@@ -70,16 +79,16 @@ struct GarbageReport: Encodable, CustomStringConvertible {
             evicted += evictions.map(EvictionReport.init)
         }
 
-        mutating func compare(_ size: ByteCount, with quota: ByteCount?) {
+        mutating func compare(_ policy: EvictionPolicy, with quota: ByteCount?) {
             guard let quota else { return }
+            let size = policy.lastingSize
             self.size = size
             self.quota = quota
-        }
-
-        /// The bytes above the quota; `nil` if there are none.
-        var excess: ByteCount? {
-            guard let size, let quota, size > quota else { return nil }
-            return size - quota
+            guard size > quota else { return }
+            let rest = policy.candidates(sparing: [])
+            excess = size - quota
+            removable = rest.size
+            removablePacks = rest.filter(\.isOfPack).map(\.generation.id)
         }
 
         var description: String {
@@ -110,14 +119,33 @@ extension ContainerScope {
     /// Returns the failure for a container that exceeds its quota; `nil` if it does not.
     func failure(of part: GarbageReport.Part) -> CommandFailure? {
         guard let excess = part.excess else { return nil }
+        let kept = "is essential, pinned or read, or no manifest offers it"
+        let names = (part.removablePacks ?? []).map(\.text).namesForMessage
+        let removable = part.removable ?? .zero
+        let reason =
+            if names.isEmpty {
+                ": what is left \(kept)"
+            } else if removable < excess {
+                ", and only \(removable) could be removed (\(names)), so no pack was: all else \(kept)"
+            } else {
+                ": another process works on packs that could be removed (\(names))"
+            }
         return CommandFailure(
             status: .noSpace,
-            message: "the container is \(excess) over its quota: what is left is essential, pinned "
-                + "or read, or no manifest offers it",
+            message: "the container is \(excess) over its quota" + reason,
             hint: "raise the quota, or remove packs"
                 + (hints.local("status").map { ": \($0) lists them" } ?? ""),
             retryAdvice: .later
         )
+    }
+}
+
+extension [String] {
+    /// The first names, and the number of the others.
+    fileprivate var namesForMessage: String {
+        let rest = count - 3
+        return prefix(3).joined(separator: ", ")
+            + (rest > 0 ? " and \(rest.quantity(of: "other pack"))" : "")
     }
 }
 
