@@ -67,8 +67,6 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
     case repair
     /// Download the pack.
     case load
-    /// Roll back to the previous version.
-    case rollBack
     /// Show the staged packs.
     case showStatus
     /// Release the pack's pin.

@@ -205,7 +205,7 @@ extension StagingFailure {
                 : (.containerUnusable, .removeRecord, .never)
         case .busy: (.inUse, .waitForProcess, .later)
         case .notStaged: (.notStaged, .load, .later)
-        case .otherVersion: (.notStaged, .rollBack, .never)
+        case .otherVersion: (.notStaged, nil, .never)
         case .noPrevious: (.noPrevious, .showStatus, .never)
         case .pinned: (.pinned, .releasePin, .never)
         case .file(let error): outcome(of: error)

@@ -38,12 +38,7 @@ struct HintTests {
         Case(failing: ["remove", "aurora"], hinted: "pin --release aurora", readsManifest: false) {
             try await $0.succeed("pin", "aurora")
         },
-        Case(
-            failing: ["pin", "aurora", "9"],
-            hinted: "rollback aurora",
-            status: 44,
-            readsManifest: false
-        ),
+        Case(failing: ["pin", "aurora", "9"], hinted: "fetch aurora"),
         Case(failing: ["status"], hinted: "prefetch") { world in
             try world.directory.removeTree(try #require(world.container.lastComponent))
         },

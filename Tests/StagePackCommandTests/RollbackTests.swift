@@ -124,14 +124,20 @@ struct RollbackTests {
 
     @Test func whatIsHeldIsNotFetchedRepairedOrRemoved() async throws {
         var world = try await updated()
-        #expect(try await world.run("pin", "aurora", "1").status == 2)
+        let previous = try await world.run("pin", "aurora", "1")
+        #expect(previous.status == 2)
+        let command = "stagepack rollback aurora --container \(world.container)"
+        #expect(previous.error.hasSuffix("hint: run '\(command)' for version 1\n"), "\(previous)")
+        // No command brings a version back that is not kept.
+        let older = try await world.run("pin", "aurora", "0")
+        #expect(older.status == 2 && !older.error.contains("hint: "), "\(older)")
         let pin = try await world.succeed("pin", "aurora", "2")
         #expect(pin.hasPrefix("aurora: pinned to version 2, since "))
         #expect(try await world.succeed("pin") == pin)
         try world.publish(versions[2])
         let problem = """
             stagepack: error: pack 'aurora': it is pinned to version 2
-            hint: let it be updated first: run 'stagepack pin --release aurora --container \(world.container)'
+            hint: release the pin first: run 'stagepack pin --release aurora --container \(world.container)'
 
             """
         let fetched = try await world.run("fetch", "aurora", "--quiet")

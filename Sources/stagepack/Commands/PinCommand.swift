@@ -68,8 +68,29 @@ struct PinCommand: SourcedSubcommand, ReportingSubcommand {
             }
             return .success
         } catch {
-            throw CommandFailure(error)
+            var failure = CommandFailure(error)
+            if case .otherVersion(let id, let wanted, let staged) = error {
+                failure.hint = Self.hint(for: wanted, insteadOf: staged, of: id, in: container)
+            }
+            throw failure
         }
+    }
+
+    /// Returns the command that stages the wanted version instead of another one; `nil` if none does.
+    private static func hint(
+        for wanted: Int,
+        insteadOf staged: Int,
+        of id: PackID,
+        in container: Container
+    ) -> String? {
+        let source = HintSource.current
+        if wanted > staged {
+            return source.staging("fetch", id.text).map { "run \($0) for the newest version" }
+        }
+        // A container that cannot be read has no version to go back to.
+        let previous = try? container.reader.previousGeneration(of: id)
+        guard previous?.content?.version == wanted else { return nil }
+        return source.local("rollback", id.text).map { "run \($0) for version \(wanted)" }
     }
 }
 

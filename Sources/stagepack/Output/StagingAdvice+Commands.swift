@@ -8,8 +8,7 @@ extension StagingAdvice {
     /// without a command.
     func command(for pack: PackID?, in source: HintSource) -> String? {
         switch self {
-        case .freeSpace, .raiseQuota, .prefetchFirst, .removeRecord, .repair, .rollBack,
-            .showStatus,
+        case .freeSpace, .raiseQuota, .prefetchFirst, .removeRecord, .repair, .showStatus,
             .releasePin, .checkContainer:
             containerCommand(for: pack, in: source)
         case .nameManifest where !source.namesPacks: CommandFailure.onlyApplication
@@ -35,15 +34,11 @@ extension StagingAdvice {
         case .removeRecord:
             source.staging("prefetch").map { "remove it, then run \($0)" }
         case .repair: source.staging("repair").map { "run \($0)" }
-        case .rollBack:
-            pack.flatMap { source.local("rollback", $0.text) }.map {
-                "run \($0) for the version before"
-            }
         case .showStatus:
             source.local("status").map { "run \($0) to see which packs have one" }
         case .releasePin:
             pack.flatMap { source.local("pin", "--release", $0.text) }.map {
-                "let it be updated first: run \($0)"
+                "release the pin first: run \($0)"
             }
         default: nil
         }
