@@ -68,7 +68,7 @@ package enum ExitStatus: Int32, CaseIterable, Sendable {
     /// The deadline passed, the command may not use the network, or a registration changed during the run; the next
     /// run resumes.
     case unfinished = 75
-    /// The configuration file of the command is not valid (`EX_CONFIG`).
+    /// The configuration file of the command, or a variable that names a proxy, is not valid (`EX_CONFIG`).
     case configurationInvalid = 78
     /// A signal interrupted the command; the next run resumes.
     case interrupted = 130
@@ -108,7 +108,8 @@ package enum ExitStatus: Int32, CaseIterable, Sendable {
         case .systemShortage: "the system refuses processes, open files or memory, or has no /proc"
         case .outputFailed: "standard output could not be written"
         case .unfinished: "past the deadline, offline, or a registration changed; a run resumes"
-        case .configurationInvalid: "the configuration file is not valid (stagepack.json)"
+        case .configurationInvalid:
+            "the configuration file (stagepack.json) or a proxy's variable is not valid"
         case .interrupted: "interrupted; the next run resumes"
         }
     }

@@ -1,6 +1,9 @@
-/// The syntax of proxies in configuration files, which is that of libcurl (CURLOPT_PROXY(3)).
+/// The syntax of proxies in configuration files and variables, which is that of libcurl (CURLOPT_PROXY(3)).
 package enum ProxyAddress {
-    private static let schemes = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"]
+    /// The schemes; libcurl takes `socks`, which desktops set in `all_proxy`, as `socks4`.
+    private static let schemes = [
+        "http", "https", "socks", "socks4", "socks4a", "socks5", "socks5h",
+    ]
 
     /// Checks a proxy: `[scheme://][user:password@]host[:port]`, or an empty text for none.
     ///

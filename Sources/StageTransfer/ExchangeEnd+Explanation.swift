@@ -10,7 +10,10 @@ extension ExchangeEnd {
     var explanation: String {
         guard let connection else { return detail }
         // libcurl's message contains the setting, with a password that it may have.
-        if isProxyInvalid { return "the configured proxy is invalid: expected 'http://HOST:PORT'" }
+        if isProxyInvalid {
+            return "the configured proxy is not valid: expected 'http://HOST:PORT', also with https, "
+                + "socks4, socks4a, socks5 or socks5h"
+        }
         switch code {
         case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY:
             return "the name of \(peer) cannot be resolved"

@@ -88,15 +88,22 @@ public struct ProxySettings: Equatable, Sendable {
     /// Creates settings from the usual environment variables: `http_proxy`, `https_proxy`, `all_proxy` and
     /// `no_proxy`, also in capitals except for `HTTP_PROXY`; `default` has those that no variable sets.
     public init(environment: [String: String], default settings: ProxySettings = ProxySettings()) {
-        let all = environment["all_proxy"] ?? environment["ALL_PROXY"]
-        // A web server sets HTTP_PROXY from the field 'Proxy' of a request to a CGI program.
+        func proxy(_ names: [String]) -> String? {
+            names.lazy.compactMap { environment[$0] }.first
+        }
         self.init(
-            http: environment["http_proxy"] ?? all ?? settings.http,
-            https: environment["https_proxy"] ?? environment["HTTPS_PROXY"] ?? all
-                ?? settings.https,
+            http: proxy(Self.httpVariables) ?? settings.http,
+            https: proxy(Self.httpsVariables) ?? settings.https,
             exceptions: environment["no_proxy"] ?? environment["NO_PROXY"] ?? settings.exceptions
         )
     }
+
+    // A web server sets HTTP_PROXY from the field 'Proxy' of a request to a CGI program.
+    private static let httpVariables = ["http_proxy", "all_proxy", "ALL_PROXY"]
+    private static let httpsVariables = ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]
+
+    /// The variables of the proxy for http URLs, and of that for https URLs; the first that is set has effect.
+    package static let variables = [httpVariables, httpsVariables]
 
     /// Returns whether libcurl may connect to a host without the proxy (CURLOPT_NOPROXY(3)).
     ///

@@ -57,6 +57,7 @@ import Testing
     @Test(arguments: [
         "", "proxy", "proxy:8080", "http://proxy.example:8080", "HTTPS://proxy/",
         "socks5h://user:word@[::1]:1080", "http://10.0.0.1",
+        "socks://127.0.0.1:1080/",
     ])
     func aProxyIsAccepted(text: String) throws {
         try ProxyAddress.check(text)

@@ -61,6 +61,28 @@ struct RefusedArgumentTests {
         try await expectRefusal("repair")
     }
 
+    /// A proxy that is not valid is a fault of the variable, not of the network; the password is not printed.
+    @Test(arguments: ["http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy"])
+    func aProxyThatIsNotValidIsNamed(variable: String) async throws {
+        var world = try World()
+        try world.publish(try SamplePack.small(.aurora))
+        world.program.environment[variable] = "gopher://user:word@127.0.0.1:1"
+        let ending = try await world.run("load", "aurora")
+        let error = """
+            stagepack: error: variable \(variable): expected a proxy such as 'http://proxy.example:8080', found \
+            'gopher://…@127.0.0.1:1'
+            hint: correct it, or run 'unset \(variable)'; the scheme is http, https, socks4, socks4a, socks5 or socks5h
+
+            """
+        #expect(ending == Program.Ending(status: 78, output: "", error: error))
+        world.program.environment[variable] = nil
+        try await world.succeed("prefetch", "--quiet")
+        // What is staged needs no network.
+        world.program.environment[variable] = "gopher://127.0.0.1:1"
+        try await world.succeed("load", "aurora")
+        try await world.succeed("load", "aurora", "--offline")
+    }
+
     /// Options of one application are not ignored where all are meant.
     @Test(arguments: ["--app", "--manifest", "--container", "--root", "--application-version"])
     func allApplicationsExcludeTheOptionsOfOne(option: String) async throws {

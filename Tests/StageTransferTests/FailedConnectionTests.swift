@@ -85,7 +85,8 @@ import Testing
         for scheme in ["http", "https"] {
             #expect(
                 await detail(of: "\(scheme)://b.invalid/a", configuration)
-                    == "the configured proxy is invalid: expected 'http://HOST:PORT'"
+                    == "the configured proxy is not valid: expected 'http://HOST:PORT', also with https, "
+                    + "socks4, socks4a, socks5 or socks5h"
             )
         }
     }

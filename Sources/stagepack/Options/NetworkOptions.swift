@@ -88,6 +88,7 @@ struct NetworkOptions: ParsableArguments {
         _ environment: [String: String]
     ) throws(CommandFailure) -> TransferConfiguration {
         let settings = try SettingsFile.settings()
+        if !isOffline, !Self.isOffline(environment) { try Self.checkProxies(environment) }
         var configuration = try optionsAlone()
         configuration.bandwidth = limitRate ?? settings.bandwidth
         configuration.proxies = ProxySettings(
@@ -96,6 +97,26 @@ struct NetworkOptions: ParsableArguments {
         )
         configuration.certificateAuthorities = try authorities(environment, settings: settings)
         return configuration
+    }
+
+    /// Checks the proxies of the variables that have effect, as those of the configuration file are checked.
+    private static func checkProxies(_ environment: [String: String]) throws(CommandFailure) {
+        for names in ProxySettings.variables {
+            guard let name = names.first(where: { environment[$0] != nil }),
+                let proxy = environment[name]
+            else { continue }
+            do throws(ValueError) {
+                try ProxyAddress.check(proxy)
+            } catch {
+                throw CommandFailure(
+                    status: .configurationInvalid,
+                    message: "variable \(name): \(error)",
+                    hint: "correct it, or run 'unset \(name)'; the scheme is http, https, socks4, "
+                        + "socks4a, socks5 or socks5h",
+                    retryAdvice: .never
+                )
+            }
+        }
     }
 
     /// Checks the files that the options name, for a command that may end before it uses the network.
