@@ -73,9 +73,7 @@ extension Registration {
             restrictions = try members.value(Restrictions.Document.self, for: .restrictions)
                 .restrictions
         }
-        if members.has(.quota) {
-            quota = ByteCount(try members.number(.quota, in: 0...Int.max))
-        }
+        if members.has(.quota) { quota = try Self.quota(members) }
         func program(_ key: Key) throws(ManifestError) -> Program? {
             guard members.has(key) else { return nil }
             return try members.value(Program.Document.self, for: key).program
@@ -108,6 +106,20 @@ extension Registration {
         guard (1...ManifestLimits.versionLength).contains(text.utf8.count),
             !text.unicodeScalars.contains(where: { $0.isUnsafeForDisplay || $0 == " " })
         else { throw ValueError(expected: "a version such as '2.4.1'", text: text) }
+    }
+
+    /// Returns the quota: a number of bytes, or a text as `gc --quota` takes it.
+    private static func quota(_ members: JSONMembers<Key>) throws(ManifestError) -> ByteCount {
+        let node = try members.node(.quota, expected: "a size")
+        guard let text = node.string else {
+            return ByteCount(try members.number(.quota, in: 0...Int.max))
+        }
+        guard let size = ByteCount(parsing: text) else {
+            throw node.fault(
+                ValueError(expected: "a size such as '500MB', '20GB' or '20GiB'", text: text)
+            )
+        }
+        return size
     }
 
     private func checkManifestURLs(_ members: JSONMembers<Key>) throws(ManifestError) {

@@ -27,6 +27,14 @@ package struct RegistrationFolders {
         }
     }
 
+    /// Returns the file that holds when the registration at `path` is removed, if there is one.
+    package func registration(besides path: FilePath) -> FilePath? {
+        guard let name = path.lastComponent,
+            let place = folders.firstIndex(of: path.removingLastComponent())
+        else { return nil }
+        return folders[..<place].map { $0.appending(name) }.last { FileStatus.exists($0) }
+    }
+
     /// Creates the list of the system's folders and of those of the user whose environment this is.
     ///
     /// Root has only the system's folders, since ``ProcessEnvironment`` contains no others.
@@ -137,7 +145,8 @@ package struct RegistrationFolders {
         guard registration.application == id else {
             let found = registration.application
             throw .registration(
-                "registration '\(path)': expected application '\(id)', found '\(found)'"
+                "registration '\(path)': expected application '\(id)', found '\(found)'",
+                file: path
             )
         }
         return registration
@@ -158,7 +167,7 @@ package struct RegistrationFolders {
         do throws(RegistrationError) {
             return try Registration(file: path, isInstalled: isInstalled)
         } catch {
-            throw .registration("\(error)")
+            throw .registration("\(error)", file: isInstalled ? path : nil)
         }
     }
 }

@@ -1,6 +1,7 @@
 public import StageEngine
 public import StageExtension
 public import StageModel
+public import SystemPackage
 
 /// The reason why staging a pack or a file failed, or the whole run.
 @nonexhaustive
@@ -11,8 +12,9 @@ public indirect enum StagingFailure: Error, Equatable, Sendable {
     case refusal(Plan.Refusal, of: Subject)
     /// The application's downloader extension failed; policies decided instead.
     case downloaderExtension(ExtensionError)
-    /// A registration that cannot be read or is not valid; the message is a fragment that names the file.
-    case registration(String)
+    /// A registration that cannot be read or is not valid; the message is a fragment that names the file, which is `file` if
+    /// the registration is in effect on this machine.
+    case registration(String, file: FilePath? = nil)
     /// An application without a registration; the message is a fragment that names the application.
     case notRegistered(String)
     /// The registration of the application was changed or removed while the run was in progress.
@@ -146,7 +148,8 @@ extension StagingFailure: CustomStringConvertible {
             "\(subject): it is \(pin)"
         case .downloaderExtension(.cancelled): StageError.cancelled.description
         case .downloaderExtension(let error): error.description
-        case .registration(let message), .notRegistered(let message), .invalidRequest(let message):
+        case .registration(let message, _), .notRegistered(let message),
+            .invalidRequest(let message):
             message
         case .registrationChanged(let application):
             "application '\(application)': its registration was changed or removed during the run"

@@ -35,6 +35,21 @@ import Testing
         }
     }
 
+    /// The sizes that 'gc --quota' takes.
+    @Test(arguments: [
+        ("0", 0), ("30000000", 30_000_000), (#""30MB""#, 30_000_000), (#""1.5 GiB""#, 1_610_612_736),
+        (#""0""#, 0), ("null", nil),
+    ] as [(String, Int64?)])
+    func aQuotaIsANumberOrATextOfASize(text: String, bytes: Int64?) throws {
+        let trust = #""trust": "transport""#
+        let document = try Sample.registration.replacing(
+            once: trust,
+            with: "\(trust), \"quota\": \(text)"
+        )
+        let registration = try Registration(json: Array(document.utf8))
+        #expect(registration.quota == bytes.map { ByteCount($0) })
+    }
+
     @Test(arguments: [
         (#""registrationVersion": "#, "1", ["1"]),
         (#""application": "#, #""net.rorklab.wallpaper""#, []),

@@ -74,7 +74,7 @@ struct HookTests {
         let ending = try await installed.run("prefetch", "--all", "--hook")
         #expect(ending.status == 0)
         #expect(ending.output.contains("stagepack: registrations: registration '"), "\(ending)")
-        #expect(ending.output.hasSuffix("install the application's package again\n"), "\(ending)")
+        #expect(ending.output.hasSuffix("; correct the file, or remove it\n"), "\(ending)")
     }
 
     /// An origin that is not as it should be, and what the one line says then.

@@ -58,6 +58,26 @@ struct RegistrationFaultTests {
         #expect(try await installed.run("app", "validate", name).status == 0)
     }
 
+    /// The package has no part in a file that overrides its own.
+    @Test(.enabled("only root installs registrations of packages") { geteuid() == 0 })
+    func aWrongOverrideIsCorrectedOrRemoved() async throws {
+        let id = "net.example.wallpaper"
+        let share = try installed.world.directory.makeDirectory("share")
+        let folder = try Directory.make(share.path.appending("stagepack/apps.d"))
+        let name = try #require(FilePath.Component("\(id).json"))
+        try folder.write(installed.registration.json(), to: name, durably: false)
+        try installed.write(Array("{}".utf8), to: "\(id).json")
+        var program = installed.world.program
+        let mount = "mount --bind '\(share.path)' /usr/share && exec \"$@\""
+        program.wrapper =
+            program.wrapper.dropLast() + ["/bin/sh", "-c", mount, "sh", try Program.path.string]
+        let ending = try await program.run(["prefetch", "--app", id])
+        #expect(ending.status == 11, "\(ending)")
+        let file = "/usr/share/stagepack/apps.d/\(id).json"
+        let hint = "hint: correct the file, or remove it: then '\(file)' holds\n"
+        #expect(ending.error.hasSuffix(hint), "\(ending)")
+    }
+
     /// Only the mode of a file that is in effect decides whether it can be used.
     @Test(
         arguments: [

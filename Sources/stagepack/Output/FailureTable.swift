@@ -38,7 +38,8 @@ extension CommandFailure {
         self.init(
             status: failure.kind.exitStatus,
             message: failure.description,
-            hint: failure.advice?.text(after: failure.retryAfter, about: failure.pack),
+            hint: failure.hintForRegistration
+                ?? failure.advice?.text(after: failure.retryAfter, about: failure.pack),
             retryAdvice: failure.retryAdvice,
             requestedManifest: failure.requestedManifest?.description,
             unknownPack: failure.unknownPack

@@ -1,7 +1,9 @@
 import StageContainer
 import StageEngine
 import StageModel
+import StageSystem
 import StagingService
+import SystemPackage
 
 extension StagingAdvice {
     /// Returns the advice with a command that can be pasted and has the options of the run; `nil` for advice
@@ -69,6 +71,19 @@ extension StagingAdvice {
 }
 
 extension StagingFailure {
+    /// The hint for a registration that cannot be used and that no package owns, by its folder; `nil` for other failures.
+    var hintForRegistration: String? {
+        guard case .registration(_, let file?) = self else { return nil }
+        let folder = file.removingLastComponent()
+        let folders = RegistrationFolders(environment: ProcessEnvironment.current)
+        guard folder != RegistrationLocations.ofPackages, folders.folders.contains(folder) else {
+            return nil
+        }
+        let other = folders.registration(besides: file)
+        return "correct the file, or remove it"
+            + (other.map { ": then '\($0.string.escapedForDisplay)' holds" } ?? "")
+    }
+
     /// The pack that the failure concerns, if any.
     var pack: PackID? {
         switch self {
