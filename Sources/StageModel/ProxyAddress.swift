@@ -13,7 +13,7 @@ package enum ProxyAddress {
         guard text.utf8.count <= ManifestLimits.pathLength, isValid(text) else {
             throw ValueError(
                 expected: "a proxy such as 'http://proxy.example:8080'",
-                text: text.withoutUser
+                text: concealingUser(text)
             )
         }
     }
@@ -24,6 +24,14 @@ package enum ProxyAddress {
         let authority = text[start...].prefix { $0 != "/" }
         guard let at = authority.lastIndex(of: "@") else { return text }
         return "\(text[..<start])\(text[text.index(after: at)...])"
+    }
+
+    /// Returns the text with dots in place of the user name and the password, also if a character of these ends the host of a URL,
+    /// or if there is no scheme.
+    private static func concealingUser(_ text: String) -> String {
+        guard let at = text.lastIndex(of: "@") else { return text }
+        let start = text[..<at].firstRange(of: "://")?.upperBound ?? text.startIndex
+        return text[..<start] + "…" + text[at...]
     }
 
     private static func isValid(_ text: String) -> Bool {

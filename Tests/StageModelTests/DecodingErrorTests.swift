@@ -67,6 +67,7 @@ import Testing
         ("foo bar", "foo bar"), ("ftp://proxy", "ftp://proxy"), ("http://", "http://"),
         ("proxy:0", "proxy:0"), ("proxy:65536", "proxy:65536"), ("proxy:", "proxy:"),
         ("[::1", "[::1"), ("a:b:c", "a:b:c"), ("http://user:word@:80", "http://…@:80"),
+        ("user:word@proxy:0", "…@proxy:0"), ("http://user:wo/rd@proxy:0", "http://…@proxy:0"),
     ])
     func anythingElseIsRefused(text: String, shown: String) {
         let expected = ValueError(
