@@ -333,4 +333,37 @@ struct PackageTests {
         #expect(try await program.run(lint + ["--strict"]).status == 3)
         #expect(try await program.run(lint + ["--offline"]).status == 75)
     }
+
+    /// Archives with the same fault are one finding for people.
+    @Test func lintNamesEachCauseOnce() async throws {
+        let server = TestServer.current
+        let pack = try SamplePack.small(.aurora)
+        let other = try SamplePack.small(try PackID("borealis"))
+        let both = try World().manifest(of: [pack, other])
+        try write("both.json", String(decoding: both, as: UTF8.self))
+        server.answer(pack.path, with: .status(404))
+        server.answer(other.path, with: .status(404))
+        let missing = try await program.run(
+            ["manifest", "lint", "both.json", "--online", "--manifest-url", server.url("/m")]
+        )
+        let text = """
+            both.json: error: packs[0].archive.url: '\(server.url(pack.path))' is answered with status 404; the same for \
+            packs[1].archive.url
+            hint: upload it before the manifest
+
+            """
+        #expect(missing == Program.Ending(status: 3, output: text, error: ""))
+        let relative = try await program.run(["manifest", "lint", "both.json", "--online"])
+        #expect(
+            relative.output.hasPrefix(
+                "both.json: error: packs[0].archive.url: '\(pack.path.dropFirst())' depends on the URL of the "
+                    + "manifest; the same for packs[1].archive.url\nhint: pass --manifest-url"
+            ),
+            "\(relative)"
+        )
+        let wrong = try await program.run([
+            "manifest", "lint", "both.json", "--manifest-url", "127.0.0.1:8480/manifest.json",
+        ])
+        #expect(wrong.status == 64 && wrong.error.contains("--manifest-url: "), "\(wrong)")
+    }
 }

@@ -32,7 +32,8 @@ struct ManifestLintCommand: ReportingSubcommand {
 
     @Option(
         help: ArgumentHelp(
-            "Where the manifest is going to be, for URLs that are relative to it.",
+            "Where the manifest is going to be, for URLs that are relative to it; their files are then "
+                + "not looked for beside the manifest here.",
             valueName: "url"
         )
     )
@@ -42,6 +43,15 @@ struct ManifestLintCommand: ReportingSubcommand {
     @Flag(help: "Print the findings as JSON.") var json = false
     @OptionGroup(title: "Network") var network: NetworkOptions
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
+
+    mutating func validate() throws {
+        guard let manifestURL else { return }
+        do throws(ValueError) {
+            try URLReference.check(manifestURL, form: .absolute)
+        } catch {
+            throw ValidationError("--manifest-url: \(error)")
+        }
+    }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         var reports: [LintReport] = []
@@ -222,6 +232,47 @@ struct LintReport: Encodable, CustomStringConvertible {
     var isClean: Bool { findings.isEmpty }
 
     var description: String {
-        findings.map { "\(file.forDisplay()): \($0)" }.joined(separator: "\n")
+        findings.groupedByCause.map { "\(file.forDisplay()): \($0)" }.joined(separator: "\n")
+    }
+}
+
+extension [LintFinding] {
+    /// The findings for people: those with the same cause at URLs of one server are one, which names the members of the others.
+    fileprivate var groupedByCause: [LintFinding] {
+        var causes: [LintFinding] = []
+        var groups: [LintFinding: [LintFinding]] = [:]
+        for finding in self {
+            let cause = finding.cause
+            if groups[cause] == nil { causes.append(cause) }
+            groups[cause, default: []].append(finding)
+        }
+        return causes.compactMap { cause in
+            guard let members = groups[cause], var finding = members.first else { return nil }
+            finding.message += Self.text(ofOthers: members.dropFirst().map(\.member))
+            return finding
+        }
+    }
+
+    /// Returns the names of the other members, as the end of a message.
+    private static func text(ofOthers members: [String]) -> String {
+        guard !members.isEmpty else { return "" }
+        let limit = 8
+        let rest = members.count - limit
+        return "; the same for " + members.prefix(limit).joined(separator: ", ")
+            + (rest > 0 ? " and \(rest.quantity(of: "other member"))" : "")
+    }
+}
+
+extension LintFinding {
+    /// The finding without what differs between the objects of a server: their members, the paths of their URLs, and times.
+    fileprivate var cause: LintFinding {
+        let place = #/'(?<origin>[a-z]+://[^/'\s]+)/[^'\s]*'/#
+        var cause = self
+        cause.message = message.replacing(place) { String($0.output.origin) }
+            .replacing(#/^'[^':]*' (?=depends on)/#, with: "")
+            .replacing(#/\d+ ms/#, with: "")
+        // Without a URL, the member is what the finding is about.
+        if cause.message != message { cause.member = "" }
+        return cause
     }
 }
