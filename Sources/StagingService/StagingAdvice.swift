@@ -127,8 +127,8 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
     case useRegisteredRoot
     /// Have the manifest served over https.
     case serveSecurely
-    /// Correct the URL, or use another container.
-    case useOtherContainer
+    /// Correct the URL of the manifest, or the application that it has to be for.
+    case correctApplication
     /// Tell the publisher that the manifest names local files.
     case tellPublisherOfLocalFiles
     /// Tell the publisher that the revision decreased.

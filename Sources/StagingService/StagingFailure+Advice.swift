@@ -116,7 +116,7 @@ extension StagingFailure {
         case .unusableRegistration: .correctRegistration
         case .localContent: .tellPublisherOfLocalFiles
         case .wentBack: .tellPublisherOfRevision
-        case .otherApplication: .useOtherContainer
+        case .otherApplication: .correctApplication
         case .otherVersion: .updateApplication
         }
     }

@@ -191,6 +191,20 @@ struct DoctorTests {
         #expect(try installed.history()?.lastRun?.problem == nil)
     }
 
+    /// No other container makes the manifest one of the registered application.
+    @Test func aManifestOfAnotherApplicationIsAFaultOfTheRegistration() async throws {
+        let installed = try await installed()
+        let other = Manifest(application: try ApplicationID("org.never"), revision: 9, packs: [])
+        installed.world.server.answer("/manifest.json", with: .content(other.json()))
+        let prefetch = try await installed.run("prefetch", "--app", "net.example.wallpaper")
+        #expect(prefetch.status == 12, "\(prefetch)")
+        let hint = "correct 'manifestURLs' or 'application' in the registration"
+        #expect(prefetch.error.hasSuffix("\nhint: \(hint)\n"), "\(prefetch)")
+        let online = try await report(installed, "--online", "--attempts", "1", status: 3)
+        let problem = online.problems().first { $0.subject == "server of net.example.wallpaper" }
+        #expect(problem?.hint?.hasPrefix("\(hint); to try again, run ") == true, "\(online)")
+    }
+
     @Test func aCertificateThatIsRefusedIsAProblemOnline() async throws {
         var installed = try await installed()
         let front = try await TLSFront(

@@ -101,7 +101,13 @@ struct TrustAttackTests {
         #expect(load.status == 0)
         let new = try await world.run("load", "dunes", "--attempts", "1")
         #expect(new.status == 17)
-        #expect(new.error.contains("hint: check this machine's clock"))
+        let hint =
+            "check this machine's clock with 'date'; if it is right, tell the publisher to renew the "
+            + "metadata"
+        #expect(new.error.contains("; what is staged stays in use\nhint: \(hint)\n"), "\(new)")
+        let doctor = try await world.run("doctor", "--online", "--attempts", "1")
+        let again = "run 'stagepack prefetch --app net.example.wallpaper'"
+        #expect(doctor.output.contains("  hint: \(hint); to try again, \(again)\n"), "\(doctor)")
     }
 
     @Test func aBlockedRepositoryIsNoWayAroundExpiry() async throws {

@@ -210,6 +210,6 @@ extension DoctorReport {
         guard let hint else { return "run \(command)" }
         if hint.contains("stagepack ") { return hint }
         let isRepetition = hint.hasSuffix("run it again")
-        return isRepetition ? "\(hint): \(command)" : "\(hint), then run \(command)"
+        return isRepetition ? "\(hint): \(command)" : "\(hint); to try again, run \(command)"
     }
 }

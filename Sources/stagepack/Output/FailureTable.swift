@@ -37,7 +37,8 @@ extension CommandFailure {
     init(_ failure: StagingFailure) {
         self.init(
             status: failure.kind.exitStatus,
-            message: failure.description,
+            message: failure.description
+                + (failure.kind == .manifestUntrusted ? "; what is staged stays in use" : ""),
             hint: failure.hintForRegistration
                 ?? failure.advice?.text(after: failure.retryAfter, about: failure.pack),
             retryAdvice: failure.retryAdvice,

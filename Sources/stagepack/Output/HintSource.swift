@@ -49,6 +49,9 @@ struct HintSource: Sendable {
         return source
     }
 
+    /// True if an option names the application.
+    var namesApplication: Bool { application != nil }
+
     /// The manifest's path, if the options name a single manifest that is a local file.
     var manifestFile: String? {
         guard application == nil, manifests.count == 1, let manifest = manifests.first else {

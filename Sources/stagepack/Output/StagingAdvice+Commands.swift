@@ -16,6 +16,8 @@ extension StagingAdvice {
         case .nameManifest where !source.namesPacks: CommandFailure.onlyApplication
         case .nameRoot: source.storedRoot.map { "pass --root \(CommandFailure.quoted($0))" }
         case .correctRegistration where source.namesRoot: "pass the file of the root with --root"
+        case .correctApplication where source.namesApplication:
+            "correct 'manifestURLs' or 'application' in the registration"
         case .decodeInProcess, .load, .listPacks, .listFiles, .nameFileInDirectory, .loadWholePack,
             .checkManifest, .nameManifestFile:
             contentCommand(for: pack, in: source)

@@ -103,20 +103,20 @@ extension StagingAdvice {
         case .checkManifest: "tell the publisher: the manifest is not valid"
         case .renewMetadata:
             "check this machine's clock with 'date'; if it is right, tell the publisher to renew the "
-                + "metadata. What is staged stays in use"
+                + "metadata"
         case .distrustServer:
-            "tell the publisher: the server does not have what was signed. What is staged stays in use"
+            "tell the publisher: the server does not have what was signed"
         case .compareRoot:
             "compare the root with the publisher's; if it is the same, tell the publisher that the server has what "
-                + "its keys did not sign. What is staged stays in use"
+                + "its keys did not sign"
         case .fetchManifestAnew:
-            "run again with the network, which replaces the stored manifest. What is staged stays in use"
+            "run again with the network, which replaces the stored manifest"
         case .nameRoot: "pass --app ID, or --root FILE"
         case .separatePacks: "give the pack another id, or use another group or container"
         case .useRegisteredRoot: "pass --app ID without --root"
         case .serveSecurely:
             "use a URL with https, or verify signed metadata: '--root FILE', or 'trust' of the registration"
-        case .useOtherContainer: "check the URL, or use another container"
+        case .correctApplication: "check the URL of the manifest"
         case .tellPublisherOfLocalFiles:
             "tell the publisher: only a local manifest may name local files"
         case .tellPublisherOfRevision: "tell the publisher: a manifest's revision must not decrease"
