@@ -334,6 +334,24 @@ struct RegistrationChangeTests {
         #expect(!after.output.contains("its earlier group"), "\(after)")
     }
 
+    /// Two containers have records of an application that had two groups.
+    @Test func anApplicationThatHadTwoGroupsIsNamedOnce() async throws {
+        var installed = try await machine()
+        try publish([try .small(try PackID("old"))], at: "/old.json")
+        #expect(try await installed.run("prefetch", "--all").status == 0)
+        installed.registration.group = try ApplicationGroupID("net.example.other")
+        try installed.install()
+        #expect(try await installed.run("prefetch", "--all").status == 0)
+        try installed.uninstall()
+        let json = try await installed.run("gc", "--unregistered", "--dry-run", "--json")
+        let applications = try JSONNode(json: Array(json.output.utf8)).value["applications"]
+        guard case .array(let names)? = applications else { throw NeverHappened() }
+        #expect(names.count == 1, "\(json)")
+        let ending = try await installed.run("gc", "--unregistered")
+        let name = installed.registration.application
+        #expect(ending.output == "\(name): not registered any more, 2 packs removed\n", "\(ending)")
+    }
+
     /// A link keeps the packs of a group whose name has changed.
     @Test func aContainerThatIsALinkToThatOfTheEarlierGroupIsKept() async throws {
         var installed = try await machine()
