@@ -78,7 +78,7 @@ package enum ExitStatus: Int32, CaseIterable, Sendable {
         switch self {
         case .success: "everything that was requested is done"
         case .notStaged:
-            "the pack, or the version named, is not staged (path, load, verify, repair, rollback, pin, remove)"
+            "the pack, or the version named, is not staged (path, load, verify, repair, rollback, pin)"
         case .findings:
             "problems were found (verify, doctor, app list, app validate, manifest lint, store verify)"
         case .manifestUnavailable: "the manifest could not be downloaded"

@@ -136,6 +136,18 @@ struct MisspeltWordTests {
         try await world.succeed("remove", "aurora")
         #expect(try await world.succeed("remove", "aurora") == "aurora: was not staged\n")
         #expect(try await world.succeed("remove", "volcano") == "volcano: was not staged\n")
+        // The status does not depend on the names of other packs.
+        let similar = try await world.run("remove", "aurorra")
+        let warning = "stagepack: warning: pack 'aurorra' is not known: did you mean 'aurora'?\n"
+        #expect(
+            similar
+                == Program.Ending(status: 0, output: "aurorra: was not staged\n", error: warning)
+        )
+        let json = try await world.run("remove", "aurorra", "--json")
+        #expect(json.status == 0 && json.error == "", "\(json)")
+        let value = try JSONNode(json: Array(json.output.utf8)).value
+        #expect(try OutputSchemas().faults(of: value, as: "remove") == [])
+        #expect(json.output.contains("\"similarPack\" : \"aurora\""), "\(json)")
     }
 
     /// The parser's own faults, options that exclude each other among them.
@@ -163,7 +175,7 @@ struct MisspeltWordTests {
     @Test(
         arguments: [
             (["fetch", "oceanz"], 13), (["path", "oceanz"], 2), (["verify", "oceanz"], 2),
-            (["pin", "oceanz"], 2), (["why", "oceanz"], 13), (["remove", "oceanz"], 2),
+            (["pin", "oceanz"], 2), (["why", "oceanz"], 13),
         ] as [([String], Int32)]
     )
     func aMisspeltPackIsAskedFor(arguments: [String], status: Int32) async throws {

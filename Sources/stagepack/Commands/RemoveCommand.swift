@@ -46,7 +46,7 @@ struct RemoveCommand: SourcedSubcommand, ReportingSubcommand {
         var failure: CommandFailure?
         for id in packs {
             do throws(CommandFailure) {
-                let report = try await removal.remove(id)
+                var report = try await removal.remove(id)
                 // The pack is only in a container of another user, so the command fails.
                 if !report.hasRemoved, let copy = report.remaining?.first {
                     throw .notOurs(
@@ -56,8 +56,12 @@ struct RemoveCommand: SourcedSubcommand, ReportingSubcommand {
                         hint: HintSource.current.local("remove", id.text)
                     )
                 }
-                // Another pack has a similar name, and neither a container nor a manifest has this one.
-                if !report.hasRemoved, session.pack(similarTo: id) != nil { throw .notStaged(id) }
+                if !report.hasRemoved { report.similarPack = session.pack(similarTo: id) }
+                if !json, let similar = report.similarPack {
+                    Console.note(
+                        "stagepack: warning: pack '\(id)' is not known: did you mean '\(similar)'?"
+                    )
+                }
                 reports.append(report)
             } catch {
                 failure = error
@@ -230,6 +234,8 @@ struct RemovalReport: Encodable, CustomStringConvertible {
     var singleFilesRemoved: Bool?
     /// The owner of the container, user or system; `nil` for a container at another path.
     var location: ContainerLocation?
+    /// A pack with a similar identifier, if neither a container nor a manifest has this one; `nil` otherwise.
+    var similarPack: PackID?
     /// Remaining copies in other containers; `nil` if there are none.
     var remaining: [StatusReport.CopyStatus]?
 
