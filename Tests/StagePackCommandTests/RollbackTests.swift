@@ -37,6 +37,10 @@ struct RollbackTests {
         #expect(try world.staged(.aurora) == StagedFiles(versions[0]))
         #expect(try StagedFiles(lease.content) == StagedFiles(versions[1]))
         #expect(try await world.succeed("verify") == "aurora: as it was staged\n")
+        // The decision is about the version that was rolled back.
+        let earlier = try await world.succeed("why", "aurora")
+        #expect(earlier.contains("\naurora, version 2: staged, "), "\(earlier)")
+        #expect(earlier.contains("\n  now: version 1 is the one that is used\n"), "\(earlier)")
 
         try world.publish(versions[2])
         for event in ["install", "update", "periodic"] {

@@ -166,6 +166,8 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
                 for index in report.packs.indices {
                     let id = report.packs[index].id
                     report.packs[index].isOnDemand = manifest?[id]?.policy == .onDemand
+                    report.packs[index].currentVersion =
+                        try reader.currentGeneration(of: id)?.content?.version
                     report.packs[index].pin = try reader.pin(of: id).map {
                         PinStatus(of: id, pin: $0)
                     }

@@ -50,14 +50,16 @@ struct HistoryReport: Encodable {
         var problem: FailureReport?
         /// The current pin of the pack.
         var pin: PinStatus?
+        /// The version that is staged now; `nil` if none is.
+        var currentVersion: Int?
         /// The number of the daemon's transfer of the pack, which is not complete; `nil` if there is none.
         var transfer: Int64?
         /// True if only requests fetch the pack.
         var isOnDemand = false
 
         private enum CodingKeys: String, CodingKey {
-            case id, version, decided, outcome, rule, reason, source, failures, problem, pin,
-                transfer
+            case id, version, decided, outcome, rule, reason, source, failures, problem, pin
+            case currentVersion, transfer
         }
     }
 
@@ -170,6 +172,10 @@ extension HistoryReport.Entry: CustomStringConvertible {
             "\(id), version \(version): \(outcome), \(textOfReason.escapedForDisplay)",
             "  decided: \(InternetTime(decided).text), \(rule.escapedForDisplay)",
         ]
+        let isStaged = ["staged", "present"].contains(outcome)
+        if isStaged, let currentVersion, currentVersion != version {
+            lines.append("  now: version \(currentVersion) is the one that is used")
+        }
         if let source { lines.append("  from: \(source.escapedForDisplay)") }
         if let pin {
             lines.append("  held: \(pin.text), since \(InternetTime(pin.since).text)")
