@@ -67,6 +67,10 @@ struct ContainerScopes {
         )
     }
 
+    /// The hint for a command that has no container to read.
+    static let hintToRegister =
+        "pass --container DIR, or register one with 'stagepack app register FILE'"
+
     /// Fails if no application is registered, for a command that then has no container to read.
     func checkForApplications() throws(CommandFailure) {
         guard scopes.isEmpty, failures.isEmpty else { return }
@@ -74,7 +78,7 @@ struct ContainerScopes {
             status: .usage,
             message: "no application is registered, and no container is named"
                 + RegistrationFolders(environment: ProcessEnvironment.current).noteOfMissingHome,
-            hint: "pass --container DIR, or register one with 'stagepack app register FILE'",
+            hint: Self.hintToRegister,
             retryAdvice: .never
         )
     }

@@ -58,6 +58,14 @@ struct RegistrationFaultTests {
         #expect(try await installed.run("app", "validate", name).status == 0)
     }
 
+    @Test func whyHintsAtTheRegistrationWhereThereIsNone() async throws {
+        try installed.uninstall()
+        let ending = try await installed.world.program.run(["why"])
+        #expect(ending.status == 0, "\(ending)")
+        let hint = "hint: no application is registered: pass --container DIR, or register one with "
+        #expect(ending.error.contains(hint), "\(ending)")
+    }
+
     /// The package has no part in a file that overrides its own.
     @Test(.enabled("only root installs registrations of packages") { geteuid() == 0 })
     func aWrongOverrideIsCorrectedOrRemoved() async throws {

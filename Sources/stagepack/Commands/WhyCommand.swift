@@ -85,6 +85,11 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
     private static var nextStep: String {
         let source = HintSource.current
         guard let prefetch = source.staging("prefetch"), let plan = source.staging("plan") else {
+            let folders = RegistrationFolders(environment: ProcessEnvironment.current)
+            // Folders that cannot be read may have applications.
+            if let known = try? folders.applications(), known.isEmpty {
+                return "no application is registered: \(ContainerScopes.hintToRegister)"
+            }
             return
                 "run 'stagepack app list' to see the applications that are registered, and name one with --app"
         }
