@@ -87,9 +87,20 @@ struct Session {
         return target.registration.map { source.ofApplication($0.application) } ?? source
     }
 
-    /// Checks the files that the network options name, for a command that may end before it uses the network.
-    func checkNetworkFiles() throws(CommandFailure) {
+    /// Checks the files that the options name, for a command that may end before it uses them.
+    func checkNamedFiles() throws(CommandFailure) {
+        try checkRoot()
         try network?.checkFiles()
+    }
+
+    /// Checks that the file of `--root` can be read.
+    private func checkRoot() throws(CommandFailure) {
+        guard let root = target.root else { return }
+        do throws(FileError) {
+            _ = try File.open(readingRegular: root)
+        } catch {
+            throw .usage("--root: \(error)")
+        }
     }
 
     /// The container, if it is known without a manifest.
@@ -128,6 +139,7 @@ struct Session {
         _ packs: StagingRequest.Packs
     ) throws(CommandFailure) -> StagingRequest {
         if let problem { throw problem }
+        try checkRoot()
         let options = StagerOptions(
             transfer: try network?.configuration(target.environment) ?? TransferConfiguration(),
             unpacking: .process(

@@ -39,7 +39,7 @@ struct RefusedArgumentTests {
         #expect(ending.error.hasPrefix(message), "\(ending)")
     }
 
-    @Test(arguments: ["--netrc-file", "--cacert", "--token-file"])
+    @Test(arguments: ["--netrc-file", "--cacert", "--token-file", "--root"])
     func aFileThatIsMissingOrNoneIsAnError(option: String) async throws {
         var world = try World()
         try world.publish(try SamplePack.small(.aurora))
