@@ -1,5 +1,6 @@
 import StageDaemonCommand
 import StageSystem
+import SystemPackage
 
 extension DoctorReport {
     mutating func checkMachine(isOffline: Bool) {
@@ -22,7 +23,9 @@ extension DoctorReport {
                 subject: "clock",
                 finding:
                     "no time source keeps it: certificates and signed metadata may count as expired",
-                hint: "as root, run 'timedatectl set-ntp true'"
+                hint: FileStatus.exists("/run/systemd/system")
+                    ? "as root, run 'timedatectl set-ntp true'"
+                    : "install a client of the Network Time Protocol, such as chrony"
             )
         case nil: break
         }
