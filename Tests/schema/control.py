@@ -321,6 +321,10 @@ class Tests:
         command, environment = run("download", f"{self.url}/missing", str(self.folder / "b.map"))
         ended = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, timeout=SECONDS)
         assert ended.returncode == 1 and "404" in ended.stderr, ended
+        for destination in ("nope/d.map", "."):
+            command, environment = run("download", f"{self.url}/endless", str(self.folder / destination))
+            ended = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, timeout=SECONDS)
+            assert ended.returncode == 1 and str(self.folder) in ended.stderr, ended
         slow, environment = run("download", f"{self.url}/endless", str(self.folder / "c.map"))
         with subprocess.Popen(slow, env=environment, stderr=subprocess.DEVNULL) as program:
             mine = lambda: [task for task in self.client.tasks() if task["request"].get("description", "").endswith("c.map")]

@@ -11,6 +11,7 @@ Manifests/control-protocol.md their limits. Copy this file into your program: it
 
 import argparse
 import contextlib
+import errno
 import hashlib
 import http.client
 import json
@@ -243,8 +244,21 @@ def session_of(file):
     return f"stagepack-client/{hashlib.sha256(os.path.abspath(file).encode()).hexdigest()[:32]}"
 
 
+def check_destination(file):
+    """Raises an error if no file can be created there: before the download rather than after it."""
+    folder = os.path.dirname(os.path.abspath(file))
+    for number, is_fault in (
+        (errno.ENOENT, not os.path.isdir(folder)),
+        (errno.EISDIR, os.path.isdir(file)),
+        (errno.EACCES, not os.access(folder, os.W_OK | os.X_OK)),
+    ):
+        if is_fault:
+            raise OSError(number, os.strerror(number), file)
+
+
 def download(client, url, file):
     """Downloads a file, and returns the exit status."""
+    check_destination(file)
     session = session_of(file)
     client.put_session(session, {"sendsLaunchEvents": False})
     token = hashlib.sha256(url.encode()).hexdigest()
