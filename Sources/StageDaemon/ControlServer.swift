@@ -16,6 +16,7 @@ struct ControlServer: Sendable {
     ///
     /// Takes ownership of `listener`, a listening socket.
     func run(_ listener: CInt, onReady: @Sendable () -> Void) async throws {
+        UnixSocket.refuseFiles(sentTo: listener)
         let limiter = ConnectionLimiter(.current)
         let server = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .serverChannelInitializer { channel in
@@ -60,7 +61,8 @@ struct ControlServer: Sendable {
         _ channel: any Channel,
         limiter: ConnectionLimiter
     ) -> EventLoopFuture<(HTTP1Channel, HTTP1Channel.Value)?> {
-        PeerCredentials.read(of: channel)
+        refuseFiles(sentTo: channel)
+            .flatMap { PeerCredentials.read(of: channel) }
             .flatMap { peer -> EventLoopFuture<(HTTP1Channel, HTTP1Channel.Value)?> in
                 guard let connection = limiter.admit(channel, peer: peer) else {
                     return channel.pipeline.addHandler(RefusalHandler()).map { nil }
@@ -72,6 +74,24 @@ struct ControlServer: Sendable {
                 channel.close(promise: nil)
                 return nil
             }
+    }
+
+    /// Has the kernel refuse open files from a client that connected before the daemon began to listen; the others
+    /// inherit that from the listener.
+    ///
+    /// The kernel releases files that are not received in the thread that reads, an event loop, which waits for a TCP
+    /// socket with `SO_LINGER`.
+    private func refuseFiles(sentTo channel: any Channel) -> EventLoopFuture<Void> {
+        guard let provider = channel as? any SocketOptionProvider else {
+            return channel.eventLoop.makeSucceededVoidFuture()
+        }
+        return provider.unsafeSetSocketOption(
+            level: .socket,
+            name: .init(rawValue: UnixSocket.passesFiles),
+            value: CInt(0)
+        )
+        // Kernels before Linux 6.16 do not know the option.
+        .recover { _ in }
     }
 
     private func child(of connection: ClientConnection) -> HTTP1Channel {

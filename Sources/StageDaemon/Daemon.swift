@@ -150,10 +150,7 @@ package struct Daemon: Sendable {
                 }
                 return nil
             }
-            group.addTask {
-                await notifier.keepAlive { await coordinator.setTimer() }
-                return nil
-            }
+            group.addTask { await keepAlive(coordinator, notifier: notifier) }
             group.addTask {
                 await carryOut(commandsOf: coordinator, runner: runner, launcher: launcher)
             }
@@ -194,6 +191,18 @@ extension Daemon {
             notifier.notify("STOPPING=1")
         }
         return problem
+    }
+
+    /// Sends watchdog messages while the coordinator and the event loops answer.
+    private func keepAlive(
+        _ coordinator: TransferCoordinator,
+        notifier: ServiceNotifier
+    ) async -> DaemonError? {
+        await notifier.keepAlive {
+            await coordinator.setTimer()
+            await EventLoops.waitForTurns()
+        }
+        return nil
     }
 
     /// Runs the attempts and handlers that the coordinator starts.

@@ -88,6 +88,13 @@ package final class UnixSocket: Sendable {
         return bytes
     }
 
+    /// Has the kernel refuse open files that others send to `socket` or, if it listens, to connections that are made to
+    /// it from now on (`SO_PASSRIGHTS`, Linux 6.16); does nothing on older kernels.
+    package static func refuseFiles(sentTo socket: CInt) { stage_refuse_files(socket) }
+
+    /// The option of ``refuseFiles(sentTo:)``, for sockets whose descriptor other code has.
+    package static let passesFiles: CInt = SO_PASSRIGHTS
+
     /// Shuts the stream down in both directions; a waiting ``receive(upTo:)`` returns at once.
     package func shutDown() {
         // Fails if the other side has closed the stream already, which has the same effect.

@@ -249,6 +249,27 @@ struct LocalAttackTests {
         _ = consume mounts
     }
 
+    /// The daemon's thread that reads would wait for some files that it does not receive (`SO_LINGER`).
+    @Test func noClientSendsOpenFiles() async throws {
+        let script = """
+            import os, socket
+            client = socket.socket(socket.AF_UNIX)
+            client.connect(os.environ["STAGEPACK_SOCKET"])
+            try:
+                # SO_PASSRIGHTS
+                client.getsockopt(socket.SOL_SOCKET, 83)
+                socket.send_fds(client, [b"GET"], [1])
+                print("accepted")
+            except PermissionError:
+                print("refused")
+            except OSError:
+                print("before Linux 6.16")
+            """
+        let python = ["/usr/bin/python3", "-c", script]
+        let said = try await peer.run(as: attacker, attacker, python)
+        #expect(["refused\n", "before Linux 6.16\n"].contains(said))
+    }
+
     @Test func aLockOfAnotherUserKeepsNoDaemonFromStarting() async throws {
         try await daemon.kill()
         let program = """
