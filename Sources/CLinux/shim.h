@@ -28,6 +28,7 @@
 #define F_OFD_SETLKW 38
 #endif
 #ifndef SYNC_FILE_RANGE_WRITE
+#define SYNC_FILE_RANGE_WAIT_BEFORE 1
 #define SYNC_FILE_RANGE_WRITE 2
 #endif
 #ifndef O_PATH

@@ -1,4 +1,4 @@
-import StageContainer
+package import StageContainer
 public import StageModel
 
 /// Decisions about each pack of a manifest, with reasons: a pure value that can be shown before it is carried

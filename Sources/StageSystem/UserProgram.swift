@@ -143,7 +143,7 @@ package struct UserProgram: Sendable {
         while stage_has_ended(process) == 0 {
             let left = deadline.map { $0 - .now }
             if let left, left <= .zero {
-                guard left > -Self.patience else { return .stillRuns }
+                guard left + Self.patience > .zero else { return .stillRuns }
                 stage_signal_child(process, 1, SIGKILL)
             }
             var pollRequests = [

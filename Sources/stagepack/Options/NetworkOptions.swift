@@ -1,5 +1,6 @@
 import ArgumentParser
 import StageModel
+import StagePack
 import StageSystem
 import StageTransfer
 import SystemPackage
