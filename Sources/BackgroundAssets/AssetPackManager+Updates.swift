@@ -37,8 +37,8 @@ extension AssetPackManager {
         let source = try source()
         try await source.store.refresh()
         var updating: Set<String> = []
-        for pack in try await source.outdatedPacks() {
-            if try await update(pack, from: source) { updating.insert(pack.id.text) }
+        for pack in try await source.outdatedPacks() where try await update(pack, from: source) {
+            updating.insert(pack.id.text)
         }
         let removed = try await source.store.removeObsoletePacks()
         return (updating, Set(removed.map(\.text)))

@@ -37,7 +37,7 @@ extension ContainerReader {
         holding pack: Pack
     ) throws(ContainerError) -> StagedPack? {
         guard let record = try intactRecord(of: name, pack.id), record.id == pack.id,
-            record.holds(pack), try hasContent(name, pack.id),
+            record.holds(pack), try hasContent(name, of: pack.id),
             try faults(of: name, pack.id, isCurrent: false).isEmpty
         else { return nil }
         return record
@@ -55,7 +55,7 @@ extension ContainerReader {
 
     private func hasContent(
         _ generation: GenerationName,
-        _ id: PackID
+        of id: PackID
     ) throws(ContainerError) -> Bool {
         try ContainerError.wrapping { () throws(FileError) in
             let name = path(of: generation, id).appending(ContainerLayout.content)
@@ -74,6 +74,7 @@ extension Container {
     ///   - generation: The generation.
     ///   - record: Its new record.
     ///   - lock: The lock on the pack.
+    /// - Throws: ``ContainerError`` if the generation is gone, or the container cannot be changed.
     package func restore(
         _ generation: GenerationName,
         as record: StagedPack,

@@ -99,7 +99,7 @@ extension ContainerReader {
         guard let current = try currentGeneration(of: id) else { return [] }
         let others = try targets(ofRollbackFrom: current, id)
         guard !others.isEmpty else { return [] }
-        let latest = try intactRecord(of: current, id).map { RollbackTarget(current, $0) }
+        let latest = try intactRecord(of: current, id).map { RollbackTarget(current, record: $0) }
         return others.filter { other in latest.map { other.precedes($0) } ?? true }
             .sorted { $1.precedes($0) }.map(\.name)
     }
@@ -112,7 +112,7 @@ extension ContainerReader {
         var others: [RollbackTarget] = []
         for name in try generations(of: id) where name != current && !name.hasContent(of: current) {
             guard name.content != nil, let record = try intactRecord(of: name, id) else { continue }
-            others.append(RollbackTarget(name, record))
+            others.append(RollbackTarget(name, record: record))
         }
         return others
     }
@@ -136,7 +136,7 @@ private struct RollbackTarget {
     let name: GenerationName
     let record: StagedPack
 
-    init(_ name: GenerationName, _ record: StagedPack) {
+    init(_ name: GenerationName, record: StagedPack) {
         self.name = name
         self.record = record
     }

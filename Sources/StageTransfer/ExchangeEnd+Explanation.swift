@@ -11,7 +11,8 @@ extension ExchangeEnd {
         guard let connection else { return detail }
         // libcurl's message contains the setting, with a password that it may have.
         if isProxyInvalid {
-            return "the configured proxy is not valid: expected 'http://HOST:PORT', also with https, "
+            return
+                "the configured proxy is not valid: expected 'http://HOST:PORT', also with https, "
                 + "socks4, socks4a, socks5 or socks5h"
         }
         switch code {

@@ -14,8 +14,9 @@ extension URLSessionConfiguration {
         case aggregate = 3
     }
 
-    /// No effect: no packets are marked. The daemon orders transfers by ``URLSessionTask/priority``; a session in this
-    /// process orders none.
+    /// No effect: no packets are marked.
+    ///
+    /// The daemon orders transfers by ``URLSessionTask/priority``; a session in this process orders none.
     public var networkServiceType: URLRequest.NetworkServiceType {
         get { settings.networkServiceType }
         set { settings.networkServiceType = newValue }

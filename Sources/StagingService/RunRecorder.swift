@@ -67,7 +67,7 @@ struct RunRecorder {
 
     /// Records that the run ended without a result.
     func record(_ failure: StagingFailure) {
-        guard let application, !isOfOtherRoot(failure, application) else { return }
+        guard let application, !isOfOtherRoot(failure, for: application) else { return }
         let planner = storedPlanner(application)
         updateHistory(of: application, isReported: failure.kind == .containerUnusable) { history in
             history.lastRun = run(problem: StagingHistory.Problem(failure), at: now)
@@ -80,7 +80,10 @@ struct RunRecorder {
 
     /// Returns whether a manifest was refused only because of the root that the command named, or did not name: that says
     /// nothing about the application's runs, whose failure it would hide.
-    private func isOfOtherRoot(_ failure: StagingFailure, _ application: ApplicationID) -> Bool {
+    private func isOfOtherRoot(
+        _ failure: StagingFailure,
+        for application: ApplicationID
+    ) -> Bool {
         guard case .engine(.manifestRefused(_, let refusal), _) = failure else { return false }
         switch refusal {
         case .unsigned, .otherRoot: return true

@@ -95,8 +95,9 @@ extension StagingTarget {
         return source
     }
 
-    /// Returns the ledger of a stored manifest from the newest root that the container has stored, only to show the state of
-    /// the metadata: a container's root verifies no manifest. `nil` if there is none.
+    /// Returns the ledger of a stored manifest from the newest root that the container has stored; `nil` if there is none.
+    ///
+    /// Only shows the state of the metadata: a container's root verifies no manifest.
     func storedLedger(
         of record: StoredManifest,
         _ reader: ContainerReader

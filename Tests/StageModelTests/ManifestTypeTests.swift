@@ -36,10 +36,13 @@ import Testing
     }
 
     /// The sizes that 'gc --quota' takes.
-    @Test(arguments: [
-        ("0", 0), ("30000000", 30_000_000), (#""30MB""#, 30_000_000), (#""1.5 GiB""#, 1_610_612_736),
-        (#""0""#, 0), ("null", nil),
-    ] as [(String, Int64?)])
+    @Test(
+        arguments: [
+            ("0", 0), ("30000000", 30_000_000), (#""30MB""#, 30_000_000),
+            (#""1.5 GiB""#, 1_610_612_736),
+            (#""0""#, 0), ("null", nil),
+        ] as [(String, Int64?)]
+    )
     func aQuotaIsANumberOrATextOfASize(text: String, bytes: Int64?) throws {
         let trust = #""trust": "transport""#
         let document = try Sample.registration.replacing(

@@ -41,7 +41,7 @@ struct MessageSocketTests {
         #expect(end == nil)
     }
 
-    /// `SO_PASSRIGHTS`
+    /// The socket option `SO_PASSRIGHTS`.
     private static let passesFiles: CInt = 83
 
     private static func knowsOption() throws -> Bool {

@@ -317,9 +317,12 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
     @Test func limitsHoldForEachHostAndInAll() {
         var allocator = ConnectionAllocator(perHost: 2, total: 3)
         let taken = [
-            allocator.acquire(1, host: "a", priority: 0), allocator.acquire(2, host: "a", priority: 0),
-            allocator.acquire(3, host: "a", priority: 0), allocator.acquire(4, host: "b", priority: 0),
-            allocator.acquire(5, host: "c", priority: 0), allocator.acquire(6, host: "c", priority: 1),
+            allocator.acquire(1, host: "a", priority: 0),
+            allocator.acquire(2, host: "a", priority: 0),
+            allocator.acquire(3, host: "a", priority: 0),
+            allocator.acquire(4, host: "b", priority: 0),
+            allocator.acquire(5, host: "c", priority: 0),
+            allocator.acquire(6, host: "c", priority: 1),
         ]
         #expect(taken == [true, true, false, true, false, false])
         let first = allocator.release(host: "b")

@@ -72,8 +72,9 @@ struct StoreVerifyCommand: ReportingSubcommand {
         offeredBy manifests: [Manifest]
     ) throws(CommandFailure) {
         do throws(FileError) {
-            for kind in [StoreObjectKind.index, .bundle] {
-                if try directory.status(FilePath(kind.folder)) != nil { return }
+            for kind in [StoreObjectKind.index, .bundle]
+            where try directory.status(FilePath(kind.folder)) != nil {
+                return
             }
         } catch {
             throw CommandFailure(output: error)
