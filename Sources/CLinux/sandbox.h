@@ -263,7 +263,7 @@ static inline _Noreturn void stage_supervise(
     setpgid(program, program);
     // A name other than the host's, so that killing all processes of that name does not kill it.
     if (stage_name_thread("extension-guard") != 0) errno = 0;
-    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    stage_forbid_tracing();
     if (stage_no_new_privileges() != 0 || stage_drop_capabilities() != 0) errno = 0;
     // Closes all files of the host: open descriptors here could hold its locks and pipes.
     stage_close_range(0, ~0u);

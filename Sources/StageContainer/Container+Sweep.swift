@@ -231,7 +231,8 @@ extension Container {
 
     /// Returns whether the entry is a temporary file that a dead process left.
     ///
-    /// A running process renames its temporary file at once, so one that is an hour old is abandoned.
+    /// A running process renames its temporary file within an hour: links of a publication wait for one sync of the file
+    /// system.
     private func isStale(
         _ name: FilePath.Component,
         in directory: Directory,

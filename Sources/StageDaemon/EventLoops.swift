@@ -27,6 +27,7 @@ package enum EventLoops {
         // The pool keeps its first thread, which then does all blocking work if no further thread can be created.
         await withBlockingThread {}
     }
+
     /// Waits until each event loop has run what was due: one that is blocked serves no client.
     static func waitForTurns() async {
         for loop in MultiThreadedEventLoopGroup.singleton.makeIterator() {

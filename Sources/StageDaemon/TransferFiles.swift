@@ -109,8 +109,9 @@ struct TransferFiles: Sendable {
                 status.kind == .file, status.size == size.rawValue
             else { return false }
             _ = try moveToUser(file, as: task.id, for: user)
-            try directory(of: user).synchronize()
         }
+        // Also after an earlier move: the process may have been killed, or this may have failed, after its rename.
+        try directory(of: user).synchronize()
         try removeFiles(of: task.part)
         return true
     }

@@ -63,6 +63,7 @@ struct TransferRunner: Sendable {
                 answersChallenges: session.answersChallenges(of: task.request)
                     && task.request.isOfOrigin(state.response),
                 clockIsWrong: Self.clockIsWrong,
+                failures: history.failures,
                 at: .now
             )
             if live.hasProvisionalEnd { verdict = await settleProvisionalEnd(verdict, of: live) }

@@ -24,12 +24,14 @@ enum TransferVerdict: Equatable, Sendable {
     ///   - wait: The wait that the engine started, which is not a failure.
     ///   - answersChallenges: Whether the client answers challenges.
     ///   - clockIsWrong: Whether this machine's clock is certainly slow.
+    ///   - failures: The number of attempts before this one that have failed without progress.
     ///   - now: The current time.
     init(
         _ error: TransferError,
         wait: (reason: PendingReason.Kind, duration: Duration)?,
         answersChallenges: Bool,
         clockIsWrong: Bool,
+        failures: Int,
         at now: Date
     ) {
         if let wait {
@@ -59,6 +61,10 @@ enum TransferVerdict: Equatable, Sendable {
             self = .retry(
                 PendingReason(.backoff, until: now + Self.shortageWait, problem: "\(error)")
             )
+        case .storage(let error) where error.isFailedWrite && failures < Self.failedWrites:
+            self = .retry(
+                PendingReason(.backoff, until: now + Self.shortageWait, problem: "\(error)")
+            )
         default: self = .fail(TransferFailure(error))
         }
     }
@@ -67,7 +73,9 @@ enum TransferVerdict: Equatable, Sendable {
     private static let temporaryErrors: Set<Errno> = [
         .tooManyOpenFiles, .tooManyOpenFilesInSystem, .noMemory,
     ]
-    /// Delay in seconds after a resource shortage.
+    /// Number of attempts without progress after which a write that the disk has refused fails the task.
+    private static let failedWrites = 5
+    /// Delay in seconds after a resource shortage, or after a failed write.
     private static let shortageWait = 30.0
     /// Delay in seconds after a captive portal was detected, unless the network conditions change.
     private static let portalWait = 120.0
@@ -105,4 +113,9 @@ extension TransferFailure {
 extension Duration {
     /// The duration in seconds.
     var seconds: Double { self / .seconds(1) }
+}
+
+extension FileError {
+    /// Indicates whether a sync has found that bytes of the file were not written.
+    fileprivate var isFailedWrite: Bool { errno == .ioError && operation == "synchronize" }
 }

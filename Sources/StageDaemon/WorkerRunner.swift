@@ -217,6 +217,8 @@ struct WorkerRunner: Sendable {
                 end = failure("\(error)")
             }
         }
+        // A worker that says more ends by that.
+        socket.end()
         return end
     }
 }

@@ -70,6 +70,13 @@ extension Directory {
         return FilePath(".\(name.string).\(mark).tmp")
     }
 
+    /// Returns whether a text can be the random part of a ``temporaryName(for:)``, and not a word of a user's file name.
+    static func isMark(_ text: Substring) -> Bool {
+        // Shorter numbers are rare, and leftovers with one do no harm.
+        (11...13).contains(text.count)
+            && text.allSatisfy { $0.isASCII && ($0.isNumber || $0.isLowercase) }
+    }
+
     /// Renames a temporary file of this directory to `name`, atomically.
     ///
     /// Replaces an existing `name`.

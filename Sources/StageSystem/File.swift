@@ -136,9 +136,15 @@ public import SystemPackage
     /// Waits for writes that have begun, and throws the error of one that has failed and was not reported to this file
     /// (sync_file_range(2)).
     ///
-    /// Does not flush the disk's cache: the caller has synced the file system before.
+    /// Does not flush the disk's cache: the caller has synced the file system before. Syncs the file where the kernel lacks
+    /// or refuses the call.
     package func checkWritten() throws(FileError) {
-        _ = try attempt("synchronize") { Int(stage_wait_for_writeback(descriptor.rawValue)) }
+        do throws(FileError) {
+            _ = try attempt("synchronize") { Int(stage_wait_for_writeback(descriptor.rawValue)) }
+        } catch {
+            guard error.isUnsupported || error.errno == .notPermitted else { throw error }
+            try synchronize()
+        }
     }
 
     /// Starts writing the content of the file to disk, without waiting.

@@ -21,12 +21,12 @@ package import SystemPackage
 
     /// Takes the lock on `file`, or returns `nil` if a conflicting lock is held.
     package static func attempt(_ file: consuming File, mode: Mode) throws(FileError) -> FileLock? {
-        guard try isTaken(file, mode: mode) else { return nil }
+        guard try tryToTake(file, mode: mode) else { return nil }
         return FileLock(file: file)
     }
 
     /// Takes the lock on `file`, or returns `false` if a conflicting lock is held.
-    fileprivate static func isTaken(
+    fileprivate static func tryToTake(
         _ file: borrowing File,
         mode: Mode
     ) throws(FileError) -> Bool {
@@ -130,6 +130,6 @@ package final class RetriedLock: Sendable {
 
     /// Takes the lock, or returns `false` if another owner holds a lock on the file.
     package func attempt() throws(FileError) -> Bool {
-        try FileLock.isTaken(file, mode: .exclusive)
+        try FileLock.tryToTake(file, mode: .exclusive)
     }
 }

@@ -26,21 +26,29 @@ package struct TemporaryFile: ~Copyable, Sendable {
             }
             let file = try directory.file(creating: path, permissions: permissions)
             let inode = try file.status().inode
-            let lock = attemptLock(path, in: directory)
+            let lock: FileLock?
+            do throws(FileError) {
+                // Another process holds the lock for a moment, to remove the file.
+                guard let taken = try attemptLock(path, in: directory) else { continue }
+                lock = consume taken
+            } catch {
+                lock = nil
+            }
             // Another process may have removed the file before it was locked.
             guard try directory.status(path)?.inode == inode else { continue }
             return TemporaryFile(file: file, name: temporary, lock: lock)
         }
     }
 
-    /// Locks a file, or returns `nil` where that is impossible: then other processes find no leftovers either.
-    private static func attemptLock(_ path: FilePath, in directory: Directory) -> FileLock? {
-        do throws(FileError) {
-            guard let file = try directory.file(updatingExisting: path) else { return nil }
-            return try FileLock.attempt(file, mode: .exclusive)
-        } catch {
-            return nil
-        }
+    /// Locks a file; returns `nil` if it is gone, or another process has locked it.
+    ///
+    /// - Throws: ``FileError`` where files cannot be locked: no process takes them for leftovers there.
+    private static func attemptLock(
+        _ path: FilePath,
+        in directory: Directory
+    ) throws(FileError) -> FileLock? {
+        guard let file = try directory.file(updatingExisting: path) else { return nil }
+        return try FileLock.attempt(file, mode: .exclusive)
     }
 
     /// Removes the temporary files beside `name` that no process has locked.
@@ -48,7 +56,8 @@ package struct TemporaryFile: ~Copyable, Sendable {
     /// Errors are ignored: the next call tries again.
     private static func removeLeftovers(of name: FilePath.Component, in directory: Directory) {
         for entry in (try? directory.entries()) ?? [] where isTemporary(entry.path, for: name) {
-            guard let lock = attemptLock(entry.path, in: directory) else { continue }
+            // What stays does no harm.
+            guard let lock = try? attemptLock(entry.path, in: directory) else { continue }
             lock.removeFile(entry.name, in: directory)
             _ = consume lock
         }
@@ -59,6 +68,6 @@ package struct TemporaryFile: ~Copyable, Sendable {
         let (prefix, suffix) = (".\(name.string).", ".tmp")
         let text = path.string
         guard text.hasPrefix(prefix), text.hasSuffix(suffix) else { return false }
-        return !text.dropFirst(prefix.count).dropLast(suffix.count).contains(".")
+        return Directory.isMark(text.dropFirst(prefix.count).dropLast(suffix.count))
     }
 }

@@ -101,9 +101,10 @@ struct AnsweredChallenge: Sendable {
 }
 
 extension URLSessionTask {
-    /// Stores the credential that has answered a challenge, unless the response is another challenge.
+    /// Stores the credential that has answered a challenge, unless there is no response, or it is another challenge.
     func storeCredential(afterStatus status: Int?) {
-        guard let answered = record.withLock({ $0.answered.take() }), status != 401,
+        guard let answered = record.withLock({ $0.answered.take() }),
+            let status, status != 401, status != 407,
             let storage = session.rules.urlCredentialStorage
         else { return }
         answered.storeCredential(in: storage)

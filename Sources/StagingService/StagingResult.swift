@@ -213,6 +213,8 @@ public struct PackResult: Sendable {
     public let transferSize: ByteCount
     /// Set if ``transferSize`` is exact, and not an upper bound.
     public let isTransferSizeExact: Bool
+    /// Set if the container has the version to stage, from before a rollback.
+    public let isKept: Bool
     /// The reason why staging the pack failed.
     public var failure: StagingFailure?
     /// The reason why the latest request of an interrupted transfer failed.
@@ -229,6 +231,7 @@ public struct PackResult: Sendable {
         transfer = entry.transfer
         transferSize = entry.transferSize
         isTransferSizeExact = entry.isTransferSizeExact
+        isKept = entry.isKept
         switch entry.decision {
         case .stage: outcome = .planned
         case .skip(.upToDate), .skip(.newerElsewhere): outcome = .present

@@ -25,6 +25,7 @@ struct Session {
             }
         }
         self.init(registration: registration, source: source, network: network)
+        try checkRoot()
     }
 
     /// Creates a session with a registration that was read before.
@@ -87,12 +88,6 @@ struct Session {
         return target.registration.map { source.ofApplication($0.application) } ?? source
     }
 
-    /// Checks the files that the options name, for a command that may end before it uses them.
-    func checkNamedFiles() throws(CommandFailure) {
-        try checkRoot()
-        try network?.checkFiles()
-    }
-
     /// Checks that the file of `--root` can be read.
     private func checkRoot() throws(CommandFailure) {
         guard let root = target.root else { return }
@@ -139,7 +134,6 @@ struct Session {
         _ packs: StagingRequest.Packs
     ) throws(CommandFailure) -> StagingRequest {
         if let problem { throw problem }
-        try checkRoot()
         let options = StagerOptions(
             transfer: try network?.configuration(target.environment) ?? TransferConfiguration(),
             unpacking: .process(

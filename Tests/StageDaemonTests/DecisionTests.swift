@@ -272,15 +272,25 @@ struct TransferVerdictTests {
         _ error: TransferError,
         wait: (PendingReason.Kind, Duration)? = nil,
         answers: Bool = false,
-        wrongClock: Bool = false
+        wrongClock: Bool = false,
+        failures: Int = 0
     ) -> TransferVerdict {
         TransferVerdict(
             error,
             wait: wait.map { (reason: $0.0, duration: $0.1) },
             answersChallenges: answers,
             clockIsWrong: wrongClock,
+            failures: failures,
             at: Self.now
         )
+    }
+
+    @Test func aWriteThatTheDiskHasRefusedIsRepeatedAFewTimes() {
+        let fault = FileError("synchronize", path: "/part", errno: .ioError)
+        let pause = PendingReason(.backoff, until: Self.now + 30, problem: "\(fault)")
+        let error = TransferError.storage(fault)
+        #expect(verdict(error, failures: 4) == .retry(pause))
+        #expect(verdict(error, failures: 5) == .fail(TransferFailure(error)))
     }
 
     @Test func aWaitThatTheEngineBeganIsNoFailure() {

@@ -75,6 +75,7 @@ struct FullDiskTests {
             mkdir -p "$C"; mount -t tmpfs -o size=18m none "$C"
             $P fetch extra "$@" || exit 99
             $P fetch aurora "$@"
+            $P fetch extra aurora "$@"
             $P remove extra --container "$C" --quiet || exit 98
             $P fetch aurora "$@"
             """
@@ -89,6 +90,7 @@ struct FullDiskTests {
         #expect(
             hints == [
                 "hint: free some space, or run 'stagepack remove extra \(options), which frees SIZE",
+                "hint: free some space: 'stagepack du \(options) shows what packs take",
                 "hint: free some space: 'stagepack du \(options) shows what packs take",
             ]
         )

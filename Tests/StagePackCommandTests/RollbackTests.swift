@@ -40,7 +40,7 @@ struct RollbackTests {
         // The decision is about the version that was rolled back.
         let earlier = try await world.succeed("why", "aurora")
         #expect(earlier.contains("\naurora, version 2: staged, "), "\(earlier)")
-        #expect(earlier.contains("\n  now: version 1 is the one that is used\n"), "\(earlier)")
+        #expect(earlier.contains("\n  now: version 1 is staged here\n"), "\(earlier)")
 
         try world.publish(versions[2])
         for event in ["install", "update", "periodic"] {
@@ -124,6 +124,17 @@ struct RollbackTests {
         )
         #expect(try world.staged(.aurora) == StagedFiles(versions[1]))
         #expect(try await world.succeed("pin") == "")
+    }
+
+    /// The pin of a rollback keeps every run from staging the newer version.
+    @Test func theVersionBeforeARollbackIsPinnedAfterAnother() async throws {
+        let world = try await updated()
+        try await world.succeed("rollback", "aurora")
+        let pin = try await world.run("pin", "aurora", "2")
+        let command = "stagepack rollback aurora --container \(world.container)"
+        #expect(pin.error.hasSuffix("hint: run '\(command)' for version 2\n"), "\(pin)")
+        try await world.succeed("rollback", "aurora")
+        try await world.succeed("pin", "aurora", "2")
     }
 
     @Test func whatIsHeldIsNotFetchedRepairedOrRemoved() async throws {

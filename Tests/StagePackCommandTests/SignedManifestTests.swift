@@ -23,7 +23,8 @@ struct SignedManifestTests {
             ]
         )
         let files = try Directory.open(world.metadata).entries().map(\.path.string).sorted()
-        #expect(files == ["@refresh.json", "snapshot.json", "targets.json", "timestamp.json"])
+        let stored = ["@refresh.json", "root", "snapshot.json", "targets.json", "timestamp.json"]
+        #expect(files == stored)
     }
 
     @Test func nothingNewIsTwoRequests() async throws {

@@ -20,7 +20,7 @@ struct UnstagedApplicationTests {
         #expect(ending.error.hasPrefix("no run has decided anything yet\n"), "\(ending)")
     }
 
-    @Test(arguments: ["path", "verify", "repair", "rollback", "pin", "pin --release", "remove"])
+    @Test(arguments: ["path", "verify", "repair", "rollback", "pin", "pin --release"])
     func aCommandThatNamesAPackSaysThatItIsNotStaged(command: String) async throws {
         let words = command.split(separator: " ").map(String.init)
         let ending = try await installed.world.program.run(
@@ -28,7 +28,14 @@ struct UnstagedApplicationTests {
         )
         #expect(ending.status == 2, "\(ending)")
         #expect(ending.error.contains("pack 'aurora' is not staged\n"), "\(ending)")
-        if command == "remove" { #expect(!ending.error.contains("hint: "), "\(ending)") }
+    }
+
+    @Test func aPackThatIsNotThereIsRemoved() async throws {
+        let ending = try await run("remove", "aurora")
+        #expect(ending.status == 0, "\(ending)")
+        #expect(ending.output == "aurora: was not staged\n", "\(ending)")
+        let text = try await run("remove", "aurora", "--json").output
+        #expect(!text.contains("remaining"), "\(text)")
     }
 
     @Test(arguments: ["status", "ls", "du", "gc"])

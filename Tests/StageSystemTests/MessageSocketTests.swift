@@ -41,9 +41,6 @@ struct MessageSocketTests {
         #expect(end == nil)
     }
 
-    /// The socket option `SO_PASSRIGHTS`.
-    private static let passesFiles: CInt = 83
-
     private static func knowsOption() throws -> Bool {
         let (ours, _) = try MessageSocket.pair()
         var value: CInt = 0
@@ -51,7 +48,7 @@ struct MessageSocketTests {
         return unsafe getsockopt(
             ours.descriptor.rawValue,
             SOL_SOCKET,
-            passesFiles,
+            UnixSocket.passesFiles,
             &value,
             &size
         ) == 0

@@ -41,7 +41,7 @@ struct LoadCommand: SourcedSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source, network: network)
-        try session.checkNamedFiles()
+        try session.network?.checkFiles()
         if let path = try session.stagedPath(of: pack) {
             if let file { return try printStaged(file, below: path, in: session) }
             Console.print(session.report(of: path, in: pack), asJSON: output.json)

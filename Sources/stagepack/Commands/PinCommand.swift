@@ -84,13 +84,14 @@ struct PinCommand: SourcedSubcommand, ReportingSubcommand {
         in container: Container
     ) -> String? {
         let source = HintSource.current
-        if wanted > staged {
-            return source.staging("fetch", id.text).map { "run \($0) for the newest version" }
-        }
-        // A container that cannot be read has no version to go back to.
+        // A container that cannot be read has no other version, and no pin.
         let previous = try? container.reader.previousGeneration(of: id)
-        guard previous?.content?.version == wanted else { return nil }
-        return source.local("rollback", id.text).map { "run \($0) for version \(wanted)" }
+        if previous?.content?.version == wanted {
+            return source.local("rollback", id.text).map { "run \($0) for version \(wanted)" }
+        }
+        // No run updates a pinned pack.
+        guard wanted > staged, (try? container.reader.pin(of: id)) == nil else { return nil }
+        return source.staging("fetch", id.text).map { "run \($0) for the newest version" }
     }
 }
 

@@ -36,12 +36,7 @@ struct RemoveCommand: SourcedSubcommand, ReportingSubcommand {
         let session = try Session(source)
         // Without a daemon, none brings a pack again.
         let client = try? await ControlClient.discover(environment: ProcessEnvironment.current)
-        guard var removal = try PackRemoval(session, client: client) else {
-            var failure = CommandFailure.notStaged(packs[0])
-            // The command that stages it is of no use to a person who removes it.
-            failure.hint = nil
-            throw failure
-        }
+        var removal = try PackRemoval(session, client: client)
         var reports: [RemovalReport] = []
         var failure: CommandFailure?
         for id in packs {
@@ -89,17 +84,18 @@ private struct PackRemoval {
     /// The packs that were removed, by the position of their container.
     private var removed: [Int: Set<PackID>] = [:]
 
-    /// Opens the containers; returns `nil` if those of a registered application do not exist yet.
+    /// Opens the containers; those of a registered application need not exist.
     ///
     /// - Throws: ``CommandFailure`` if no container is named, or if the one that the options name does not exist.
-    init?(_ session: Session, client: ControlClient?) throws(CommandFailure) {
+    init(_ session: Session, client: ControlClient?) throws(CommandFailure) {
         guard let own = session.knownContainer else { throw .noContainer }
         self.session = session
         self.client = client
         view = try session.view()
-        if view.isEmpty, session.target.container == nil { return nil }
         do throws(ContainerError) {
-            guard !view.isEmpty else { throw ContainerError.missing(own) }
+            guard !view.isEmpty || session.target.container == nil else {
+                throw ContainerError.missing(own)
+            }
             for path in view.containers {
                 containers.append(try Container.open(path, for: .makingRoom))
             }
@@ -116,7 +112,13 @@ private struct PackRemoval {
             let before = try view.copies(of: id)
             var report = RemovalReport(pack: id)
             guard let (position, container) = container(for: before.map(\.container).min()) else {
-                report.remaining = before.map(status)
+                if !before.isEmpty {
+                    report.remaining = before.map(status)
+                } else if let own = session.knownContainer {
+                    // The daemon may be about to make the container.
+                    tasks = await withdraw(id, from: own)
+                    if !tasks.isEmpty { report.transfersCancelled = tasks }
+                }
                 return report
             }
             // A pinned pack is not removed, so its transfers stay.
@@ -147,7 +149,7 @@ private struct PackRemoval {
     private func container(for staged: Int?) -> (Int, Container)? {
         // For a container that the options name, and for the user's own, the error of the removal is more precise than a
         // missing write permission.
-        let isNamed = session.target.container != nil
+        let isNamed = staged != nil && session.target.container != nil
         for position in [staged].compactMap(\.self) + view.positions {
             guard let container = containers[position] else { continue }
             let isOwn = position == staged && view.containers[position] == session.knownContainer

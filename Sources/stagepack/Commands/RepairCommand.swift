@@ -26,7 +26,7 @@ struct RepairCommand: SourcedSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source, network: network)
-        try session.checkNamedFiles()
+        try session.network?.checkFiles()
         for id in packs { try session.checkOwnCopy(of: id, for: "repair") }
         guard let container = try session.existingContainer() else {
             if let id = packs.first { throw .notStaged(id) }

@@ -128,7 +128,7 @@ extension ContainerScope {
             } else if removable < excess {
                 ", and only \(removable) could be removed (\(names)), so no pack was: all else \(kept)"
             } else {
-                ": another process works on packs that could be removed (\(names))"
+                ": packs that could be removed (\(names)) are still there"
             }
         return CommandFailure(
             status: .noSpace,

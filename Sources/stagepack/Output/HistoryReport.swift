@@ -174,7 +174,7 @@ extension HistoryReport.Entry: CustomStringConvertible {
         ]
         let isStaged = ["staged", "present"].contains(outcome)
         if isStaged, let currentVersion, currentVersion != version {
-            lines.append("  now: version \(currentVersion) is the one that is used")
+            lines.append("  now: version \(currentVersion) is staged here")
         }
         if let source { lines.append("  from: \(source.escapedForDisplay)") }
         if let pin {

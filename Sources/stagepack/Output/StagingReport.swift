@@ -39,9 +39,10 @@ struct StagingReport: Encodable {
     /// Creates the report of a result; hints name the result's container.
     init(_ result: StagingResult) {
         var source = HintSource.current.inContainer(result.container)
-        let refused = result.packs.filter { $0.failure?.advice == .freeSpace }.map(\.id)
-        if !refused.isEmpty {
-            source.removable = RemovableContent(in: result.container, sparing: Set(refused))
+        if result.packs.contains(where: { $0.failure?.advice == .freeSpace }) {
+            // A person wants the packs of the run.
+            let wanted = result.packs.filter { $0.outcome != .left }.map(\.id)
+            source.removable = RemovableContent(in: result.container, sparing: Set(wanted))
         }
         self = HintSource.$current.withValue(source) { StagingReport(inSource: result) }
     }
@@ -128,6 +129,8 @@ struct PackReport: Encodable {
     var transferSize: ByteCount?
     /// Set if ``transferSize`` is exact, and not an upper bound.
     var isTransferSizeExact: Bool?
+    /// True for a planned pack of which the container has the version from before a rollback; `nil` otherwise.
+    var isKept: Bool?
     var reused: ByteCount?
     var source: String?
     /// The ways to transfer the content of an indexed pack, with their bytes; `nil` for others.
@@ -136,7 +139,7 @@ struct PackReport: Encodable {
 
     private enum CodingKeys: String, CodingKey {
         case id, version, policy, outcome, reason, downloadSize, installedSize, transferred, reused
-        case location, source, transfer, transferSize, isTransferSizeExact, error
+        case location, source, transfer, transferSize, isTransferSizeExact, isKept, error
     }
 
     init(_ result: PackResult) {
@@ -152,6 +155,7 @@ struct PackReport: Encodable {
         if result.outcome == .planned {
             transferSize = result.transferSize
             isTransferSizeExact = result.isTransferSizeExact
+            if result.isKept { isKept = true }
         }
         reused = result.reused
         source = result.source
