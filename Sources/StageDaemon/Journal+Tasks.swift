@@ -149,7 +149,9 @@ extension Journal {
                 changes.append(Columns.request.set(to: try StoredForm.encode(task.request)))
             }
             _ = try Self.write(for: user, limit: limit, in: database) {
-                try Self.active(record.id).updateAll(database, changes)
+                try TaskRecord
+                    .filter(Columns.id == record.id && Columns.state != StoredState.ended)
+                    .updateAll(database, changes)
             }
         }
     }

@@ -247,6 +247,12 @@ extension TransferCoordinator {
         let resumeData = keepsContent ? resumeData(of: task) : nil
         let event = state.cancellation(of: task, token: resumeData?.token, at: readClock())
         let deletion = await deletion(of: task)
+        // Verified content may have its new name already.
+        if task.record.state == .verified,
+            let user = state.sessions[task.record.session]?.record.user
+        {
+            release(files.discard(RemovedTasks(tasks: [id], parts: []), of: user, logger: logger))
+        }
         await conclude(
             [(id, event)],
             leaving: resumeData,

@@ -146,7 +146,8 @@ extension TransferState {
     ) throws(ControlRefusal) -> ChangeStep {
         var task = task
         let id = task.record.id
-        guard let item = scheduler.items[id], task.record.state == .active else {
+        // Verified content that waits for its place is scheduled, too.
+        guard let item = scheduler.items[id], task.record.state != .ended else {
             if change.state == .cancelled { return .none }
             throw ControlRefusal(.conflict, message: "task \(id) has ended")
         }

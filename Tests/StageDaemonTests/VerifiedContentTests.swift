@@ -87,19 +87,43 @@ struct VerifiedContentTests {
 /// Content that cannot be moved to its place.
 @Suite(.directory, .daemon, .server)
 struct UnplacedContentTests {
-    @Test func contentWithoutAPlaceWaitsAndIsNotReceivedAgain() async throws {
-        let daemon = try DaemonProcess.required()
-        let server = TestServer.current
+    private let daemon: DaemonProcess
+    private let server = TestServer.current
+    private let name: FilePath.Component
+
+    init() throws {
+        daemon = try .required()
+        name = try #require(FilePath.Component("\(UserIdentity.current.user)"))
+    }
+
+    private var staged: Directory {
+        get throws { try Directory.open(daemon.state.appending("staged")) }
+    }
+
+    /// Has the daemon download content for a user whose directory has the name of a file.
+    private func fetchWithoutPlace() async throws -> Int64 {
         try daemon.configure(#"{"settlingTime": 0}"#)
         server.answer("/a", with: .content(noise(300_000)).ignoringRanges())
         try await daemon.start()
         try await daemon.makeSession()
-        // A file that has the name of its user's directory.
-        let staged = try Directory.open(daemon.state.appending("staged"))
-        let name = try #require(FilePath.Component("\(UserIdentity.current.user)"))
         try staged.write([], to: name, durably: false)
         let id = try await daemon.download(server.url("/a"))
         try await daemon.wait(for: [.backoff], of: id)
+        return id
+    }
+
+    @Test func contentWithoutAPlaceIsCancelled() async throws {
+        let id = try await fetchWithoutPlace()
+        var change = TransferChange()
+        change.state = .cancelled
+        #expect(try await daemon.client.change(id, by: change).state == .cancelled)
+        try await poll("the content stays") {
+            try Directory.open(daemon.state.appending("parts")).entries().isEmpty
+        }
+    }
+
+    @Test func contentWithoutAPlaceWaitsAndIsNotReceivedAgain() async throws {
+        let id = try await fetchWithoutPlace()
         let reason = try #require(try await daemon.client.task(id).holds.first)
         #expect(reason.problem?.contains("/staged/\(name.string)'") == true, "\(reason)")
         try staged.remove(name)

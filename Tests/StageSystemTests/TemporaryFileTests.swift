@@ -15,8 +15,12 @@ struct TemporaryFileTests {
 
     @Test func aFileThatAKilledProcessLeftIsRemoved() throws {
         // The others belong to other files.
-        let others = [".archive.tar.0x9y.tmp", ".other.0x9y.tmp", "archive", "archive.0x9y.tmp"]
-        for name in others + [".archive.0x9y.tmp", ".archive.1.tmp"] {
+        let mark = "0x9y0x9y0x9y"
+        let others = [
+            ".archive.draft.tmp", ".archive.tar.\(mark).tmp", ".other.\(mark).tmp", "archive",
+            "archive.\(mark).tmp",
+        ]
+        for name in others + [".archive.\(mark).tmp", ".archive.1\(mark).tmp"] {
             _ = try directory.file(creating: FilePath(name))
         }
         let temporary = try TemporaryFile.make(for: "archive", in: directory)
