@@ -14,8 +14,10 @@ BIN := $(DESTDIR)$(PREFIX)/bin
 SHARE := $(DESTDIR)$(PREFIX)/share
 SOURCES := Sources Tests Benchmarks Examples Package.swift Fuzzing/Package.swift Fuzzing/Sources/fuzz
 RELEASE := .build/release
-# The tests are optimised, as what is shipped is: the optimiser has compiled functions wrongly that were right without it. They
-# are built in a folder of their own, since '@testable' needs an argument that nothing shipped is compiled with. 'CONFIGURATION=debug' tests the debug build of '.build', which is quicker to build again after a change.
+# The libraries under test are optimised, as what is shipped is, and the tests themselves are not: the optimiser has
+# compiled functions wrongly that were right without it. They are built in a folder of their own, since '@testable'
+# needs an argument that nothing shipped is compiled with. 'CONFIGURATION=debug' tests the debug build of '.build',
+# which is quicker to build again after a change.
 CONFIGURATION ?= release
 ifeq ($(CONFIGURATION),debug)
 TESTS := .build/debug

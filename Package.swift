@@ -59,6 +59,13 @@ let commit: [CSetting] =
         commit.isEmpty ? nil : [.define("STAGEPACK_COMMIT", to: "\"\(commit)\"")]
     } ?? []
 
+/// What test code is compiled with.
+///
+/// Not optimised in release builds either: the libraries and programs under test are, and the compiler takes minutes more to
+/// optimise the tests.
+let testing: [SwiftSetting] =
+    strict + [.unsafeFlags(["-Onone"], .when(configuration: .release))]
+
 /// The tests of one module.
 func tests(
     _ name: String,
@@ -69,7 +76,7 @@ func tests(
         name: "\(name)Tests",
         dependencies: dependencies,
         exclude: exclude,
-        swiftSettings: strict
+        swiftSettings: testing
     )
 }
 
