@@ -114,7 +114,10 @@ private struct ApplicationMetrics {
         let scopes = source.flatMap { try? ContainerScopes($0) }
         report = scopes.flatMap { scopes in
             var scopes = scopes
-            return try? StatusReport(of: &scopes)
+            // Without a container, no run has begun.
+            let report = try? StatusReport(of: &scopes)
+            let containers = (report?.parts ?? []).flatMap(\.containers)
+            return containers.contains(where: \.isPresent) ? report : nil
         }
         let histories = (scopes?.scopes ?? []).flatMap(\.containers).compactMap { path in
             let reader = try? ContainerReader.open(path)
