@@ -57,11 +57,9 @@ enum TransferVerdict: Equatable, Sendable {
             self = .retry(PendingReason(.quota, until: now + TransferState.quotaWait))
         case .storage(let error) where error.errno == .noSpace:
             self = .retry(PendingReason(.disk, until: now + TransferState.diskWait))
-        case .storage(let error) where Self.temporaryErrors.contains(error.errno):
-            self = .retry(
-                PendingReason(.backoff, until: now + Self.shortageWait, problem: "\(error)")
-            )
-        case .storage(let error) where error.isFailedWrite && failures < Self.failedWrites:
+        case .storage(let error)
+        where Self.temporaryErrors.contains(error.errno)
+            || error.isFailedWrite && failures < Self.failedWrites:
             self = .retry(
                 PendingReason(.backoff, until: now + Self.shortageWait, problem: "\(error)")
             )

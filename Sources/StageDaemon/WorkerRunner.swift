@@ -87,24 +87,23 @@ struct WorkerRunner: Sendable {
             // Both this process and child processes of the worker may still have the other end of the socket open.
             own.end()
             let end = await reportedEnd
-            if case .success(.unkillable(let process)) = result {
+            switch try result.get() {
+            case .unkillable(let process):
                 logger.warning(
                     "A worker cannot be killed",
                     metadata: ["worker.name": "\(name)", "process.id": "\(process.id)"]
                 )
                 return .stopped(remaining: process)
+            case .ended(let ending):
+                if Task.isCancelled { return .stopped(remaining: nil) }
+                logger.debug(
+                    "A worker has ended",
+                    metadata: ["worker.name": "\(name)", "worker.status": "\(ending)"]
+                )
+                return .reported(
+                    end ?? Self.failure("the process that staged the packs \(ending.text)")
+                )
             }
-            if Task.isCancelled { return .stopped(remaining: nil) }
-            guard case .ended(let ending) = try result.get() else {
-                return .stopped(remaining: nil)
-            }
-            logger.debug(
-                "A worker has ended",
-                metadata: ["worker.name": "\(name)", "worker.status": "\(ending)"]
-            )
-            return .reported(
-                end ?? Self.failure("the process that staged the packs \(ending.text)")
-            )
         } catch {
             if Task.isCancelled { return .stopped(remaining: nil) }
             var metadata = error.metadata
@@ -147,11 +146,7 @@ struct WorkerRunner: Sendable {
             var worker = UserProgram(
                 path: program,
                 arguments: ["staging-worker"],
-                environment: environment(
-                    for: order,
-                    account: Account(user: owner.user),
-                    user: owner.user
-                ),
+                environment: environment(for: order, user: owner.user),
                 directory: "/",
                 user: identity,
                 controlGroup: try groups?.makeGroup(name, of: owner.user)
@@ -162,12 +157,8 @@ struct WorkerRunner: Sendable {
     }
 
     /// Returns the environment: the user's base environment, the order's variables, and the daemon's proxies.
-    private func environment(
-        for order: StagingOrder,
-        account: Account?,
-        user: UInt32
-    ) -> [String: String] {
-        var variables = HandlerLauncher.variables(of: account)
+    private func environment(for order: StagingOrder, user: UInt32) -> [String: String] {
+        var variables = HandlerLauncher.variables(of: Account(user: user))
         variables["CURL_CA_BUNDLE"] = configuration.certificateAuthorities
         variables.merge(order.environment ?? [:]) { _, own in own }
         variables["http_proxy"] = configuration.httpProxy.map { proxy($0, for: user) }

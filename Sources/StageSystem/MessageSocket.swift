@@ -68,24 +68,14 @@ public final class MessageSocket: Sendable {
     public func receive() throws(FileError) -> Message? {
         var numbers = [CInt](repeating: -1, count: Self.maximumFiles)
         var count = 0
-        // The buffer is not zeroed first: most messages are short, and pages that a decoder does not write
-        // stay shared.
-        let bytes = try unsafe withUnsafeTemporaryAllocation(
-            byteCount: Self.maximumLength,
-            alignment: 16
-        ) { buffer throws(FileError) in
-            let length = try Directory.attempt("receive from", at: "socket") {
-                unsafe CInt(
-                    stage_receive(
-                        descriptor.rawValue,
-                        buffer.baseAddress,
-                        buffer.count,
-                        &numbers,
-                        &count
-                    )
-                )
-            }
-            return unsafe [UInt8](UnsafeRawBufferPointer(rebasing: buffer[..<Int(length)]))
+        let bytes = try unsafe receive { buffer in
+            unsafe stage_receive(
+                descriptor.rawValue,
+                buffer.baseAddress,
+                buffer.count,
+                &numbers,
+                &count
+            )
         }
         let files = numbers[..<count].map { FileDescriptor(rawValue: $0) }
         guard !bytes.isEmpty else {
@@ -95,6 +85,7 @@ public final class MessageSocket: Sendable {
         }
         return Message(bytes: bytes, files: files)
     }
+
     /// Waits for a message of a sender that is not trusted, and returns its bytes, or `nil` once the other side has
     /// closed its socket or sent an empty message.
     ///
@@ -103,18 +94,27 @@ public final class MessageSocket: Sendable {
     ///
     /// - Throws: ``FileError`` also for a message with files.
     package func receiveBytes() throws(FileError) -> [UInt8]? {
-        let bytes = try unsafe withUnsafeTemporaryAllocation(
+        let bytes = try unsafe receive { buffer in
+            unsafe stage_receive_bytes(descriptor.rawValue, buffer.baseAddress, buffer.count)
+        }
+        return bytes.isEmpty ? nil : bytes
+    }
+
+    /// Returns the bytes of a message that `call` receives into a buffer; `call` returns their number.
+    private func receive(
+        _ call: (UnsafeMutableRawBufferPointer) -> Int
+    ) throws(FileError) -> [UInt8] {
+        // The buffer is not zeroed first: most messages are short, and pages that a decoder does not write
+        // stay shared.
+        try unsafe withUnsafeTemporaryAllocation(
             byteCount: Self.maximumLength,
             alignment: 16
         ) { buffer throws(FileError) in
             let length = try Directory.attempt("receive from", at: "socket") {
-                unsafe CInt(
-                    stage_receive_bytes(descriptor.rawValue, buffer.baseAddress, buffer.count)
-                )
+                unsafe CInt(call(buffer))
             }
             return unsafe [UInt8](UnsafeRawBufferPointer(rebasing: buffer[..<Int(length)]))
         }
-        return bytes.isEmpty ? nil : bytes
     }
 
     /// Has the kernel refuse messages with files to this end (`SO_PASSRIGHTS`, Linux 6.16); does nothing on older
