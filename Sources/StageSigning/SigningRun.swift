@@ -324,11 +324,3 @@ extension SigningTasks {
         return tasks
     }
 }
-
-extension [String] {
-    /// The elements without duplicates, in order.
-    var uniqued: [String] {
-        var seen: Set<String> = []
-        return filter { seen.insert($0).inserted }
-    }
-}

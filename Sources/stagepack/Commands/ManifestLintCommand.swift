@@ -256,21 +256,16 @@ extension [LintFinding] {
     /// Returns the names of the other members, as the end of a message.
     private static func text(ofOthers members: [String]) -> String {
         guard !members.isEmpty else { return "" }
-        let limit = 8
-        let rest = members.count - limit
-        return "; the same for " + members.prefix(limit).joined(separator: ", ")
-            + (rest > 0 ? " and \(rest.quantity(of: "other member"))" : "")
+        return "; the same for " + members.named(upTo: 8, of: "member")
     }
 }
 
 extension LintFinding {
     /// The finding without what differs between the objects of a server: their members, the paths of their URLs, and times.
     fileprivate var cause: LintFinding {
-        let place = #/'(?<origin>[a-z]+://[^/'\s]+)/[^'\s]*'/#
         var cause = self
-        cause.message = message.replacing(place) { String($0.output.origin) }
+        cause.message = message.withoutPathsAndTimes
             .replacing(#/^'[^':]*' (?=depends on)/#, with: "")
-            .replacing(#/\d+ ms/#, with: "")
         // Without a URL, the member is what the finding is about.
         if cause.message != message { cause.member = "" }
         return cause

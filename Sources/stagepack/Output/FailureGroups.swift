@@ -32,18 +32,12 @@ struct FailureGroups {
     /// Returns the message without the parts that differ between packs: their names, the paths of URLs, and
     /// times.
     private static func reason(_ message: String, of id: PackID) -> String {
-        let place = #/(?<origin>[a-z]+://[^/'\s]+)/[^'\s]*/#
-        return message.replacing("'\(id)'", with: "")
-            .replacing(place) { String($0.output.origin) }
-            .replacing(#/\d+ ms/#, with: "")
+        message.replacing("'\(id)'", with: "").withoutPathsAndTimes
     }
 
     /// Returns the names of the other packs, as the end of a message.
     private static func text(of packs: [PackID]) -> String {
         guard !packs.isEmpty else { return "" }
-        let names = packs.prefix(limit).map { "'\($0)'" }.joined(separator: ", ")
-        let rest = packs.count - limit
-        return "; the same for \(names)"
-            + (rest > 0 ? " and \(rest.quantity(of: "other pack"))" : "")
+        return "; the same for " + packs.map { "'\($0)'" }.named(upTo: limit, of: "pack")
     }
 }

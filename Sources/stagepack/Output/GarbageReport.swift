@@ -120,7 +120,7 @@ extension ContainerScope {
     func failure(of part: GarbageReport.Part) -> CommandFailure? {
         guard let excess = part.excess else { return nil }
         let kept = "is essential, pinned or read, or no manifest offers it"
-        let names = (part.removablePacks ?? []).map(\.text).namesForMessage
+        let names = (part.removablePacks ?? []).map(\.text).named(upTo: 3, of: "pack")
         let removable = part.removable ?? .zero
         let reason =
             if names.isEmpty {
@@ -137,15 +137,6 @@ extension ContainerScope {
                 + (hints.local("status").map { ": \($0) lists them" } ?? ""),
             retryAdvice: .later
         )
-    }
-}
-
-extension [String] {
-    /// The first names, and the number of the others.
-    fileprivate var namesForMessage: String {
-        let rest = count - 3
-        return prefix(3).joined(separator: ", ")
-            + (rest > 0 ? " and \(rest.quantity(of: "other pack"))" : "")
     }
 }
 

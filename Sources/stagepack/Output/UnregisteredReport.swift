@@ -58,10 +58,11 @@ struct UnregisteredReport: Encodable, CustomStringConvertible {
     ) throws(CommandFailure) {
         guard let container = try Self.open(path) else { return }
         let removal = container.removeUnregistered(registered, isDryRun: isDryRun)
-        applications = (applications + removal.applications).withoutRepetitions
-        remaining = (remaining + removal.remaining).withoutRepetitions
-        moved = (moved + removal.moved).withoutRepetitions
-        awaited = (awaited + removal.awaited).withoutRepetitions
+        // Several containers may have records of one application.
+        applications = (applications + removal.applications).uniqued
+        remaining = (remaining + removal.remaining).uniqued
+        moved = (moved + removal.moved).uniqued
+        awaited = (awaited + removal.awaited).uniqued
         packs += removal.packs
         inUse += removal.inUse
         if let failure = removal.failure { throw CommandFailure(failure) }
@@ -106,7 +107,7 @@ struct UnregisteredReport: Encodable, CustomStringConvertible {
 
     var description: String {
         guard !(applications + remaining).isEmpty else { return "" }
-        let gone = (applications + remaining).withoutRepetitions.filter { !moved.contains($0) }
+        let gone = (applications + remaining).uniqued.filter { !moved.contains($0) }
         let subjects = [
             Self.subject(gone, state: "not registered any more"),
             Self.subject(moved, state: "registered for another group now"),
@@ -124,14 +125,6 @@ struct UnregisteredReport: Encodable, CustomStringConvertible {
 
     private static func subject(_ ids: [ApplicationID], state: String) -> String? {
         ids.isEmpty ? nil : ids.map(\.text).joined(separator: ", ") + ": \(state)"
-    }
-}
-
-extension [ApplicationID] {
-    /// The first occurrence of each application: several containers may have records of one.
-    fileprivate var withoutRepetitions: [ApplicationID] {
-        var known: Set<ApplicationID> = []
-        return filter { known.insert($0).inserted }
     }
 }
 
