@@ -90,6 +90,14 @@ extension ContainerReader {
         try trustDirectory(ContainerLayout.trust(of: application)) != nil
     }
 
+    /// Returns whether signed metadata is stored for any application.
+    package func hasTrust() throws(ContainerError) -> Bool {
+        let directory = try trustDirectory(FilePath(ContainerLayout.trust))
+        return try ContainerError.wrapping { () throws(FileError) in
+            try directory?.entries().isEmpty == false
+        }
+    }
+
     private func trustDirectory(_ name: FilePath) throws(ContainerError) -> Directory? {
         do throws(FileError) {
             return try root.directory(name)

@@ -102,9 +102,11 @@ extension StagingTarget {
         of record: StoredManifest,
         _ reader: ContainerReader
     ) throws(StagingFailure) -> TrustLedger? {
-        // A manifest that cannot be read is reported as such.
-        guard let application = (try? record.manifest())?.application else { return nil }
         do throws(ContainerError) {
+            // Decoding a manifest of thousands of packs takes longer than all else, and few are signed. One that cannot be
+            // read is reported as such.
+            guard try reader.hasTrust(), let application = (try? record.manifest())?.application
+            else { return nil }
             let stored = try reader.storedTrust(for: application)
             guard let newest = stored.roots.max(by: { $0.key < $1.key }) else { return nil }
             return TrustLedger(root: newest.value, stored: stored, application: application)
@@ -118,7 +120,8 @@ extension StagingTarget {
     package var storedRoot: FilePath? {
         // What cannot be read is reported by the command itself.
         guard registration == nil, root == nil, let path = knownContainer,
-            let reader = try? ContainerReader.open(path), let records = try? stored(reader),
+            let reader = try? ContainerReader.open(path), (try? reader.hasTrust()) == true,
+            let records = try? stored(reader),
             records.count == 1, let application = (try? records[0].manifest())?.application,
             (try? registeredRoot(of: application, for: path)) == nil
         else { return nil }
