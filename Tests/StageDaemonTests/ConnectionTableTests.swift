@@ -56,6 +56,16 @@ struct ConnectionTableTests {
         #expect(table.admit(7, of: 3) == .admitted(closing: 2))
     }
 
+    @Test func aStreamBeginsWithTheResponseToARequest() {
+        let table = table { $0.requestsPerUser = 1 }
+        for id in 1...2 { _ = table.admit(id, of: 1) }
+        #expect(table.stream(1) == nil)
+        #expect(table.begin(1) == .now)
+        #expect(table.begin(2) == .queued)
+        #expect(table.stream(2) == nil)
+        #expect(table.stream(1) == [2])
+    }
+
     @Test func aStreamIsLostWhereNothingElseIs() {
         let table = table { $0.streamsPerUser = 3 }
         for id in 1...3 {

@@ -130,6 +130,24 @@ struct TransferStateTests {
         }
     }
 
+    @Test func allUsersTogetherHaveALimitOfSessions() throws {
+        var state = TransferState(configuration: DaemonConfiguration(), at: now)
+        for number in 0..<RequestLimits.sessions {
+            _ = try state.reserveSession(
+                "\(number)",
+                configuration: SessionConfiguration(),
+                of: UInt32(number / RequestLimits.sessionsPerUser)
+            )
+        }
+        let refusal = ControlRefusal(
+            .unavailable,
+            message: "all users together have too many sessions"
+        )
+        #expect(throws: refusal) {
+            try state.reserveSession("s", configuration: SessionConfiguration(), of: .max)
+        }
+    }
+
     /// The journal tells apart what Swift's `==` does not.
     @Test func identifiersAreComparedByTheirBytes() throws {
         let (composed, decomposed) = ("a\u{e9}/1", "ae\u{301}/2")
