@@ -1,4 +1,5 @@
 import Glibc
+import StageModel
 import StageSystem
 import StageTesting
 import SystemPackage
@@ -61,6 +62,62 @@ struct PartialFileTests {
             #expect(record.durable == 7 && record.url == "http://b/b")
             try part.remove()
         }
+    }
+
+    /// Bytes that the record calls durable are missing, so the others may be wrong, too.
+    @Test func aFileThatIsShorterThanItsRecordSaysIsNotResumed() throws {
+        let part = try open()
+        try begin(part, isRecorded: true)
+        try part.content?.file.write([UInt8](repeating: 1, count: 7).span, at: 0)
+        part.grow(to: 7)
+        try part.checkpoint()
+        #expect(try open().length == ByteCount(7))
+        try place.directory.file(updatingExisting: "pack.part.1")?.truncate(to: 6)
+        #expect(try open().resumePoint == nil)
+        #expect(try names == ["pack.state"])
+    }
+
+    @Test func aCheckpointRecordsNewBytesUntilTheContentIsComplete() throws {
+        let part = try open()
+        try begin(part, isRecorded: true)
+        var reports: [ByteCount] = []
+        for length in [0, 7, 7, 9] as [Int64] {
+            part.grow(to: length)
+            try part.checkpoint { reports.append($0) }
+        }
+        part.complete()
+        part.grow(to: 10)
+        try part.checkpoint { reports.append($0) }
+        #expect(reports == [ByteCount(7), ByteCount(9)])
+        #expect(part.durable == 9)
+    }
+
+    @Test func aCheckpointOfContentThatNoOtherProcessResumesWritesNoRecord() throws {
+        let part = try open()
+        try begin(part, isRecorded: false)
+        part.grow(to: 7)
+        try part.checkpoint()
+        #expect(try names == ["pack.part.1"])
+    }
+
+    @Test(arguments: [(4, 4, 4), (4, 3, 3), (4, 5, nil), (4, 0, nil), (1 << 18 | 1, 4, nil)])
+    func contentWithoutARecordIsResumedIfADigestWillTell(
+        total: Int,
+        count: Int,
+        resumed: Int64?
+    ) throws {
+        try place.directory.write(
+            [UInt8](repeating: 1, count: count),
+            to: "pack.part.1",
+            durably: false
+        )
+        let part = try PartialFile.open(
+            "pack",
+            in: place.directory,
+            digestedSize: ByteCount(total)
+        )
+        #expect(part.resumePoint?.length == resumed)
+        #expect(try open().resumePoint == nil)
     }
 
     /// The record cannot be removed, as if the process had ended before.

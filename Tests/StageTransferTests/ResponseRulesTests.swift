@@ -168,6 +168,15 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
         #expect(rules.judge(head) == decision)
     }
 
+    @Test(arguments: [401, 407])
+    func aStatusOfAChallengeIsNoContent(status: Int) {
+        var rules = Self.whole
+        rules.acceptsErrorResponses = true
+        rules.challengeStatuses = [status]
+        #expect(rules.judge(head(status)) == .refuse(status: status))
+        #expect(rules.judge(head(403)) == .beginRefusal)
+    }
+
     @Test func aTransientAnswerIsContentWhereNoOtherAttemptFollows() {
         var rules = Self.whole
         rules.acceptsErrorResponses = true
@@ -297,6 +306,8 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
         #expect(rules.judge(head(200, "Content-Type: text/html")) == .portal)
         #expect(rules.judge(head(403, "Content-Type: text/html")) == .portal)
         #expect(rules.judge(head(403)) == .refuse(status: 403))
+        #expect(rules.judge(head(302, "Content-Type: text/html")) == .portal)
+        #expect(rules.judge(head(302)) == .malformed("status 302 without 'Location'"))
     }
 
     @Test func aDocumentHasALimitInsteadOfASize() {
