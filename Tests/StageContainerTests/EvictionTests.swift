@@ -49,6 +49,13 @@ import Testing
         #expect(try container.root.directory("staging")?.entries().isEmpty == true)
     }
 
+    @Test func aPreviousGenerationGoesWithoutTheLinkOfTheCurrentOne() throws {
+        let current = try stored(.current)
+        #expect(try evict(try stored(.previous)))
+        #expect(try container.reader.generations(of: .aurora) == [current.name])
+        #expect(try container.reader.lease(.aurora)?.text(of: "sky.svg") == "2")
+    }
+
     @Test func whatIsReadByNowStaysStaged() throws {
         let current = try stored(.current)
         let lease = try #require(try container.reader.lease(.aurora))

@@ -108,6 +108,16 @@ import Testing
         #expect(container.sweep(now: 0, offering: OfferedContent()).downloads == 2)
     }
 
+    @Test func theDownloadOfAStagedPackIsNoBundleOfAnArea() throws {
+        try offer([("aurora", 7), ("oceans", 2)])
+        try container.publishAurora(version: 1, "staged")
+        try leave(7)
+        try leaveArea("oceans", 2)
+        #expect(try container.removeRemains(now: 0, keepingOffered: false).downloads == 1)
+        #expect(try remains().downloads == [])
+        #expect(try remains().areas == [2])
+    }
+
     /// A bundle of single files or of an unfinished pack that no run has continued for a week.
     @Test(arguments: [true, false])
     func aDownloadThatMayBeABundleOfSingleFilesStaysForAWeek(isOfSingleFiles: Bool) throws {
@@ -166,6 +176,36 @@ import Testing
         #expect(try remains().downloads.contains(1))
         other.end()
         #expect(try container.removeRemains(now: 0, keepingOffered: false).downloads == 1)
+    }
+
+    /// A running process may use its temporary file for an hour, and an extension its folder for a day.
+    @Test func leftoversGoOnceNoRunningProcessUsesThem() throws {
+        let extensions = try container.root.makeDirectory("extension")
+        for name in ["run", "removed.run"] as [FilePath] { _ = try extensions.makeDirectory(name) }
+        try container.root.leave(".container.json.0123.tmp", "x")
+        let made = try #require(try container.root.status(".container.json.0123.tmp")?.modified)
+        func sweep(after age: Int64) -> Int {
+            container.sweep(now: made + age, offering: nil).leftovers
+        }
+        // The removal of one folder was interrupted.
+        #expect(sweep(after: 3600) == 1)
+        #expect(try extensions.entries().map(\.path) == ["run"])
+        #expect(sweep(after: 3601) == 1)
+        #expect(try container.root.status(".container.json.0123.tmp") == nil)
+        #expect(sweep(after: 86_399) == 0)
+        #expect(sweep(after: 86_402) == 1)
+        #expect(try extensions.entries().isEmpty)
+    }
+
+    /// An area is not locked before its creation ends.
+    @Test func noAreaIsRemovedWhileOneIsCreated() throws {
+        try leaveArea("aurora", 7)
+        let locks = try #require(try container.root.directory("locks"))
+        let creation = try FileLock.attempt(try locks.file(updating: ".staging"), mode: .shared)
+        #expect(container.sweep(now: 0, offering: OfferedContent()) == Removal())
+        #expect(try remains().areas == [7])
+        _ = consume creation
+        #expect(container.sweep(now: 0, offering: OfferedContent()).leftovers == 1)
     }
 
     @Test func withoutAManifestThatCanBeReadDownloadsStay() throws {

@@ -78,8 +78,9 @@ import Testing
         #expect(try container.rollBack(lock, now: 9).to.content?.version == 1)
     }
 
-    @Test func ofTwoGenerationsOfOneSecondTheLaterOneIsNotThePreviousOne() throws {
-        for version in 1...2 {
+    @Test(arguments: [[1, 2], [2, 1]])
+    func ofTwoGenerationsOfOneSecondTheLaterOneIsNotThePreviousOne(order: [Int]) throws {
+        for version in order {
             let area = try container.makeStagingArea(try container.waitForLock(.aurora))
             try area.write("sky.svg", "\(version)")
             var record = StagedPack.aurora(version: version)
@@ -107,6 +108,33 @@ import Testing
         #expect(try container.removeObsoleteGenerations(lock, keeping: 1).generations == 1)
         #expect(try container.reader.generations(of: .aurora).count == 1)
         #expect(try text() == "repaired")
+    }
+
+    /// A generation that is restored without a download must have all that one has that is staged.
+    @Test(arguments: ["pack.json", "lease", "files", "content"])
+    func aKeptGenerationThatLacksAnEntryIsNotRestored(_ name: FilePath.Component) throws {
+        for version in 1...2 {
+            let area = try container.makeStagingArea(try container.waitForLock(.aurora))
+            try area.directory.leave("files", "")
+            try container.publish(area, as: .aurora(version: version))
+        }
+        func kept() throws -> [KeptGeneration] {
+            try container.reader.keptGenerations(holding: .aurora(version: 1))
+        }
+        let generation = try #require(try kept().first?.name)
+        let directory = try #require(try container.reader.directory(of: generation, .aurora))
+        try directory.removeTree(name)
+        #expect(try kept() == [])
+    }
+
+    /// A publication that is killed after it has moved a generation leaves it to its owner alone.
+    @Test func readersReachTheGenerationAfterARollback() throws {
+        for version in 1...2 { try container.publishAurora(version: version, "\(version)") }
+        let generation = try #require(try container.reader.previousGeneration(of: .aurora))
+        let directory = try #require(try container.reader.directory(of: generation, .aurora))
+        try directory.setMode(.privateDirectory)
+        _ = try rollBack()
+        #expect(try directory.status().mode == 0o755)
     }
 
     /// A crash before the switch of the link leaves a generation that no reader has had.

@@ -8,11 +8,11 @@ extension PackID {
     static let aurora = PackID(unchecked: "aurora")
 }
 
-extension StagedPack {
-    static func aurora(version: Int) -> StagedPack {
+extension Pack {
+    static func aurora(version: Int) -> Pack {
         let digest = Digest(bytes: [UInt8](repeating: 7, count: Digest.byteCount))
         let archive = PackArchive(url: "aurora.tar", format: .tar, size: .zero, digest: digest)
-        let pack = Pack(
+        return Pack(
             id: .aurora,
             version: version,
             policy: .onDemand,
@@ -20,6 +20,12 @@ extension StagedPack {
             installedSize: .zero,
             fileCount: 1
         )
+    }
+}
+
+extension StagedPack {
+    static func aurora(version: Int) -> StagedPack {
+        let pack = Pack.aurora(version: version)
         let manifest = Manifest(
             application: ApplicationID(unchecked: "net.example"),
             revision: 1,
