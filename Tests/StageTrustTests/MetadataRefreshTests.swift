@@ -191,6 +191,31 @@ import Testing
         }
     }
 
+    @Test(arguments: [RoleName.root, .timestamp, .snapshot, .targets])
+    func storedMetadataThatHasExpiredIsRefusedOffline(role: RoleName) throws {
+        var repository = try TestRepository()
+        let expiry = TestClient.now
+        switch role {
+        case .root: repository.root.expiry = expiry
+        case .timestamp: repository.timestamp.expiry = expiry
+        case .snapshot: repository.snapshot.expiry = expiry
+        default: repository.targets["targets"]?.expiry = expiry
+        }
+        try repository.publish()
+        var client = TestClient(root: repository.firstRoot)
+        client.time = expiry - .seconds(1)
+        try client.refresh(from: repository)
+        let stored = StoredMetadata(
+            root: try #require(client.stored["root.json"]),
+            timestamp: client.stored["timestamp.json"],
+            snapshot: client.stored["snapshot.json"],
+            targets: client.stored["targets.json"]
+        )
+        #expect(try TrustedMetadata(stored: stored, at: client.time).expiry == expiry)
+        let expired = TrustError.expired(role, version: 2, expiry: expiry, time: expiry)
+        #expect(throws: expired) { try TrustedMetadata(stored: stored, at: expiry) }
+    }
+
     @Test func aTrustedRootThatIsNotSignedByItselfIsRefused() throws {
         var repository = try TestRepository()
         repository.root.signers = [try SigningKey()]
