@@ -38,6 +38,14 @@ import SystemPackage
     /// `true` if at least a part of the request was sent.
     var wasRequestSent: Bool { number(CURLINFO_REQUEST_SIZE) > 0 }
 
+    /// `true` if the name of the server, or of the proxy, was resolved.
+    var wasNameResolved: Bool { offset(CURLINFO_NAMELOOKUP_TIME_T) > 0 }
+
+    /// Makes the end of the request wait for the lookup of a name; returns libcurl's error.
+    mutating func waitForLookup() -> CURLcode {
+        unsafe stage_easy_set_number(pointer, CURLOPT_QUICK_EXIT, 0)
+    }
+
     func number(_ item: CURLINFO) -> Int {
         var result = 0
         let code = unsafe stage_easy_number(pointer, item, &result)
@@ -173,6 +181,8 @@ private struct Options {
             (CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1)),
             (CURLOPT_NOSIGNAL, 1),
             (CURLOPT_NOPROGRESS, 1),
+            // Otherwise the end of a request waits for the resolver, and all requests of the thread wait with it.
+            (CURLOPT_QUICK_EXIT, 1),
             (CURLOPT_TCP_KEEPALIVE, 1),
             (CURLOPT_SUPPRESS_CONNECT_HEADERS, 1),
             // Overrides the minimum version of the system's OpenSSL configuration.

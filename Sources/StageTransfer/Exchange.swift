@@ -134,11 +134,13 @@ struct ExchangeEnd: Sendable {
 
     /// Adds the request to libcurl's multi handle.
     ///
-    /// The caller must call ``remove(from:)`` also after an error.
+    /// The caller must call ``remove(from:)`` also after an error. With `mayAbandonLookup`, that call does not wait for the
+    /// lookup of a name.
     func start(
         on multi: UnsafeMutableRawPointer,
         configuration: TransferConfiguration,
-        tag: Int
+        tag: Int,
+        mayAbandonLookup: Bool
     ) -> CURLcode {
         isRunning = true
         self.configuration = configuration
@@ -159,6 +161,7 @@ struct ExchangeEnd: Sendable {
             )
         }
         if code == CURLE_OK { code = easy.set(request, configuration: configuration) }
+        if code == CURLE_OK, !mayAbandonLookup { code = easy.waitForLookup() }
         if code == CURLE_OK, unsafe curl_multi_add_handle(multi, easy.pointer) != CURLM_OK {
             code = CURLE_FAILED_INIT
         }
@@ -173,6 +176,11 @@ struct ExchangeEnd: Sendable {
         guard let pointer = unsafe easy?.pointer else { return }
         // The call fails for a handle that was never added, which is harmless.
         unsafe _ = curl_multi_remove_handle(multi, pointer)
+    }
+
+    /// `true` if the exchange ends, with this result, while the name of the server or of the proxy is looked up.
+    func isLookingUp(at code: CURLcode?) -> Bool {
+        (code == nil || code == CURLE_OPERATION_TIMEDOUT) && easy?.wasNameResolved == false
     }
 
     /// `true` if the exchange can pause while it keeps its connection.

@@ -80,7 +80,7 @@ extension EasyHandle {
         failed.timeout = configuration.connectTimeout
         failed.systemError = Int32(clamping: number(CURLINFO_OS_ERRNO))
         (failed.address, failed.port) = remote
-        failed.wasNameResolved = offset(CURLINFO_NAMELOOKUP_TIME_T) > 0
+        failed.wasNameResolved = wasNameResolved
         let announced = offset(CURLINFO_CONTENT_LENGTH_DOWNLOAD_T)
         let received = offset(CURLINFO_SIZE_DOWNLOAD_T)
         failed.missing = announced > received ? announced - received : nil

@@ -26,6 +26,7 @@ public actor TransferEngine {
     private var checkpoints: [ObjectIdentifier: CheckpointTracker] = [:]
     private var nextTag = 1
     private var allocator: ConnectionAllocator
+    private var abandonedLookups = AbandonedLookups()
     private var budget: BandwidthBudget?
     /// Number of exchanges that can pause while they keep their connections.
     private var pausableExchanges = 0
@@ -111,7 +112,12 @@ extension TransferEngine {
         exchange.window = (clock.now, 0)
         if let timeout = exchange.request.timeout { tick = min(tick, Self.tick(for: timeout)) }
         exchange.receiver.connect()
-        let code = unsafe exchange.start(on: executor.multi, configuration: configuration, tag: tag)
+        let code = unsafe exchange.start(
+            on: executor.multi,
+            configuration: configuration,
+            tag: tag,
+            mayAbandonLookup: abandonedLookups.hasRoom(at: clock.now)
+        )
         if code != CURLE_OK { finish(tag, code: code) }
     }
 
@@ -171,6 +177,7 @@ extension TransferEngine {
         var end = exchange.end(code)
         end.stalled = stalled
         if exchange.isRunning {
+            if exchange.isLookingUp(at: code) { abandonedLookups.add(at: clock.now) }
             unsafe exchange.remove(from: executor.multi)
             if let next = allocator.release(host: exchange.request.url.authority) { run(next) }
         } else {

@@ -336,6 +336,22 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
     }
 }
 
+@Suite struct AbandonedLookupsTests {
+    @Test func lookupsThatAreLeftBehindAreLimited() {
+        var lookups = AbandonedLookups()
+        let start = ContinuousClock.now
+        for _ in 0..<AbandonedLookups.limit {
+            let hasRoom = lookups.hasRoom(at: start)
+            #expect(hasRoom)
+            lookups.add(at: start)
+        }
+        let another = lookups.hasRoom(at: start)
+        #expect(!another)
+        let later = lookups.hasRoom(at: start + AbandonedLookups.longestLookup)
+        #expect(later)
+    }
+}
+
 @Suite struct BandwidthBudgetTests {
     @Test func whatWasTakenTooMuchIsWaitedFor() {
         let start = ContinuousClock.now
