@@ -1,4 +1,7 @@
 /// Allocates connections, up to a limit for each host and one in total, by priority and then in order of arrival.
+///
+/// A host that refuses requests while others are in progress gets fewer: many servers limit the connections of a client, and refuse
+/// more with 429 or 503. The limit rises again with the responses that follow, and is forgotten with the host's last transfer.
 struct ConnectionAllocator {
     private struct Waiter {
         var tag: Int
@@ -9,6 +12,8 @@ struct ConnectionAllocator {
     private let perHost: Int
     private let total: Int
     private var used: [String: Int] = [:]
+    /// Limits of hosts that have refused requests, and the number of other responses since.
+    private var lowered: [String: (limit: Int, responses: Int)] = [:]
     private var usedInAll = 0
     private var waiters: [Waiter] = []
 
@@ -28,15 +33,35 @@ struct ConnectionAllocator {
         return false
     }
 
-    /// Releases a connection, and returns the queued transfer that now has it, if any.
-    mutating func release(host: String) -> Int? {
+    /// Releases a connection, and returns the queued transfers that now have one.
+    mutating func release(host: String) -> [Int] {
         used[host, default: 1] -= 1
         if used[host] == 0 { used[host] = nil }
         usedInAll -= 1
-        guard let place = waiters.firstIndex(where: { hasRoom(for: $0.host) }) else { return nil }
-        let waiter = waiters.remove(at: place)
-        take(waiter.host)
-        return waiter.tag
+        var tags: [Int] = []
+        while let place = waiters.firstIndex(where: { hasRoom(for: $0.host) }) {
+            let waiter = waiters.remove(at: place)
+            take(waiter.host)
+            tags.append(waiter.tag)
+        }
+        if used[host] == nil { lowered[host] = nil }
+        return tags
+    }
+
+    /// Adjusts the limit of a host to the status of a response, before its connection is released; `nil` if there was none.
+    mutating func adjust(to status: Int?, of host: String) {
+        let others = used[host, default: 1] - 1
+        switch status {
+        case nil: break
+        case 429, 503:
+            // A refusal of the only request has another reason.
+            if others > 0 { lowered[host] = (min(others, limit(of: host)), 0) }
+        default:
+            guard var entry = lowered[host] else { return }
+            entry.responses += 1
+            if entry.responses == Self.responsesBeforeRise { entry = (entry.limit + 1, 0) }
+            lowered[host] = entry.limit < perHost ? entry : nil
+        }
     }
 
     /// Removes a transfer from the queue, and returns whether it was queued.
@@ -47,11 +72,16 @@ struct ConnectionAllocator {
     }
 
     private func hasRoom(for host: String) -> Bool {
-        usedInAll < total && used[host, default: 0] < perHost
+        usedInAll < total && used[host, default: 0] < limit(of: host)
     }
+
+    private func limit(of host: String) -> Int { lowered[host]?.limit ?? perHost }
 
     private mutating func take(_ host: String) {
         used[host, default: 0] += 1
         usedInAll += 1
     }
+
+    /// Number of responses after which a host that refused requests gets another connection.
+    private static let responsesBeforeRise = 8
 }

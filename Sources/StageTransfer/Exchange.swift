@@ -178,6 +178,9 @@ struct ExchangeEnd: Sendable {
         unsafe _ = curl_multi_remove_handle(multi, pointer)
     }
 
+    /// Status of the final response; `nil` before its head is complete.
+    var status: Int? { use == nil ? nil : head?.status }
+
     /// `true` if the exchange ends, with this result, while the name of the server or of the proxy is looked up.
     func isLookingUp(at code: CURLcode?) -> Bool {
         (code == nil || code == CURLE_OPERATION_TIMEDOUT) && easy?.wasNameResolved == false

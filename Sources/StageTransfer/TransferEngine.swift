@@ -179,7 +179,9 @@ extension TransferEngine {
         if exchange.isRunning {
             if exchange.isLookingUp(at: code) { abandonedLookups.add(at: clock.now) }
             unsafe exchange.remove(from: executor.multi)
-            if let next = allocator.release(host: exchange.request.url.authority) { run(next) }
+            let host = exchange.request.url.authority
+            allocator.adjust(to: exchange.status, of: host)
+            for next in allocator.release(host: host) { run(next) }
         } else {
             _ = allocator.cancel(tag)
         }

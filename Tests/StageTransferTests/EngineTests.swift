@@ -98,6 +98,29 @@ import Testing
         #expect(events.restarts == [.wrongDigest])
     }
 
+    /// A server that limits the connections of a client: the refused request waits for one that is in progress.
+    @Test(arguments: [429, 503])
+    func aRefusedRequestWaitsForTheOthers(status: Int) async throws {
+        let gate = Gate()
+        server.answer("/first", with: Answer.content(Self.content).held(after: 1000, until: gate))
+        server.answer("/second", with: .status(status), .content(Self.content))
+        let (begun, waits) = (Events(), Events())
+        let first = DownloadRequest(server.url("/first"), content: Self.content, events: begun)
+        let second = DownloadRequest(server.url("/second"), content: Self.content, events: waits)
+        let other = try PartialFile.open("other", in: place.directory)
+        try await withEngine { engine in
+            async let one = engine.download(first, to: part)
+            try await poll { !begun.offsets.isEmpty }
+            async let two = engine.download(second, to: other)
+            try await poll { waits.isWaitingForConnection || !waits.offsets.isEmpty }
+            #expect(waits.isWaitingForConnection)
+            #expect(server.requests(for: "/second").count == 1)
+            gate.open()
+            _ = try await (one, two)
+        }
+        #expect(fileContent(other.path) == Self.content)
+    }
+
     @Test func twoMirrorsWithWrongContentHideNoOther() async throws {
         let wrong = noise(Self.content.count, seed: 9)
         for path in ["/a", "/b"] { server.answer(path, with: .content(wrong)) }
@@ -415,5 +438,12 @@ import Testing
     func otherURLsAreRefused(url: String) async throws {
         let error = await failure(of: DownloadRequest(url, content: [1]), to: part)
         #expect(error == .unacceptable(url: url, .url))
+    }
+}
+
+extension Events {
+    /// `true` if the download waits for a connection, or has waited for one.
+    fileprivate var isWaitingForConnection: Bool {
+        all.contains { if case .waiting(.connection, _) = $0 { true } else { false } }
     }
 }

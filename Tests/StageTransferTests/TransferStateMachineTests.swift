@@ -326,13 +326,57 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
         ]
         #expect(taken == [true, true, false, true, false, false])
         let first = allocator.release(host: "b")
-        #expect(first == 6)
+        #expect(first == [6])
         let second = allocator.release(host: "a")
-        #expect(second == 3)
+        #expect(second == [3])
         let isWithdrawn = allocator.cancel(5)
         #expect(isWithdrawn)
         let none = allocator.release(host: "a")
-        #expect(none == nil)
+        #expect(none == [])
+    }
+
+    /// A host accepts two connections of this client, and refuses others.
+    @Test(arguments: [429, 503])
+    func aHostThatRefusesConnectionsGetsFewer(status: Int) {
+        var allocator = ConnectionAllocator(perHost: 4, total: 16)
+        for tag in 1...4 { _ = allocator.acquire(tag, host: "a", priority: 0) }
+        for _ in 0..<2 {
+            allocator.adjust(to: status, of: "a")
+            _ = allocator.release(host: "a")
+        }
+        let third = allocator.acquire(5, host: "a", priority: 0)
+        let other = allocator.acquire(6, host: "b", priority: 0)
+        #expect(!third && other)
+        // A response, and a failure without one.
+        for (tag, status) in [(7, 200), (8, nil)] {
+            _ = allocator.acquire(tag, host: "a", priority: 0)
+            allocator.adjust(to: status, of: "a")
+            let next = allocator.release(host: "a")
+            #expect(next == [tag == 7 ? 5 : 7])
+        }
+        // The limit rises after eight responses.
+        for _ in 0..<6 { allocator.adjust(to: 206, of: "a") }
+        let raised = allocator.acquire(9, host: "a", priority: 0)
+        #expect(!raised)
+        allocator.adjust(to: 206, of: "a")
+        let next = allocator.release(host: "a")
+        #expect(next == [8, 9])
+    }
+
+    @Test func aRefusalOfTheOnlyRequestChangesNoLimit() {
+        var allocator = ConnectionAllocator(perHost: 2, total: 16)
+        _ = allocator.acquire(1, host: "a", priority: 0)
+        allocator.adjust(to: 503, of: "a")
+        let second = allocator.acquire(2, host: "a", priority: 0)
+        #expect(second)
+        // The limit is forgotten with the last connection.
+        allocator.adjust(to: 503, of: "a")
+        let third = allocator.acquire(3, host: "a", priority: 0)
+        #expect(!third)
+        _ = allocator.cancel(3)
+        for _ in 0..<2 { _ = allocator.release(host: "a") }
+        let both = [4, 5].map { allocator.acquire($0, host: "a", priority: 0) }
+        #expect(both == [true, true])
     }
 }
 
