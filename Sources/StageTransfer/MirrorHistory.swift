@@ -1,7 +1,16 @@
 /// Failures of hosts that an engine's transfers observed, which order the mirrors of later transfers.
 struct MirrorHistory: Equatable, Sendable {
     private var failed: Set<String> = []
-    private var rangeUnsafe: Set<String> = []
+    /// Hosts that answer range requests incorrectly, and when that was found.
+    private var rangeUnsafe: [String: Duration] = [:]
+    private var time = Duration.zero
+
+    /// Sets the time, since the engine's start, and forgets what is older than an hour: a daemon runs for months, and most
+    /// faults of ranges are those of single files, or of filters on the way.
+    mutating func advance(to time: Duration) {
+        self.time = time
+        rangeUnsafe = rangeUnsafe.filter { time - $0.value < Self.rangeMemory }
+    }
 
     /// Records a failure of a host: later transfers try it after the others.
     mutating func recordFailure(of host: String) { failed.insert(host) }
@@ -9,15 +18,17 @@ struct MirrorHistory: Equatable, Sendable {
     /// Records that a host delivered content.
     mutating func recordSuccess(of host: String) { failed.remove(host) }
 
-    /// Records that a host answers range requests incorrectly: it receives no more of them.
-    mutating func recordUnsafeRanges(of host: String) { rangeUnsafe.insert(host) }
+    /// Records that a host answers range requests incorrectly: for an hour it receives no more of them.
+    mutating func recordUnsafeRanges(of host: String) { rangeUnsafe[host] = time }
 
     /// Returns whether range requests may be sent to a host.
-    func allowsRanges(from host: String) -> Bool { !rangeUnsafe.contains(host) }
+    func allowsRanges(from host: String) -> Bool { rangeUnsafe[host] == nil }
 
     /// Returns the indices of `hosts` in the order to try them: those that failed come last.
     func order(_ hosts: [String]) -> [Int] {
         hosts.indices.filter { !failed.contains(hosts[$0]) }
             + hosts.indices.filter { failed.contains(hosts[$0]) }
     }
+
+    private static let rangeMemory = Duration.seconds(3600)
 }

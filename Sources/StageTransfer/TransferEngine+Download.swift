@@ -15,6 +15,7 @@ extension TransferEngine {
         _ request: DownloadRequest,
         to part: PartialFile
     ) async throws(TransferError) -> DownloadReceipt {
+        refreshHistory()
         var download = try Download(
             request,
             to: part,
@@ -184,6 +185,7 @@ extension TransferEngine {
             if receiver.wasAccepted { download.status = receiver.status }
             if receiver.hasBegun { download.reused = 0 }
             wasSent = wasSent || end.wasRequestSent || end.isComplete || receiver.decision != nil
+            progress.isRangeUnanswered = rules.offset > 0 && wasSent && !receiver.wasAccepted
             if let outcome = receiver.outcome(end) {
                 return wasSent && !request.isRepeatedSafely ? outcome.withoutRepetition : outcome
             }

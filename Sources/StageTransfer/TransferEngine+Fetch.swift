@@ -13,6 +13,7 @@ extension TransferEngine {
             allowed: request.allowedDomains,
             report: request.report
         )
+        refreshHistory()
         var policy = configuration.retry
         if request.isTriedOnce { policy.maximumAttempts = 1 }
         var machine = TransferStateMachine(
@@ -58,6 +59,9 @@ extension TransferEngine {
             }
         }
     }
+
+    /// Makes the history forget what no longer counts when a transfer begins.
+    func refreshHistory() { history.advance(to: clock.now - beginning) }
 
     private func attempt(
         _ source: TransferURL,

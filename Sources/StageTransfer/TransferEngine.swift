@@ -19,6 +19,7 @@ public actor TransferEngine {
     nonisolated let clock = ContinuousClock()
 
     var history = MirrorHistory()
+    let beginning: ContinuousClock.Instant
     var jitter = JitterGenerator(seed: .random(in: 0 ... .max))
     private var exchanges: [Int: Exchange] = [:]
     /// Open connections of ``connect(to:requiresNewestTLS:)``.
@@ -42,7 +43,8 @@ public actor TransferEngine {
             perHost: configuration.connectionsPerHost,
             total: configuration.connections
         )
-        lastTick = clock.now
+        beginning = clock.now
+        lastTick = beginning
         tick = Self.tick(for: configuration.stall.window)
         budget = configuration.bandwidth.map {
             BandwidthBudget(bytesPerSecond: $0.rawValue, now: ContinuousClock().now)

@@ -144,6 +144,15 @@ extension TransferError {
         self = error.isOutOfSpace ? .outOfSpace(error.path) : .storage(error)
     }
 
+    /// `true` if the failure of a request for a range may be due to the range.
+    var mayConcernRange: Bool {
+        switch self {
+        case .unreachable: true
+        case .refused(_, let status, _): status != 429
+        default: false
+        }
+    }
+
     /// `true` if the failure is evidence against the host, not only against the resource.
     var blamesHost: Bool {
         switch self {

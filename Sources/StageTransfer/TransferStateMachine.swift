@@ -40,6 +40,8 @@ struct TransferStateMachine {
         var newBytes: Int64 = 0
         /// `true` if at least one checkpoint's worth of bytes became durable.
         var isDurable = false
+        /// `true` if a request for a range was sent, and no body accepted.
+        var isRangeUnanswered = false
     }
 
     /// An action for the engine.
@@ -165,7 +167,13 @@ struct TransferStateMachine {
             return next(history, at: moment)
         case .transient(let error, let pause):
             record(error, in: &history)
-            return retry(after: pause, progress: progress, history: history, at: moment)
+            return retry(
+                after: pause,
+                error: error,
+                progress: progress,
+                history: history,
+                at: moment
+            )
         }
     }
 
@@ -176,8 +184,12 @@ struct TransferStateMachine {
     }
 
     /// Decides after a temporary failure: retries a mirror that just delivered bytes once before trying others.
+    ///
+    /// Each third failure in a row of a request for a range is followed by a request without one: some servers and caches fail
+    /// for ranges only, also without saying so, and would let no download resume that has once begun.
     private mutating func retry(
         after pause: Duration?,
+        error: TransferError,
         progress: Progress,
         history: MirrorHistory,
         at moment: Moment
@@ -192,6 +204,13 @@ struct TransferStateMachine {
             }
         }
         mirrors[current].failuresInRow += 1
+        let count = failuresBefore + mirrors[current].failuresInRow
+        if pause == nil, progress.isRangeUnanswered, error.mayConcernRange,
+            count.isMultiple(of: Self.failuresBeforeDoubt)
+        {
+            distrustsRanges = true
+            return ask(current, history: history)
+        }
         if let pause {
             let notBefore = moment.now + pause + policy.base * moment.random
             mirrors[current].notBefore = notBefore
@@ -263,6 +282,9 @@ struct TransferStateMachine {
         if !goesOn { for index in alive { mirrors[index].wasTried = false } }
         return .wait(until - moment.now, ready > moment.now + backoff ? .server : .backoff)
     }
+
+    /// Number of requests for a range that fail in a row before one without a range.
+    private static let failuresBeforeDoubt = 3
 
     /// Number of failed verifications after which a mirror is asked no more.
     private static let maximumWrongDigests = 2

@@ -164,6 +164,21 @@ import Testing
         #expect(server.requests.map { $0["range"] } == [nil, "bytes=\(Self.half)-", nil])
     }
 
+    @Test(arguments: [Answer.status(500), .status(502), .status(503), .status(504), .dropped])
+    func aServerThatFailsForRangesOnlyGivesTheWhole(failure: Answer) async throws {
+        try await interrupt()
+        let receipt = try await resume(
+            with: failure,
+            failure,
+            failure,
+            .content(Self.old),
+            expecting: Self.old
+        )
+        #expect(receipt.bytesReused == .zero)
+        let range = "bytes=\(Self.half)-"
+        #expect(server.requests.map { $0["range"] } == [nil, range, range, range, nil])
+    }
+
     /// The bytes are still of use for another mirror.
     @Test func aMirrorThatRefusesEverythingCostsNoBytes() async throws {
         try await interrupt()

@@ -290,6 +290,55 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
         #expect(next == .attempt(mirror: 0, isRanged: outcome == .restart))
     }
 
+    @Test func wrongRangesAreHeldAgainstAHostForAnHour() {
+        var history = MirrorHistory()
+        history.advance(to: .seconds(10))
+        history.recordUnsafeRanges(of: "host0")
+        for (seconds, isAllowed) in [(3609, false), (3610, true)] {
+            history.advance(to: .seconds(seconds))
+            #expect(history.allowsRanges(from: "host0") == isAllowed)
+        }
+    }
+
+    @Test func rangesAreDoubtedAtEachThirdFailure() {
+        let unanswered = Machine.Progress(isRangeUnanswered: true)
+        var story = Story(1)
+        story.random = 0
+        _ = story.begin()
+        var actions: [Machine.Action] = []
+        for _ in 0..<5 {
+            actions.append(story.fail(unanswered))
+            if case .wait = actions.last { actions.append(story.waited(.zero)) }
+        }
+        let (wait, ranged) = (
+            Machine.Action.wait(.zero, .backoff), Machine.Action.attempt(mirror: 0, isRanged: true)
+        )
+        let whole = Machine.Action.attempt(mirror: 0, isRanged: false)
+        #expect(actions == [wait, ranged, wait, ranged, whole, wait, ranged, wait, ranged])
+        #expect(story.history.allowsRanges(from: "host0"))
+    }
+
+    /// The daemon's attempts end at their first wait.
+    @Test func failuresBeforeCountForTheDoubtOfRanges() {
+        for (count, isRanged) in [(1, true), (2, false), (3, true), (5, false)] {
+            var story = Story(1, failuresBefore: count)
+            _ = story.begin()
+            let action = story.fail(Machine.Progress(isRangeUnanswered: true))
+            #expect((action != .attempt(mirror: 0, isRanged: false)) == isRanged)
+        }
+    }
+
+    @Test func anOverloadedServerIsNotAskedMore() {
+        let unanswered = Machine.Progress(isRangeUnanswered: true)
+        for (status, pause) in [(503, Duration.seconds(1)), (429, nil)] {
+            var story = Story(1, failuresBefore: 2)
+            _ = story.begin()
+            let error = TransferError.refused(url: "u", status: status)
+            let action = story.handle(.ended(.transient(error, pause: pause), unanswered))
+            #expect(action != .attempt(mirror: 0, isRanged: false))
+        }
+    }
+
     @Test func aHostThatFailedIsTriedLastByTheNext() {
         var story = Story(2)
         _ = story.begin()
