@@ -189,6 +189,7 @@ extension Stager {
         let before = stored.flatMap(source.accepted)
         var request = FetchRequest(mirrors: source.urls, limit: ByteCount(ManifestLimits.byteCount))
         request.requiresTrustedTransport = true
+        request.isRevalidated = true
         if let record = before?.record, source.urls.contains(record.url) {
             request.entityTag = record.entityTag
         }

@@ -283,6 +283,7 @@ extension RepositoryVisit {
     private func request(for url: String, limit: ByteCount) -> FetchRequest {
         var request = FetchRequest(mirrors: [url], limit: limit)
         request.allowsPlainRedirects = true
+        request.isRevalidated = true
         request.isTriedOnce = isTriedOnce
         request.report = { [report] event in
             // A missing newer root is not a failure; the caller reports other failures at the end of the

@@ -10,6 +10,8 @@ struct Download {
     var machine: TransferStateMachine
     var bytesReceived: Int64 = 0
     var reused: Int64 = 0
+    /// `true` if caches must not answer from their storage, after content that was wrong.
+    var bypassesCaches = false
     /// Offset beyond which bytes count as progress: those before it were there once, and may have been lost since.
     var highestOffset: Int64
     /// Status of the last response whose body was received.
@@ -91,6 +93,7 @@ struct Download {
         rules.hasKnownDigest = request.hasKnownDigest
         rules.detectsPortals = request.detectsPortals
         rules.decodesContent = request.decodesContent
+        rules.bypassesCaches = bypassesCaches
         // Without an expected size, a request from the end of the partial file asks the server whether the file is
         // complete. With one, that request would be superfluous.
         guard isRanged, let usable, usable.length > 0,
@@ -171,6 +174,7 @@ extension ResponseRules {
     /// Header fields of the request whose response these rules judge.
     var fields: [String] {
         var fields = ["Accept-Encoding: identity"]
+        if bypassesCaches { fields.append("Cache-Control: no-cache") }
         if offset > 0 {
             fields.append("Range: bytes=\(offset)-")
             if let validator { fields.append("If-Range: \(validator.text)") }

@@ -11,6 +11,10 @@ public struct FetchRequest: Sendable {
     /// Strong entity tag of the version that the caller already has; the server then sends the document only if
     /// it differs.
     public var entityTag: String?
+    /// `true` if the document changes under its URL, so that a cache has to ask the server whether its version is current.
+    ///
+    /// Caches otherwise answer for days from their storage, also that a version is current (RFC 9111, section 4.2.2).
+    public var isRevalidated = false
     /// Requested byte range and total size of the content; `nil` for all of it.
     ///
     /// The content at the mirrors must be immutable: ranges from different mirrors are not compared.

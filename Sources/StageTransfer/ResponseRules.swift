@@ -47,6 +47,9 @@ struct ResponseRules: Equatable, Sendable {
     /// `true` if the body may have a content coding, since libcurl decodes it.
     var decodesContent = false
 
+    /// `true` if caches on the way must not answer from their storage.
+    var bypassesCaches = false
+
     /// Decision about a response.
     enum Decision: Equatable, Sendable {
         /// The body continues the partial file at the requested offset.

@@ -128,6 +128,7 @@ extension TransferEngine {
             isConditional: tag != nil
         )
         var fields = rules.fields + (tag.map { ["If-None-Match: \($0)"] } ?? [])
+        if request.isRevalidated { fields.append("Cache-Control: max-age=0") }
         if !request.isWhole, let range = request.part?.range {
             fields.append("Range: bytes=\(range.lowerBound)-\(range.upperBound - 1)")
         }

@@ -98,6 +98,16 @@ import Testing
         #expect(events.restarts == [.wrongDigest])
     }
 
+    /// A cache on the way would send wrong content again.
+    @Test func contentThatIsWrongIsNotTakenFromACacheAgain() async throws {
+        let wrong = noise(Self.content.count, seed: 9)
+        server.answer("/pack", with: .content(wrong), .content(Self.content))
+        let request = DownloadRequest(server.url("/pack"), content: Self.content)
+        try await download(request, to: part)
+        #expect(fileContent(part.path) == Self.content)
+        #expect(server.requests.map { $0["cache-control"] } == [nil, "no-cache"])
+    }
+
     /// A server that limits the connections of a client: the refused request waits for one that is in progress.
     @Test(arguments: [429, 503])
     func aRefusedRequestWaitsForTheOthers(status: Int) async throws {

@@ -49,6 +49,18 @@ import Testing
         #expect(other != .notModified)
     }
 
+    /// Caches answer for days whether a version is current.
+    @Test func aDocumentThatChangesIsAskedOfItsServer() async throws {
+        server.answer("/manifest", with: .content(Self.document).tagged("\"7\""))
+        _ = try await fetch()
+        _ = try await fetch {
+            $0.isRevalidated = true
+            $0.entityTag = "\"7\""
+        }
+        #expect(server.requests.map { $0["cache-control"] } == [nil, "max-age=0"])
+        #expect(server.requests.map { $0["if-none-match"] } == [nil, "\"7\""])
+    }
+
     @Test func aFailureThatPassesIsTriedAgain() async throws {
         server.answer("/manifest", with: .dropped, .status(500), .content(Self.document))
         guard case .document(let document) = try await fetch() else {
