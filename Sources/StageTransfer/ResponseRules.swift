@@ -179,9 +179,14 @@ struct ResponseRules: Equatable, Sendable {
     /// Judges a 206.
     private func judgePart(_ head: ResponseHead) -> Decision {
         guard offset > 0 else { return .refuse(status: head.status) }
-        if let encoding = head.encoding { return .distrustRanges("content encoding \(encoding)") }
         guard case .bytes(let range, let total) = head.contentRange else {
+            if let encoding = head.encoding {
+                return .distrustRanges("content encoding \(encoding)")
+            }
             return .distrustRanges("206 without one usable Content-Range")
+        }
+        if let encoding = head.encoding, !isNameOnly(total) {
+            return .distrustRanges("content encoding \(encoding)")
         }
         guard let total, total == size ?? partialTotal else {
             return .distrustRanges("206 of another total")
@@ -202,6 +207,14 @@ struct ResponseRules: Equatable, Sendable {
         return range.lowerBound == offset ? .append : .compare(from: range.lowerBound)
     }
 
+    /// Returns whether the content coding of a response whose content has `size` bytes is a name only, since that is the
+    /// size of the requested content, and a digest decides.
+    ///
+    /// Some servers name the compression of an archive there (RFC 9110, section 8.4), as if they had added it.
+    private func isNameOnly(_ size: Int64?) -> Bool {
+        hasKnownDigest && !decodesContent && size != nil && size == self.size
+    }
+
     /// Judges a 2xx other than 206.
     private func judgeWhole(_ head: ResponseHead) -> Decision {
         guard head.status == 200 || !isGet else { return refusal(head) }
@@ -209,7 +222,7 @@ struct ResponseRules: Equatable, Sendable {
         if head.contentRange != nil {
             return offset > 0 ? .distrustRanges("200 with Content-Range") : .refuse(status: 200)
         }
-        if let encoding = head.encoding {
+        if let encoding = head.encoding, !isNameOnly(head.bodyLength) {
             // Its length is that of the encoded form.
             if decodesContent { return .begin }
             return offset > 0

@@ -314,10 +314,13 @@ extension Misbehaviour {
     private static let encodings: [Misbehaviour] =
         ["gzip", "br", "deflate", "zstd", "foo", "gzip, gzip", "GZIP"].map { name in
             .answers("encodes as \(name)", .fails(.refused, "the encoding '\(name)'")) { served in
-                [.content(served.content).field("Content-Encoding", name)]
+                [.content(served.content).chunked().field("Content-Encoding", name)]
             }
             .on(name == "gzip" ? [.manifest, .archive, .index, .bundle] : [.archive])
         } + [
+            .answers("calls its compression an encoding", .right) { served in
+                [.content(served.content).field("Content-Encoding", "x-gzip")]
+            },
             .answers("encodes as identity", .right) { served in
                 [.content(served.content).field("Content-Encoding", "identity")]
             }

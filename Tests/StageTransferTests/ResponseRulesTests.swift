@@ -237,6 +237,26 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
         #expect(rules.judgeUpload(head, mayRepeat: false) == (isRetried ? .begin : decision))
     }
 
+    /// A digest decides whether the content is the requested one.
+    @Test func aContentCodingIsANameOnlyIfTheSizeIsThatOfTheContent() {
+        var rules = ResponseRules(size: 100)
+        let whole = head(200, "Content-Encoding: x-gzip", "Content-Length: 100")
+        #expect(rules.judge(whole) == .encoded("x-gzip"))
+        rules.hasKnownDigest = true
+        #expect(rules.judge(whole) == .begin)
+        for other in ["Content-Length: 99", "Transfer-Encoding: chunked"] {
+            #expect(rules.judge(head(200, "Content-Encoding: gzip", other)) == .encoded("gzip"))
+        }
+        rules.decodesContent = true
+        rules.size = nil
+        #expect(rules.judge(whole) == .begin)
+        rules = ResponseRules(offset: 50, size: 100, hasKnownDigest: true)
+        let part = head(206, "Content-Range: bytes 50-99/100", "Content-Encoding: gzip")
+        #expect(rules.judge(part) == .append)
+        rules.decodesContent = true
+        #expect(rules.judge(part) == .distrustRanges("content encoding gzip"))
+    }
+
     @Test(arguments: [
         (head(200, "Content-Length: 100"), Decision.begin),
         (head(200), .begin),
