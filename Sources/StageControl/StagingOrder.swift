@@ -33,6 +33,9 @@ package struct StagingOrder: Hashable, Codable, Sendable {
 
     /// Creates an empty order.
     package init() {}
+
+    /// True for the run of a timer, for which no person waits.
+    package var isPeriodic: Bool { event == ContentRequest.periodic.rawValue }
 }
 
 /// End of an attempt to carry out a ``StagingOrder``.

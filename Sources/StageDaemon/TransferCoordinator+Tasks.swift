@@ -24,9 +24,8 @@ extension TransferCoordinator {
             hasWorkers: hasWorkers
         )
         if mustCheckHandler { try await checkHandler(for: client) }
-        if message.tasks.contains(where: { $0.kind == .staging }) {
-            await removeReplaced(by: session)
-        }
+        let isStaging = message.tasks.contains { $0.kind == .staging }
+        let isPaused = isStaging ? await removeReplaced(by: session) : false
         await synchronizeClock()
         let known = try await preparation.knownTokens(of: message.tasks, in: id)
         guard let record = state.sessions[id]?.record else { throw ControlRefusal.sessionEnds }
@@ -36,6 +35,7 @@ extension TransferCoordinator {
             fractions: message.tasks.map { _ in .random(in: 0...1) },
             at: readClock()
         )
+        tasks = tasks.map { state.keepingPause($0, isPaused: isPaused) }
         do throws(ControlRefusal) {
             // A repeated request has a used-up resume token, and its file may be gone.
             for index in tasks.indices where !known.contains(Array(tasks[index].request.token.utf8))

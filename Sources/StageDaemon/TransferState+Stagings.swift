@@ -118,13 +118,15 @@ extension TransferState {
 
     /// Starts the removal of the sessions that a transient session replaces: transient sessions of the same user
     /// without a client, whose identifiers are equal up to the last `/`.
-    mutating func beginReplacement(by session: Session) -> [Int64] {
+    ///
+    /// - Returns: The sessions, and whether a person has paused a staging of one.
+    mutating func beginReplacement(by session: Session) -> (sessions: [Int64], isPaused: Bool) {
         func order(_ session: Session) -> Substring.UTF8View {
             let bytes = session.record.identifier.utf8
             return bytes[..<(bytes.lastIndex(of: UInt8(ascii: "/")) ?? bytes.startIndex)]
         }
         let own = order(session)
-        guard !own.isEmpty else { return [] }
+        guard !own.isEmpty else { return ([], false) }
         let others = sessions.values.filter { other in
             other.record.id != session.record.id && other.record.user == session.record.user
                 && other.record.configuration.isTransient && !other.isAttached
@@ -132,7 +134,22 @@ extension TransferState {
         }
         // Their clients have gone and will not return.
         for other in others { sessions[other.record.id]?.isEnding = true }
-        return others.map(\.record.id)
+        let ids = others.map(\.record.id)
+        let isPaused =
+            !ids.isEmpty
+            && scheduler.items.values.contains { item in
+                ids.contains(item.session) && item.blocks.contains(.user)
+            }
+        return (ids, isPaused)
+    }
+
+    /// Returns the task, paused if a person has paused the staging that it replaces and no person waits for it: a timer
+    /// does not resume what a person has paused.
+    func keepingPause(_ task: NewTask, isPaused: Bool) -> NewTask {
+        guard isPaused, task.request.staging?.isPeriodic ?? false else { return task }
+        var task = task
+        task.blocks.insert(.user)
+        return task
     }
 
     /// Returns whether a transient session has no unfinished task and no attached client.

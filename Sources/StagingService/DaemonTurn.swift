@@ -1,6 +1,6 @@
 import FoundationEssentials
 import Logging
-package import StageControl
+import StageControl
 import StageDigest
 import StageModel
 import StagePack
@@ -219,7 +219,8 @@ struct DaemonTurn: Sendable {
             work.stop()
             return nil
         }
-        guard state.isPaused else { return .held(holds) }
+        // A timer waits for no person: its other runs would wait, too.
+        guard state.isPaused, !order.isPeriodic else { return .held(holds) }
         report(holds.map(\.kind))
         return nil
     }
@@ -358,39 +359,4 @@ struct DaemonTurn: Sendable {
 extension PendingReason.Kind {
     /// True if the reason lasts until a person resumes the task.
     fileprivate var isOfPerson: Bool { self == .pausedByUser || self == .pausedByClient }
-}
-
-extension StagingEnd {
-    /// Creates the end of an attempt with these failures; `nil` if it was interrupted, so that a worker
-    /// resumes it.
-    package init?(of failures: [StagingFailure]) {
-        if failures.contains(where: { $0.kind == .interrupted }) { return nil }
-        // Prefers a failure that another attempt may resolve.
-        let failure =
-            failures.first { $0.retryAdvice != .never }
-            ?? failures.first { $0.kind == .noSpace } ?? failures.first
-        guard let failure else {
-            self.init()
-            return
-        }
-        let (kind, hold): (TransferFailure.Kind, PendingReason.Kind) =
-            switch failure.kind {
-            case .captivePortal: (.unreachable, .portal)
-            case .noSpace: (.storage, .disk)
-            case .containerUnusable, .systemShortage: (.storage, .backoff)
-            case .transferRefused, .manifestRefused: (.refused, .backoff)
-            case .digestMismatch, .contentRefused, .manifestInvalid, .manifestUntrusted:
-                (.wrongContent, .backoff)
-            default: (.unreachable, .backoff)
-            }
-        self.init(
-            TransferFailure(
-                kind,
-                reason: String(failure.description.unicodeScalars.prefix(2000)),
-                status: failure.advice == .passProxyCredentials ? 407 : nil
-            ),
-            // Other processes may free space, without any change to this task.
-            hold: failure.retryAdvice == .never && hold != .disk ? nil : hold
-        )
-    }
 }

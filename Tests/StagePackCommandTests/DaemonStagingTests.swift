@@ -398,6 +398,42 @@ struct PatientStagingTests {
         }
     }
 
+    @Test func whatAPersonHasPausedStaysPausedInPeriodicRuns() async throws {
+        let world = try await StagingWorld(.archive)
+        try world.speedUp()
+        #expect(try await world.fetch().status == 0)
+        // This version is sent slowly.
+        try await world.publish(version: 2)
+        let program = world.installed.world.program
+        let arguments = ["prefetch", "--all", "--event", "periodic", "--progress", "none"]
+        try await withDaemon(world, bus: bus.address) { client in
+            // The run that is paused ends: other applications of the timer do not wait for a person.
+            let ending = try await program.run(arguments) { _ in
+                try await world.wait(forMebibytes: 1)
+                let id = try #require(try await client.tasks().first?.id)
+                #expect(try await world.installed.run("pause", "\(id)").status == 0)
+            }
+            #expect(ending.status == 0, "\(ending)")
+            #expect(ending.output.contains("1 waiting (it was paused)"), "\(ending)")
+            let first = try #require(try await client.tasks().first?.id)
+            let count = world.bytesReceived
+            let again = try await program.run(arguments)
+            #expect(again.status == 0, "\(again)")
+            #expect(again.output.contains("1 waiting (it was paused)"), "\(again)")
+            let why = try await world.installed.run("why", world.pack)
+            #expect(why.output.contains("waiting, it was paused"), "\(why)")
+            let tasks = try await client.tasks()
+            #expect(tasks.map(\.holds) == [[PendingReason(.pausedByUser)]])
+            let second = try #require(tasks.first?.id)
+            #expect(second != first)
+            #expect(world.bytesReceived == count)
+            try world.speedUp()
+            #expect(try await world.installed.run("resume", "\(second)").status == 0)
+            try await world.wait(forVersion: 2)
+            try await poll("the session stays") { try await client.sessions().isEmpty }
+        }
+    }
+
     @Test func whatSomebodyWaitsForIsFetchedWhateverTheNetworkCosts() async throws {
         let world = try await StagingWorld(.archive, sending: .slowly(64 << 20))
         try set(.metered, true)
