@@ -40,6 +40,21 @@ struct DaemonTests {
         #expect(try installed.names(in: "downloads") == [])
     }
 
+    @Test func theSuperuserIsToldThatOtherUsersMayHaveTransfers() async throws {
+        var installed = try await Installed()
+        try await withDaemon(&installed) { installed, _ in
+            let own = try await installed.run("tasks")
+            let note =
+                geteuid() == 0
+                ? "the superuser has no transfers; 'stagepack tasks --all' lists those of all users"
+                : "there are no transfers"
+            #expect(own.error == "\(note)\n", "\(own)")
+            guard geteuid() == 0 else { return }
+            let all = try await installed.run("tasks", "--all")
+            #expect(all.error == "there are no transfers\n", "\(all)")
+        }
+    }
+
     @Test func withoutADaemonTheCommandFetchesItself() async throws {
         var installed = try await Installed()
         try installed.world.publish(try SamplePack.large(try .aurora, version: 1, mebibytes: 4))

@@ -1,6 +1,7 @@
 import ArgumentParser
 import StageControl
 import StageModel
+import StageSystem
 
 struct TasksCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -31,7 +32,13 @@ struct TasksListCommand: ReportingSubcommand {
             for number in numbers { found.append(try await client.task(number)) }
             return found.map { TaskReport($0, in: client.downloads) }
         }
-        if found.isEmpty, !json { Console.note("there are no transfers") }
+        if found.isEmpty, !json {
+            Console.note(
+                all || UserIdentity.current.user != 0
+                    ? "there are no transfers"
+                    : "the superuser has no transfers; 'stagepack tasks --all' lists those of all users"
+            )
+        }
         Console.print(Listing(elements: found, name: "tasks"), asJSON: json)
         return .success
     }
