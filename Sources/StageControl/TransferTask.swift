@@ -111,7 +111,7 @@ public struct PendingReason: Hashable, Codable, Sendable {
         case powerSaver
         /// The session is discretionary, and the time that the daemon has chosen is in the future.
         case discretionary
-        /// The disk is full.
+        /// The disk is full, or cannot be written; the problem says why.
         case disk
         /// All connections are in use.
         case slot

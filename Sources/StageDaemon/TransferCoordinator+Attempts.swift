@@ -92,7 +92,7 @@ extension TransferCoordinator {
         let id = task.record.id
         switch judgement {
         case .wait: break
-        case .waitForSpace: waitForSpace()
+        case .waitForSpace(let problem): waitForSpace(problem: problem)
         case .waitForQuota: await findQuota(for: task)
         case .record(let event): await recordChallenge(event, of: id)
         case .fail(let failure): await fail(task, with: failure)
@@ -319,9 +319,9 @@ extension TransferCoordinator {
         removing name: String? = nil
     ) async {
         let ending = Ending(outcomes: outcomes, resumeData: resumeData, unneededFile: name)
-        if !(await record(ending)) {
+        if let error = await record(ending) {
             unrecorded.append(ending)
-            waitForSpace()
+            waitForSpace(problem: error.isOutOfSpace ? nil : "\(error)")
         }
         turn()
     }
@@ -330,10 +330,11 @@ extension TransferCoordinator {
     func recordEndings() async {
         let endings = unrecorded
         unrecorded = []
-        for ending in endings where !(await record(ending)) { unrecorded.append(ending) }
+        for ending in endings where await record(ending) != nil { unrecorded.append(ending) }
     }
 
-    private func record(_ ending: Ending) async -> Bool {
+    /// Records the ends of tasks; returns the error if the journal cannot be written.
+    private func record(_ ending: Ending) async -> DaemonError? {
         do throws(DaemonError) {
             let events = try await journal.end(
                 ending.outcomes,
@@ -343,10 +344,11 @@ extension TransferCoordinator {
             state.ended(ending.outcomes.map(\.id), events: events, at: readClock())
             if let name = ending.unneededFile { removeFiles([name]) }
             await announce(events)
-            return true
+            return nil
         } catch {
             logger.error("The end of a task was not recorded", metadata: ["error": "\(error)"])
-            return false
+            state.unrecorded.formUnion(ending.outcomes.map(\.id).filter { state.ending[$0] != nil })
+            return error
         }
     }
 

@@ -54,3 +54,44 @@ extension TransferCoordinator {
         return !gone.isEmpty
     }
 }
+
+/// The disk of the state directory.
+extension TransferCoordinator {
+    /// Stops scheduling until the disk has space again, or can be written.
+    ///
+    /// - Parameter problem: The error of a write; `nil` if the disk is full.
+    func waitForSpace(problem: String? = nil) {
+        state.waitForSpace(free: freeSpace, problem: problem, at: readClock())
+        guard !hasReportedDisk else { return }
+        hasReportedDisk = true
+        var metadata: Logger.Metadata = [
+            "file.path": "\(files.root.path)", "disk.free": "\(freeSpace)",
+            "disk.reserve": "\(state.configuration.reserve)",
+        ]
+        if let problem { metadata["error"] = "\(problem)" }
+        logger.warning(
+            problem == nil
+                ? "The disk is full, and all transfers wait"
+                : "The disk cannot be written, and all transfers wait",
+            metadata: metadata
+        )
+    }
+
+    /// Resumes scheduling if transfers wait for the disk and it has space.
+    func checkSpace() {
+        if state.isSpaceDue(at: readClock()) {
+            state.checkSpace(free: freeSpace, at: readClock())
+        }
+        guard hasReportedDisk, state.scheduler.fullUntil == nil, unrecorded.isEmpty else { return }
+        hasReportedDisk = false
+        logger.notice(
+            "Transfers continue after they waited for the disk",
+            metadata: ["disk.free": "\(freeSpace)"]
+        )
+    }
+
+    private var freeSpace: ByteCount {
+        // If the free space is unknown, assume that there is enough: writing will show it.
+        (try? files.root.freeSpace().bytes).map { ByteCount($0) } ?? state.configuration.reserve
+    }
+}

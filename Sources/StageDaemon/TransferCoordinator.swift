@@ -72,6 +72,8 @@ actor TransferCoordinator {
     var unrecorded: [Ending] = []
     /// Unfinished tasks that could not be read from the journal yet.
     var unscheduled: Set<Int64> = []
+    /// Set while the log says that all transfers wait for the disk.
+    var hasReportedDisk = false
     /// Detects that the clock was set.
     var clock = ClockWatch(.now)
     /// Change of the clock in seconds by which dates in the journal are still to be moved.
@@ -117,9 +119,7 @@ actor TransferCoordinator {
             await recordEndings()
             await rescheduleAll()
             await sweepResumeData()
-            if state.isSpaceDue(at: readClock()) {
-                state.checkSpace(free: freeSpace, at: readClock())
-            }
+            checkSpace()
             await expire()
             state.handOverAll(at: readClock())
             for id in state.sessions.keys.sorted() { await launchIfNeeded(id) }
@@ -207,14 +207,6 @@ actor TransferCoordinator {
             dates.append(now + TransferState.diskWait)
         }
         timer.set(dates.compactMap(\.self).min())
-    }
-
-    /// Stops scheduling until the disk has space again.
-    func waitForSpace() { state.waitForSpace(free: freeSpace, at: readClock()) }
-
-    private var freeSpace: ByteCount {
-        // If the free space is unknown, assume that there is enough: writing will show it.
-        (try? files.root.freeSpace().bytes).map { ByteCount($0) } ?? state.configuration.reserve
     }
 }
 

@@ -86,6 +86,8 @@ extension TransferState {
             for reason in reasons { figures.reasons[reason, default: 0] += 1 }
         }
         figures.ending = ending.values.count { seen.contains($0) }
+        let unrecorded = unrecorded.count { id in ending[id].map { seen.contains($0) } ?? false }
+        figures.reasons[.disk, default: 0] += unrecorded
         for (user, counts) in counters where client.wantsAll || user == client.user {
             figures.counters.add(counts)
         }

@@ -116,7 +116,7 @@ struct TransferRunner: Sendable {
         case .fail: return verdict
         // The engine starts a wait only for requests that it may repeat, and a challenge is a response.
         case .retry where live.current.wait != nil, .challenge: break
-        case .retry, .stopped, .diskFull:
+        case .retry, .stopped, .disk:
             if live.isAwaitingAnswer { return .fail(.lostResponse) }
         }
         do throws(DaemonError) {

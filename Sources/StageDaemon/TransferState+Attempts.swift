@@ -34,8 +34,8 @@ extension TransferState {
     enum Judgement: Equatable {
         /// No step: the scheduler retries the task.
         case wait
-        /// Wait until the disk has space.
-        case waitForSpace
+        /// Wait until the disk has space, or can be written if there was an error.
+        case waitForSpace(problem: String?)
         /// Try to free quota of the user.
         case waitForQuota
         /// Record a challenge.
@@ -167,9 +167,9 @@ extension TransferState {
                 quotaWaiters[item.user, default: []].insert(id)
                 judgement = .waitForQuota
             }
-        case .diskFull:
+        case .disk(let problem):
             scheduler.attemptEnded(id, pending: nil, at: now)
-            judgement = .waitForSpace
+            judgement = .waitForSpace(problem: problem)
         case .challenge:
             scheduler.change(id, at: now) { $0.blocks.insert(.authentication) }
             scheduler.attemptEnded(id, pending: nil, at: now)

@@ -253,6 +253,9 @@ extension TransferState {
             answer.state =
                 item.blocks.contains(.client)
                 ? .suspended : answer.holds.isEmpty ? .running : .waiting
+        } else if unrecorded.contains(record.id) {
+            answer.holds = pendingReasons(of: record.id, at: now)
+            answer.state = .waiting
         }
         return answer
     }

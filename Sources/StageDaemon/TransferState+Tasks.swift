@@ -84,6 +84,7 @@ extension TransferState {
         }
         scheduler.remove(id, hasAttempt: attempts.contains(id))
         ending[id] = nil
+        unrecorded.remove(id)
         committing.remove(id)
         unreachable.remove(id)
         histories[id] = nil
@@ -96,8 +97,16 @@ extension TransferState {
     func isUnfinished(_ id: Int64) -> Bool { scheduler.items[id] != nil || ending[id] != nil }
 
     /// Returns the reasons why a task does not run, with the failures that caused them.
+    ///
+    /// A task whose end cannot be recorded waits for the disk.
     func pendingReasons(of id: Int64, at now: Date) -> [PendingReason] {
-        scheduler.pendingReasons(of: id, at: now).map { reason in
+        if unrecorded.contains(id) {
+            return [PendingReason(.disk, until: scheduler.fullUntil, problem: diskProblem)]
+        }
+        return scheduler.pendingReasons(of: id, at: now).map { reason in
+            if reason.kind == .disk, reason.problem == nil, scheduler.fullUntil != nil {
+                return PendingReason(.disk, until: reason.until, problem: diskProblem)
+            }
             guard [.backoff, .server].contains(reason.kind), reason.problem == nil else {
                 return reason
             }

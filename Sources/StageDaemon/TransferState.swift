@@ -78,6 +78,10 @@ struct TransferState {
     var quotaWaiters: [UInt32: Set<Int64>] = [:]
     /// Free space when the disk was last found full.
     var spaceWhenFull = ByteCount.zero
+    /// Error of the write for which transfers wait for the disk; `nil` if it is full.
+    private(set) var diskProblem: String?
+    /// Tasks of ``ending`` whose end the journal could not record yet.
+    var unrecorded: Set<Int64> = []
     /// Users of the handlers that start or run, by the tokens of the launches.
     ///
     /// A handler may outlive its session: it has some seconds to end.
@@ -167,8 +171,14 @@ extension TransferState {
     }
 
     /// Stops scheduling until the disk has space.
-    mutating func waitForSpace(free: ByteCount, at now: Date) {
+    ///
+    /// - Parameters:
+    ///   - free: The free space.
+    ///   - problem: The error of a write; `nil` if the disk is full.
+    ///   - now: The current time.
+    mutating func waitForSpace(free: ByteCount, problem: String? = nil, at now: Date) {
         spaceWhenFull = free
+        diskProblem = problem
         scheduler.fullUntil = now + Self.diskWait
     }
 

@@ -10,8 +10,8 @@ enum TransferVerdict: Equatable, Sendable {
     case retry(PendingReason)
     /// The server sent a challenge: ask the client for credentials.
     case challenge
-    /// The disk is full.
-    case diskFull
+    /// The disk is full, or cannot be written because of the problem.
+    case disk(problem: String?)
     /// The attempt was stopped.
     case stopped
     /// The task has failed for good.
@@ -40,7 +40,10 @@ enum TransferVerdict: Equatable, Sendable {
         }
         switch error {
         case .cancelled: self = .stopped
-        case .outOfSpace: self = .diskFull
+        case .outOfSpace: self = .disk(problem: nil)
+        // Concerns all transfers, and ends when a person has repaired the file system.
+        case .storage(let error) where error.errno == .readOnlyFileSystem:
+            self = .disk(problem: "\(error)")
         case .refused(_, let status, _) where (status == 401 || status == 407) && answersChallenges:
             self = .challenge
         case .captivePortal:

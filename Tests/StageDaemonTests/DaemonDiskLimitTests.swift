@@ -48,6 +48,36 @@ struct DaemonDiskLimitTests {
         try result.get()
     }
 
+    @Test func aTaskWhoseEndCannotBeRecordedWaitsForTheDisk() async throws {
+        let daemon = try DaemonProcess.required()
+        try daemon.configure(#"{"settlingTime": 0, "reserve": 0}"#)
+        let gate = Gate()
+        let server = TestServer.current
+        server.answer("/gone", with: Answer.status(404).waiting(for: gate))
+        try await withDisk(daemon) { _ in
+            try await daemon.start()
+            try await daemon.makeSession()
+            let id = try await daemon.download(server.url("/gone"))
+            try await poll("no request comes") { !server.requests(for: "/gone").isEmpty }
+            // Ends with an error when the disk is full.
+            let filler = daemon.state.appending("filler").string
+            _ = try? await Peer(daemon).run(as: 0, 0, ["/bin/dd", "if=/dev/zero", "of=\(filler)"])
+            gate.open()
+            try await daemon.wait(for: [.disk], of: id)
+            #expect(try await daemon.client.task(id).state == .waiting)
+            let full = "The disk is full, and all transfers wait"
+            #expect(try daemon.said().contains(full))
+            let metrics = try await daemon.client.metrics()
+            let series = #"stagepack_daemon_waiting_tasks{reason="disk"} 1"#
+            #expect(metrics.contains(series), "\(metrics)")
+            _ = try Directory.open(daemon.state).remove("filler")
+            try await daemon.wait(for: .failed, of: id)
+            try await poll("the log does not say that transfers continue") {
+                try daemon.said().contains("Transfers continue after they waited for the disk")
+            }
+        }
+    }
+
     /// Returns whether the daemon responds; `false` once it has ended.
     private func answers(_ daemon: DaemonProcess) async throws -> Bool {
         try await pollForValue("it neither answers nor ends") {

@@ -311,7 +311,9 @@ struct TransferVerdictTests {
     }
 
     @Test func aFullDiskAndAPortalAreWaitedFor() {
-        #expect(verdict(.outOfSpace("/x")) == .diskFull)
+        #expect(verdict(.outOfSpace("/x")) == .disk(problem: nil))
+        let readOnly = FileError("write", path: "/x", errno: .readOnlyFileSystem)
+        #expect(verdict(.storage(readOnly)) == .disk(problem: "\(readOnly)"))
         let portal = TransferError.captivePortal(url: Self.url, answeredBy: Self.url)
         let wait = PendingReason(.portal, until: Self.now + 120, problem: "\(portal)")
         #expect(verdict(portal) == .retry(wait))

@@ -411,6 +411,20 @@ struct TransferStateTests {
         #expect(!state.attempts.contains(1))
     }
 
+    @Test func aDiskThatCannotBeWrittenIsNamedWithItsError() throws {
+        var state = state()
+        try create([FullTask(1)], in: &state)
+        let error = "cannot write '/x': Read-only file system"
+        state.waitForSpace(free: .mebibytes(200), problem: error, at: now)
+        let until = now + TransferState.diskWait
+        #expect(
+            state.pendingReasons(of: 1, at: now)
+                == [PendingReason(.disk, until: until, problem: error)]
+        )
+        state.waitForSpace(free: .zero, at: now)
+        #expect(state.pendingReasons(of: 1, at: now) == [PendingReason(.disk, until: until)])
+    }
+
     @Test func fullSpaceIsLookedForAgainUntilThereIsMore() {
         var state = state()
         state.waitForSpace(free: .mebibytes(2), at: now)

@@ -187,7 +187,7 @@ struct TransferStateWorld {
             return pending.append(.committing([id] + served))
         }
         let verdicts: [TransferVerdict] = [
-            .stopped, .diskFull, .challenge, .fail(FullTask.damaged),
+            .stopped, .disk(problem: nil), .challenge, .fail(FullTask.damaged),
             .retry(PendingReason(.backoff, until: now + 5)),
             .retry(PendingReason(.server, until: now + 5)),
             .retry(PendingReason(.quota, until: now + 60)),
@@ -195,7 +195,8 @@ struct TransferStateWorld {
         let verdict = verdicts.randomElement(using: &random) ?? .stopped
         switch state.judge(verdict, of: task, report: report, at: now) {
         case .wait: break
-        case .waitForSpace: state.waitForSpace(free: .zero, at: now)
+        case .waitForSpace(let problem):
+            state.waitForSpace(free: .zero, problem: problem, at: now)
         case .waitForQuota:
             if Bool.random(using: &random), let user = state.scheduler.items[id]?.user {
                 state.endQuotaWaits(of: user, at: now)

@@ -342,6 +342,39 @@ struct DoctorTests {
         )
     }
 
+    @Test func aFullDiskOfTheUsersOwnDaemonIsAProblem() async throws {
+        var machine = try await SharedMachine()
+        try machine.publish(version: 1)
+        #expect(try await machine.root("prefetch").status == 0)
+        let home = machine.installed.world.directory.path.appending("run/home")
+        for folder in [".config/stagepack", ".local/state/stagepack/transfers"] {
+            try FileManager.default.createDirectory(
+                atPath: home.appending(folder).string,
+                withIntermediateDirectories: true
+            )
+        }
+        let folder = try Directory.open(home.appending(".config/stagepack"))
+        func leaveFree(_ bytes: Int) throws {
+            let mode: FilePermissions = [.ownerReadWrite, .groupRead, .otherRead]
+            let json = Array(#"{"reserve": \#(bytes)}"#.utf8)
+            try folder.write(json, to: "stagepackd.json", durably: false, exactly: mode)
+        }
+        try leaveFree(0)
+        let good = try await machine.user("doctor")
+        #expect(good.status == 0, "\(good)")
+        #expect(!good.output.contains("daemon's disk"), "\(good)")
+        try leaveFree(1 << 50)
+        let ending = try await machine.user("doctor")
+        #expect(ending.status == 3, "\(ending)")
+        #expect(
+            ending.output.contains(
+                "problem: own daemon's disk: '/run/home/.local/state/stagepack/transfers' has "
+            ),
+            "\(ending)"
+        )
+        #expect(ending.output.contains("its transfers wait\n"), "\(ending)")
+    }
+
     @Test func theUserIsToldOfFailuresInTheSystemsContainerInNotes() async throws {
         var machine = try await SharedMachine()
         try machine.publish(version: 1)

@@ -7,6 +7,7 @@ extension DoctorReport {
         checkConfinement()
         checkSettings()
         checkDaemonSettings()
+        checkDaemonDisks()
         if isOffline {
             add(
                 .note,
@@ -56,6 +57,19 @@ extension DoctorReport {
                 ? "as root, run 'systemctl restart stagepackd.service'"
                 : "run 'systemctl --user restart stagepackd.service'"
             add(.problem, subject: subject, finding: fault, hint: "correct it; \(restart)")
+        }
+    }
+
+    /// Checks that the disks of the system's daemon and of the user's own have space for transfers.
+    private mutating func checkDaemonDisks() {
+        for disk in DaemonDisk.all(environment: ProcessEnvironment.current) where disk.isFull {
+            add(
+                .problem,
+                subject: disk.isSystem ? "daemon's disk" : "own daemon's disk",
+                finding:
+                    "'\(disk.path)' has \(disk.free) free, and the daemon leaves \(disk.reserve) free: its transfers wait",
+                hint: "free some space, or set a smaller 'reserve' in 'stagepackd.json'"
+            )
         }
     }
 

@@ -73,7 +73,8 @@ extension PendingReason {
     var text: String {
         let time = until.map { ", until \(InternetTime($0).text)" } ?? ""
         let failure = problem.map { ": \($0.escapedForDisplay)" } ?? ""
-        return "\(kind.text)\(time)\(failure)"
+        let alternative = kind == .disk && problem != nil ? " or cannot be written" : ""
+        return "\(kind.text)\(alternative)\(time)\(failure)"
     }
 }
 
