@@ -124,7 +124,7 @@ struct SeverityTests {
         for user in ["system", "user"] {
             let path = root.appending("deploy/systemd/\(user)/stagepack-periodic.service")
             let unit = try text(of: path)
-            #expect(unit.contains("\nSuccessExitStatus=10 14 20 23 75\n"))
+            #expect(unit.contains("\nSuccessExitStatus=10 14 20 23 75 130\n"))
         }
     }
 }
