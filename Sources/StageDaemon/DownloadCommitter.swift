@@ -66,10 +66,9 @@ actor DownloadCommitter {
             for entry in batch {
                 let error = errors[entry.item.task]
                 if let error {
-                    logger.error(
-                        "A download could not be committed",
-                        metadata: ["task.id": "\(entry.item.task)", "error": "\(error)"]
-                    )
+                    var metadata = error.metadata
+                    metadata["task.id"] = "\(entry.item.task)"
+                    logger.error("A download could not be committed", metadata: metadata)
                 }
                 entry.done.resume(returning: error.map { .failure($0) } ?? .success(()))
             }

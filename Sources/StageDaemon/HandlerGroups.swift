@@ -53,7 +53,7 @@ struct HandlerGroups: Sendable {
     ///
     /// The group of the user stays.
     func end(_ name: String, of user: UInt32) {
-        do {
+        do throws(FileError) {
             let user = try all.makeGroup("\(user)")
             // Fails before Linux 5.14, where only the handler's process group was killed.
             try? user.makeGroup(name).kill()
@@ -63,7 +63,7 @@ struct HandlerGroups: Sendable {
                 usleep(20_000)
             }
         } catch {
-            logger.warning("The control group of a handler stays", metadata: ["error": "\(error)"])
+            logger.warning("The control group of a handler stays", metadata: error.metadata)
         }
     }
 }

@@ -162,12 +162,3 @@ struct HandlerLauncher: Sendable {
         return runtimeDirectories.appending(name)
     }
 }
-
-extension FileError {
-    /// The error for the log.
-    ///
-    /// Only `error` decides whether a message repeats another one, so it has no path: that may be a client's choice.
-    var metadata: Logger.Metadata {
-        ["error": "cannot \(operation) it: \(errno)", "path": "\(path.string.prefix(200))"]
-    }
-}

@@ -172,7 +172,7 @@ extension TransferCoordinator {
             for item in items.dropFirst() { try await committer.commit(item) }
             try await committer.commit(item)
         } catch {
-            logger.error("A download could not be committed", metadata: ["error": "\(error)"])
+            logger.error("A download could not be committed", metadata: error.metadata)
             for item in items {
                 endCommit(of: item.task)
                 await reschedule(item.task, after: error)
@@ -209,7 +209,7 @@ extension TransferCoordinator {
                 }
             } catch {
                 // The copy failed: the task downloads the content itself.
-                logger.warning("Content was not shared", metadata: ["error": "\(error)"])
+                logger.warning("Content was not shared", metadata: error.metadata)
                 removeFiles([name])
                 endCommit(of: id)
                 await reschedule(id, after: .file(error))

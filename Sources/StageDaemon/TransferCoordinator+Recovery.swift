@@ -96,7 +96,7 @@ extension TransferCoordinator {
 
     private nonisolated func logLeftovers(_ errors: [FileError]) {
         for error in errors {
-            logger.warning("A file could not be removed", metadata: ["error": "\(error)"])
+            logger.warning("A file could not be removed", metadata: error.metadata)
         }
     }
 
@@ -112,7 +112,7 @@ extension TransferCoordinator {
         do throws(DaemonError) {
             try await commit(record)
         } catch {
-            logger.error("A download could not be committed", metadata: ["error": "\(error)"])
+            logger.error("A download could not be committed", metadata: error.metadata)
             await reschedule(record.id, after: error)
         }
     }

@@ -174,7 +174,7 @@ struct TransferFiles: Sendable {
                 try remove()
                 gone.append(item)
             } catch {
-                logger.warning("A file could not be removed", metadata: ["error": "\(error)"])
+                logger.warning("A file could not be removed", metadata: error.metadata)
             }
         }
         for task in removed.tasks {
