@@ -93,11 +93,15 @@ struct QuietPublisherTests {
 
     @Test func commandsOfPublishersPrintNothing() async throws {
         let manifest = "site/manifest.json"
+        // The key is what the command is called for.
+        let key = try await run("keys generate k.pem --unencrypted --quiet")
+        #expect(key.status == 0 && key.error == "", "\(key)")
+        #expect(key.output.hasPrefix("key: "), "\(key)")
         for command in [
             "package recipe.json -o site/a.tar",
             "manifest create --application net.example -o \(manifest)",
             "manifest add \(manifest) site/a.tar --recipe recipe.json --pack-version 1",
-            "manifest set-policy \(manifest) aurora prefetch", "keys generate k.pem --unencrypted",
+            "manifest set-policy \(manifest) aurora prefetch",
             "keys init \(manifest) --key k.pem", "sign \(manifest) --key k.pem",
             "refresh \(manifest) --key k.pem --force", "rotate \(manifest) --key k.pem",
             "manifest remove \(manifest) aurora --key k.pem",

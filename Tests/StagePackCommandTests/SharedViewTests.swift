@@ -145,6 +145,18 @@ struct SharedViewTests {
         #expect(status.packs.map(\.unusedCopies) == [nil])
     }
 
+    /// The summary of the removal, which '--quiet' leaves out, is not the only place that names the copy.
+    @Test func aQuietRemovalWarnsOfWhatStays() async throws {
+        let machine = try await machine()
+        let ending = try await machine.user("remove", "aurora", "--quiet")
+        let warning = """
+            stagepack: warning: aurora: the system's container still has version 2: as root, run \
+            'stagepack remove aurora --app net.example.wallpaper' to remove it
+
+            """
+        #expect(ending == Program.Ending(status: 0, output: "", error: warning))
+    }
+
     @Test func aUserThatCannotRemoveThePackIsToldWhoCan() async throws {
         var machine = try await SharedMachine()
         try machine.publish(version: 1)

@@ -20,7 +20,7 @@ struct KeysGenerateCommand: ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let key = try Keyring(passphrase.source).generateKey(in: file, options: new)
-        Console.print(change: KeyReport(key, roles: []), asJSON: json)
+        Console.print(KeyReport(key, roles: []), asJSON: json)
         return .success
     }
 }

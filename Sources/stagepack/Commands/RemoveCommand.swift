@@ -52,6 +52,12 @@ struct RemoveCommand: SourcedSubcommand, ReportingSubcommand {
                     )
                 }
                 if !report.hasRemoved { report.similarPack = session.pack(similarTo: id) }
+                // The summary says it, which '--quiet' leaves out.
+                if !json, messageOptions.quiet {
+                    for text in report.remainders {
+                        Console.note("stagepack: warning: \(id): \(text)")
+                    }
+                }
                 if !json, let similar = report.similarPack {
                     Console.note(
                         "stagepack: warning: pack '\(id)' is not known: did you mean '\(similar)'?"
@@ -257,15 +263,19 @@ struct RemovalReport: Encodable, CustomStringConvertible {
     }
 
     var description: String {
-        let rest = (remaining ?? []).map { copy in
+        "\(pack): \(result)" + Self.text(ofCancelled: transfersCancelled ?? [])
+            + remainders.map { "; \($0)" }.joined()
+    }
+
+    /// A clause for each remaining copy, with the command that removes it.
+    var remainders: [String] {
+        (remaining ?? []).map { copy in
             let place = copy.location.map { "the \($0.rawValue)'s container" } ?? copy.container
             let command =
                 copy.location == .system ? HintSource.current.local("remove", pack.text) : nil
-            return "; \(place) still has version \(copy.version ?? 0)"
+            return "\(place) still has version \(copy.version ?? 0)"
                 + (command.map { ": as root, run \($0) to remove it" } ?? "")
         }
-        return "\(pack): \(result)" + Self.text(ofCancelled: transfersCancelled ?? [])
-            + rest.joined()
     }
 
     /// The clauses that name cancelled transfers, to append to a message.
