@@ -55,6 +55,38 @@ package struct StagingEnd: Hashable, Codable, Sendable {
     }
 }
 
+/// Message to a worker: a ``StagingOrder``, with what the daemon knows of earlier attempts.
+///
+/// A worker of another version than the daemon's reads the order alone.
+package struct WorkerOrder: Hashable, Codable, Sendable {
+    /// The order.
+    package var order: StagingOrder
+    /// Set if an earlier attempt to carry out the order has failed.
+    package var isRepetition: Bool
+
+    private enum Key: CodingKey { case isRepetition }
+
+    /// Creates the message.
+    package init(_ order: StagingOrder, isRepetition: Bool) {
+        self.order = order
+        self.isRepetition = isRepetition
+    }
+
+    /// Decodes the message; without the member, the attempt is the first.
+    package init(from decoder: any Decoder) throws {
+        order = try StagingOrder(from: decoder)
+        let container = try decoder.container(keyedBy: Key.self)
+        isRepetition = try container.decodeIfPresent(Bool.self, forKey: .isRepetition) ?? false
+    }
+
+    /// Encodes the message as one object.
+    package func encode(to encoder: any Encoder) throws {
+        try order.encode(to: encoder)
+        var container = encoder.container(keyedBy: Key.self)
+        if isRepetition { try container.encode(true, forKey: .isRepetition) }
+    }
+}
+
 /// Progress of an attempt to carry out a ``StagingOrder``.
 package struct StagingBytes: Hashable, Codable, Sendable {
     /// Bytes of the packs received so far.

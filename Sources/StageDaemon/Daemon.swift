@@ -257,7 +257,12 @@ extension Daemon {
             if attempt.isAssignedToClient {
                 await WorkerRunner.awaitClient(live)
             } else if let order = task.request.staging {
-                await workers.run(order, of: id, owner: owner, transfer: live)
+                await workers.run(
+                    WorkerOrder(order, isRepetition: attempt.history.failures > 0),
+                    of: id,
+                    owner: owner,
+                    transfer: live
+                )
             } else {
                 await runner.run(task, owner: owner, transfer: live, history: attempt.history)
             }

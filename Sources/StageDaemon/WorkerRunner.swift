@@ -32,7 +32,7 @@ struct WorkerRunner: Sendable {
 
     /// Carries out a staging with a worker, until the worker ends or `live` is stopped.
     func run(
-        _ order: StagingOrder,
+        _ order: WorkerOrder,
         of task: Int64,
         owner: SessionRecord,
         transfer live: LiveTransfer
@@ -65,7 +65,7 @@ struct WorkerRunner: Sendable {
 
     /// Starts the worker, sends it the order, and returns its end.
     private func runWorker(
-        _ order: StagingOrder,
+        _ order: WorkerOrder,
         name: String,
         owner: SessionRecord,
         transfer live: LiveTransfer
@@ -73,7 +73,12 @@ struct WorkerRunner: Sendable {
         do throws(FileError) {
             let (own, others) = try MessageSocket.pair()
             own.refuseFiles()
-            let worker = try await worker(for: order, owner: owner, name: name, channel: others)
+            let worker = try await worker(
+                for: order.order,
+                owner: owner,
+                name: name,
+                channel: others
+            )
             // Stopped before it began.
             if Task.isCancelled { return .stopped(remaining: nil) }
             // An order that cannot be encoded, from a damaged journal, is sent empty, and the worker refuses it.

@@ -17,6 +17,7 @@ struct RunRecorder {
     /// The application of a run without a manifest; `nil` if it is not known.
     private var application: ApplicationID?
     private let wanted: StagingRequest.Packs
+    private let isRepetition: Bool
     private let logger: Logger
 
     init(_ service: StagingService, in container: Container) {
@@ -24,6 +25,7 @@ struct RunRecorder {
         registration = service.request.target.registration
         registrationPath = service.request.target.registrationPath
         wanted = service.request.packs
+        isRepetition = service.request.isRepetition
         logger = service.logger
     }
 
@@ -141,7 +143,7 @@ struct RunRecorder {
                 history.spent.add(result, by: planner)
                 if hasLaunched { history.firstLoadedAt = now }
             }
-            history.add(result, of: selection, at: now)
+            history.add(result, of: selection, isRepetition: isRepetition, at: now)
             // A run for named packs says nothing about the others, whose failure it would hide.
             if selection.isEvent, problem == nil, !result.hasFailures {
                 history.lastSuccessAt = history.lastRun?.endedAt
@@ -286,6 +288,7 @@ extension StagingHistory {
     fileprivate mutating func add(
         _ result: StagingResult,
         of selection: PackSelection,
+        isRepetition: Bool,
         at now: Int64
     ) {
         let before = Dictionary(packs.map { ($0.id, $0) }) { first, _ in first }
@@ -310,7 +313,8 @@ extension StagingHistory {
             entry.source = pack.source ?? before[pack.id]?.source
             if let failure = pack.failure {
                 let failures = before[pack.id]?.failures ?? 0
-                let isCounted = !selection.isInterruption(failure)
+                let isCounted =
+                    !selection.isInterruption(failure) && (failures == 0 || !isRepetition)
                 entry.failures = min(
                     failures + (isCounted ? 1 : 0),
                     RecordLimits.failures.upperBound

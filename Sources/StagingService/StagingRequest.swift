@@ -33,6 +33,9 @@ public struct StagingRequest: Sendable {
     /// The daemon is not used for requests that its workers cannot repeat: those with credentials, proxies,
     /// allowed domains, or registrations that are not installed on the machine.
     public var usesDaemon = true
+    /// Set if an earlier run for this request has failed, and the request is carried out again: the history counts both as one
+    /// failed run.
+    package var isRepetition = false
     /// Returns whether the daemon's task ends with the Swift task, instead of being resumed; `nil` if it is always resumed.
     ///
     /// Called when the Swift task is cancelled.

@@ -178,7 +178,7 @@ struct HookRun: Sendable {
             )
         }
         if earlier == nil { warnOfHiddenRegistration(of: session.target) }
-        return await run(session, within: rest, after: earlier?.staged ?? StagedSoFar())
+        return await run(session, within: rest, after: earlier)
     }
 
     /// Prints a line if users cannot read a registration of the system: to their programs, the application is not
@@ -196,14 +196,21 @@ struct HookRun: Sendable {
     private func run(
         _ session: Session,
         within rest: Duration,
-        after staged: StagedSoFar
+        after earlier: Ending?
     ) async -> Ending {
+        let staged = earlier?.staged ?? StagedSoFar()
         let name = session.target.registration?.application.text ?? "packs"
         var quiet = output
         quiet.quiet = true
         quiet.progress = .none
         let run = Result.catching { [quiet] () throws(CommandFailure) in
-            try StagingRun(.event(event, essentialOnly: true), session: session, output: quiet)
+            var run = try StagingRun(
+                .event(event, essentialOnly: true),
+                session: session,
+                output: quiet
+            )
+            run.request.isRepetition = earlier != nil
+            return run
         }
         let (result, interruption) = await withInterruption(after: rest) {
             () async -> Result<StagingRuns, CommandFailure> in
@@ -276,7 +283,8 @@ struct HookRun: Sendable {
                 for: name,
                 "\(here) here\(staged.note)\(missing): \(message)"
                     + (release.map { "; \($0)" } ?? ""),
-                isFinished: release != nil
+                isFinished: release != nil,
+                transfers: runs.reports.compactMap(\.transfer)
             ),
             status: isUnfinished ? .unfinished : status,
             isLate: canContinue,
@@ -284,8 +292,18 @@ struct HookRun: Sendable {
         )
     }
 
-    private static func line(for name: String, _ text: String, isFinished: Bool = false) -> String {
-        let rest = isFinished ? "" : "; the next periodic run retries"
-        return "stagepack: \(name): \(text)\(rest)"
+    /// Returns the line of an application; `transfers` are the daemon's that continue its run.
+    private static func line(
+        for name: String,
+        _ text: String,
+        isFinished: Bool = false,
+        transfers: [Int64] = []
+    ) -> String {
+        let next =
+            transfers.isEmpty
+            ? "the next periodic run retries"
+            : "the daemon continues it as transfer "
+                + transfers.map { "\($0)" }.joined(separator: " and ")
+        return "stagepack: \(name): \(text)" + (isFinished ? "" : "; \(next)")
     }
 }

@@ -31,7 +31,7 @@ struct StagingWorker: Sendable {
         }
         ProcessSandbox.forbidTracing()
         let channel = MessageSocket(adopting: .standardInput)
-        let order: StagingOrder
+        let order: WorkerOrder
         do throws(CommandFailure) {
             order = try self.order(channel)
         } catch {
@@ -55,11 +55,11 @@ struct StagingWorker: Sendable {
         return .success
     }
 
-    private static func order(_ channel: MessageSocket) throws(CommandFailure) -> StagingOrder {
+    private static func order(_ channel: MessageSocket) throws(CommandFailure) -> WorkerOrder {
         do {
             let message = try channel.receive()
             return try ControlFormat.decode(
-                StagingOrder.self,
+                WorkerOrder.self,
                 from: Data(message?.bytes ?? [])
             )
         } catch {
@@ -72,9 +72,10 @@ struct StagingWorker: Sendable {
     /// - Throws: ``StagingFailure`` also if the kernel cannot apply the required confinement, which for root
     ///   is the complete one.
     private static func confinedRequest(
-        _ order: StagingOrder
+        _ order: WorkerOrder
     ) throws(StagingFailure) -> StagingRequest {
-        let request = try request(order)
+        var request = try request(order.order)
+        request.isRepetition = order.isRepetition
         let restrictions: Sandbox.Restrictions
         do throws(FileError) {
             restrictions = try request.sandbox().enter()

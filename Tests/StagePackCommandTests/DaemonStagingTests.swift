@@ -1,5 +1,6 @@
 import FoundationEssentials
 import Glibc
+import StageContainer
 import StageControl
 import StageModel
 import StageSystem
@@ -281,6 +282,46 @@ struct DaemonStagingTests {
             change.promotes = true
             try await client.change(task.id, by: change)
             try await world.wait(forVersion: 1)
+        }
+    }
+
+    /// The daemon carries out the order of a failed command again: that is one run, and not one for each attempt.
+    @Test func attemptsOfTheDaemonAreOneFailedRun() async throws {
+        let world = try await StagingWorld(.archive)
+        let server = world.installed.world.server
+        let path = "/packs/aurora-1.tar.zst"
+        server.answer(path, with: .status(403))
+        try await withDaemon(world) { client in
+            let ending = try await world.fetch()
+            #expect(ending.status == 21, "\(ending)")
+            let id = try #require(try await client.tasks().first?.id)
+            let count = server.requests(for: path).count
+            var change = TransferChange()
+            change.promotes = true
+            try await client.change(id, by: change)
+            try await poll("no worker begins") { server.requests(for: path).count > count }
+            try await poll("the worker does not end") {
+                try await client.task(id).state == .waiting
+            }
+            let entry = try #require(try world.installed.history()?.packs.first)
+            #expect(entry.failures == 1 && entry.problem != nil, "\(entry)")
+        }
+    }
+
+    /// The line of a hook names the transfer, since the daemon does not wait for the periodic run.
+    @Test func aHookNamesTheTransferThatContinues() async throws {
+        var installed = try await Installed()
+        var pack = try SamplePack.small(.aurora)
+        pack.pack.policy = .essential([.firstInstallation])
+        try installed.world.publish(pack)
+        installed.world.server.answer(pack.path, with: .status(403))
+        try await withDaemon(&installed) { installed, client in
+            let hook = try await installed.run("prefetch", "--all", "--hook")
+            let id = try #require(try await client.tasks().first?.id)
+            #expect(
+                hook.output.hasSuffix("status 403; the daemon continues it as transfer \(id)\n"),
+                "\(hook)"
+            )
         }
     }
 

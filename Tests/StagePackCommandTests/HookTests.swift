@@ -420,6 +420,27 @@ struct HookTests {
         #expect(!FileStatus.exists(installed.container))
     }
 
+    /// The hook repeats a run that its share of the deadline has ended: for the history, both are one failed run.
+    @Test func aRunThatTheHookRepeatsIsOneFailedRun() async throws {
+        var installed = try await Installed()
+        let packs = try packs()
+        try installed.world.publish(packs)
+        installed.world.server.answer(
+            packs[0].path,
+            with: .content(packs[0].archive).stalled(after: 1000)
+        )
+        var other = installed.registration
+        other.application = try ApplicationID("net.example.zoo")
+        let manifest = Manifest(application: other.application, revision: 1, packs: [])
+        installed.world.server.answer("/zoo.json", with: .content(manifest.json()))
+        other.manifestURLs = [installed.world.server.url("/zoo.json")]
+        try installed.write(other.json(), to: "net.example.zoo.json")
+        let ending = try await installed.run("prefetch", "--all", "--hook", "--deadline", "8")
+        #expect(ending.output.contains("1 missing: pack 'essential': the deadline"), "\(ending)")
+        let entry = try installed.history()?.packs.first { $0.id == packs[0].pack.id }
+        #expect(entry?.failures == 1)
+    }
+
     @Test func applicationsThatADeadlineLeavesAreNoSuccess() async throws {
         var installed = try await Installed()
         try installed.uninstall()

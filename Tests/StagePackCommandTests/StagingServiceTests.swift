@@ -128,12 +128,18 @@ struct StagingServiceTests {
         #expect(
             entry.rule == .policy(name: "essential", event: .install, isEssentialOnly: false)
         )
+        // A repetition of the run that has failed is no further one.
+        var repetition = try request(world)
+        repetition.isRepetition = true
+        _ = try await service(repetition).stage()
+        #expect(try history(world).packs.map(\.failures) == [2])
         let problem = try #require(entry.problem)
         #expect(problem.kind == StagingFailure.Kind.transferFailed.rawValue)
         #expect(problem.advice == StagingAdvice.runAgainLater.rawValue)
         #expect(problem.message.hasPrefix("pack 'aurora': 'http://"))
         try world.publish(pack)
-        _ = try await service(try request(world, .named([.aurora]))).stage()
+        repetition.packs = .named([.aurora])
+        _ = try await service(repetition).stage()
         let staged = try history(world)
         #expect(staged.packs.map(\.outcome) == [.staged])
         #expect(staged.packs.map(\.rule) == [.name])
