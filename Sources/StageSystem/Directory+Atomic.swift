@@ -27,7 +27,7 @@ extension Directory {
             try rename(temporary, over: name)
             if durably { try synchronize() }
         } catch {
-            // The first error is the one to report; for what stays, see removeLeftovers(of:before:).
+            // The first error is the one to report; a container has its own cleanup of what stays.
             try? removeFile(temporary)
             throw error
         }
@@ -43,24 +43,9 @@ extension Directory {
         do throws(FileError) {
             try rename(temporary, over: name)
         } catch {
-            // The first error is the one to report; for what stays, see removeLeftovers(of:before:).
+            // The first error is the one to report; a container has its own cleanup of what stays.
             try? removeFile(temporary)
             throw error
-        }
-    }
-
-    /// Removes the temporary files beside `name` that processes left which were killed before they renamed them,
-    /// if they were last modified before `time`, in seconds since 1970: a younger one may be in use.
-    ///
-    /// A container has its own cleanup. Errors are ignored, since what stays does no harm.
-    public func removeLeftovers(of name: FilePath.Component, before time: Int64) {
-        // The next call tries it again.
-        for entry in (try? entries()) ?? []
-        where entry.path.string.hasPrefix(".\(name.string).") && Self.isTemporary(entry.name) {
-            guard let status = try? status(entry.path), status.modified < time else {
-                continue
-            }
-            _ = try? remove(entry.name)
         }
     }
 

@@ -54,7 +54,7 @@ package struct TemporaryFile: ~Copyable, Sendable {
     /// Removes the temporary files beside `name` that no process has locked.
     ///
     /// Errors are ignored: the next call tries again.
-    private static func removeLeftovers(of name: FilePath.Component, in directory: Directory) {
+    package static func removeLeftovers(of name: FilePath.Component, in directory: Directory) {
         for entry in (try? directory.entries()) ?? [] where isTemporary(entry.path, for: name) {
             // What stays does no harm.
             guard let lock = try? attemptLock(entry.path, in: directory) else { continue }
@@ -69,5 +69,31 @@ package struct TemporaryFile: ~Copyable, Sendable {
         let text = path.string
         guard text.hasPrefix(prefix), text.hasSuffix(suffix) else { return false }
         return Directory.isMark(text.dropFirst(prefix.count).dropLast(suffix.count))
+    }
+}
+
+extension Directory {
+    /// Writes a file atomically, like ``write(_:to:durably:exactly:modifiedAfter:)``, after removing the temporary files that
+    /// killed processes left beside it.
+    ///
+    /// Reads the directory for these.
+    package func rewrite(
+        _ content: [UInt8],
+        to name: FilePath.Component,
+        durably: Bool,
+        exactly mode: FilePermissions? = nil
+    ) throws(FileError) {
+        let temporary = try TemporaryFile.make(for: name, in: self, permissions: mode ?? .file)
+        do throws(FileError) {
+            if let mode { try temporary.file.ensureMode(mode) }
+            try temporary.file.write(content.span, at: 0)
+            if durably { try temporary.file.synchronize() }
+            try rename(FilePath(temporary.name), over: name)
+            if durably { try synchronize() }
+        } catch {
+            // The first error is the one to report, and the next call removes what stays.
+            _ = try? remove(temporary.name)
+            throw error
+        }
     }
 }

@@ -140,20 +140,29 @@ struct ListingTests {
     @Test func whatAKilledRegistrationLeftIsRemoved() async throws {
         let installed = try await Installed()
         let folder = try Directory.open(installed.folder)
-        let old: FilePath.Component = ".net.example.wallpaper.json.1old.tmp"
-        let new: FilePath.Component = ".net.example.wallpaper.json.2new.tmp"
-        let other: FilePath.Component = ".net.example.other.json.3old.tmp"
-        for name in [old, new, other] {
-            let file = try folder.file(creating: FilePath(name))
-            if name != new { try file.setModified(1_000_000_000) }
+        let left: FilePath.Component = ".net.example.wallpaper.json.0x9y0x9y0x9y.tmp"
+        let others: [FilePath.Component] = [
+            ".net.example.other.json.0x9y0x9y0x9y.tmp", ".net.example.wallpaper.json.draft.tmp",
+        ]
+        func leave() throws {
+            for name in [left] + others {
+                try folder.file(updating: FilePath(name), exactly: .file)
+                    .setModified(1_000_000_000)
+            }
         }
+        try leave()
         let copy: FilePath.Component = "net.example.wallpaper.json"
+        let used = try TemporaryFile.make(for: copy, in: folder)
         let directory = installed.world.directory
         try directory.write(installed.registration.json(), to: copy, durably: false)
         let path = directory.path.appending(copy).string
         #expect(try await installed.run("app", "register", path).status == 0)
-        let names = try folder.entries().map(\.name).filter(Directory.isTemporary)
-        #expect(Set(names) == [new, other])
+        let stays = Set(others + [used.name])
+        #expect(Set(try folder.entries().map(\.name).filter(Directory.isTemporary)) == stays)
+        try leave()
+        #expect(try await installed.run("app", "unregister", "net.example.wallpaper").status == 0)
+        #expect(Set(try folder.entries().map(\.name).filter(Directory.isTemporary)) == stays)
+        _ = consume used
     }
 
     @Test func theVersionNamesTheLinkedLibraries() async throws {

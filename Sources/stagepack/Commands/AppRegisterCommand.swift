@@ -42,8 +42,7 @@ struct AppRegisterCommand: ReportingSubcommand {
             let directory =
                 try isOfSystem
                 ? Directory.make(folder, exactly: .directory) : Directory.make(folder)
-            directory.removeLeftovers(of: component)
-            try directory.write(
+            try directory.rewrite(
                 registration.json(),
                 to: component,
                 durably: true,

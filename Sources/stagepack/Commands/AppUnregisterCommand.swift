@@ -33,7 +33,7 @@ struct AppUnregisterCommand: ReportingSubcommand {
         do throws(FileError) {
             let directory = try Directory.open(folder)
             try directory.remove(name)
-            directory.removeLeftovers(of: name)
+            TemporaryFile.removeLeftovers(of: name, in: directory)
             try directory.synchronize()
         } catch {
             throw CommandFailure(registrations: error)

@@ -82,9 +82,8 @@ struct MetricsCommand: StagePackSubcommand {
         }
         do throws(FileError) {
             let directory = try Directory.open(above.isEmpty ? "." : above)
-            directory.removeLeftovers(of: name)
             // World-readable, since the collector runs as another user.
-            try directory.write(
+            try directory.rewrite(
                 Array(text.utf8),
                 to: name,
                 durably: false,
