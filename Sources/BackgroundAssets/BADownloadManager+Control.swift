@@ -8,7 +8,7 @@ import SystemPackage
 extension BADownloadManager {
     /// Calls `handler` while this process has exclusive control among processes that request it.
     ///
-    /// Blocks the thread while another process or task has control. Of several that wait, any may be the next.
+    /// Blocks the thread while another process or task has control. Those of one process that wait get it in the order of their calls.
     /// `handler` gets `false` and an error if control cannot be obtained.
     public func withExclusiveControl(_ handler: (Bool, (any Error)?) -> Void) {
         withExclusiveControl(beforeDate: .distantFuture, perform: handler)
@@ -22,11 +22,7 @@ extension BADownloadManager {
     ) {
         do {
             let lock = try controlLock()
-            var pauses = ControlPauses(before: date)
-            while try !lock.attempt() {
-                guard let pause = pauses.next(at: .now) else { throw Self.others }
-                Thread.sleep(forTimeInterval: pause)
-            }
+            guard try control.block(for: lock, within: .until(date)) else { throw Self.others }
             handler(true, nil)
             extendLifetime(lock)
         } catch {
@@ -36,7 +32,7 @@ extension BADownloadManager {
 
     /// Runs `body` while this process has exclusive control, and returns its result.
     ///
-    /// Waits while another process or task has control. Of several that wait, any may be the next.
+    /// Waits while another process or task has control. Those of one process that wait get it in the order of their calls.
     ///
     /// - Throws: ``BAError`` if the group is not known, an error if its directory cannot be used,
     ///   `CancellationError` if the task is cancelled while it waits, and the errors of `body`.
@@ -57,11 +53,7 @@ extension BADownloadManager {
         let lock = try await withBlockingThread { () throws -> RetriedLock in
             try self.controlLock()
         }
-        var pauses = ControlPauses(before: date)
-        while try !lock.attempt() {
-            guard let pause = pauses.next(at: .now) else { throw Self.others }
-            try await Task.sleep(for: .seconds(pause))
-        }
+        guard try await control.wait(for: lock, within: .until(date)) else { throw Self.others }
         defer { extendLifetime(lock) }
         return try await body()
     }
@@ -99,20 +91,9 @@ extension BADownloadManager {
     }
 }
 
-/// The pauses between attempts to take a lock: 10 ms, then doubled up to 250 ms, and none past the deadline.
-struct ControlPauses {
-    private static let longest: TimeInterval = 0.25
-    private let deadline: Date
-    private var pause: TimeInterval = 0.01
-
-    /// Creates the pauses of attempts until `deadline`.
-    init(before deadline: Date) { self.deadline = deadline }
-
-    /// Returns the pause in seconds before the next attempt; `nil` if the deadline has passed.
-    mutating func next(at now: Date) -> TimeInterval? {
-        let rest = deadline.timeIntervalSince(now)
-        guard rest > 0 else { return nil }
-        defer { pause = min(pause * 2, Self.longest) }
-        return min(pause, rest)
+extension Duration {
+    /// Returns the time until a date, which is negative after it.
+    fileprivate static func until(_ date: Date) -> Duration {
+        .seconds(date.timeIntervalSinceNow)
     }
 }

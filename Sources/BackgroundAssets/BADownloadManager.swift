@@ -34,6 +34,8 @@ public final class BADownloadManager: Sendable {
     /// The request that the process received as an extension, if it is one.
     let request: @Sendable () -> ExtensionRequest?
     private let state = Mutex(State())
+    /// The calls of this process that wait for exclusive control.
+    let control = LockQueue()
 
     /// Creates a manager for a process with this environment.
     init(

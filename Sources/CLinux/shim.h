@@ -70,6 +70,12 @@ STAGE_CHECKED static inline int stage_ofd_lock(int file, short type) {
     return fcntl(file, F_OFD_SETLK, &lock);
 }
 
+/// Waits until it has taken an open-file-description lock on the whole file (fcntl(2)).
+STAGE_CHECKED static inline int stage_ofd_wait(int file, short type) {
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
+    return fcntl(file, F_OFD_SETLKW, &lock);
+}
+
 /// Returns 1 if another open file description holds a lock that conflicts with one of `type` (fcntl(2)), else 0.
 STAGE_CHECKED static inline int stage_ofd_is_locked(int file, short type) {
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET};

@@ -132,4 +132,14 @@ package final class RetriedLock: Sendable {
     package func attempt() throws(FileError) -> Bool {
         try FileLock.tryToTake(file, mode: .exclusive)
     }
+
+    /// Takes the lock; blocks the thread while another owner holds one on the file.
+    func wait() throws(FileError) {
+        let descriptor = file.descriptor.rawValue
+        let path = file.path
+        _ = try Directory.attempt("lock", at: path) { stage_ofd_wait(descriptor, Int16(F_WRLCK)) }
+    }
+
+    /// Releases the lock, if it is held.
+    func release() { FileLock.release(file) }
 }

@@ -53,15 +53,25 @@ import Testing
         #expect(try await next.value == 2)
     }
 
-    @Test func attemptsBecomeRarer() {
-        let now = Date(timeIntervalSince1970: 1_000_000_000)
-        var pauses = ControlPauses(before: .distantFuture)
-        let all = (0..<7).map { _ in pauses.next(at: now) }
-        #expect(all == [0.01, 0.02, 0.04, 0.08, 0.16, 0.25, 0.25])
-        var last = ControlPauses(before: now + 0.015625)
-        #expect(last.next(at: now) == 0.01)
-        #expect(last.next(at: now) == 0.015625)
-        #expect(last.next(at: now + 0.015625) == nil)
+    /// Attempts from time to time would never find the moment between two calls of the other process.
+    @Test(.timeLimit(.minutes(1)))
+    func aProcessThatTakesControlAgainAndAgainLeavesOthersTheirTurn() async throws {
+        let (one, other) = (try manager(), try manager())
+        let (starts, start) = AsyncStream.makeStream(of: Void.self)
+        let greedy = Task {
+            while !Task.isCancelled {
+                try await one.withExclusiveControl {
+                    start.yield()
+                    try await Task.sleep(for: .milliseconds(30))
+                }
+            }
+        }
+        defer { greedy.cancel() }
+        for await _ in starts { break }
+        #expect(try await other.withExclusiveControl { 2 } == 2)
+        await withBlockingThread {
+            other.withExclusiveControl { isHeld, error in #expect(isHeld && error == nil) }
+        }
     }
 
     @Test func anErrorEndsTheControl() async throws {
