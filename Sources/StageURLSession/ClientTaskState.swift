@@ -8,6 +8,12 @@ import StageModel
 /// A state machine without I/O: ``nextStep()`` returns the next request, and the functions after it record its
 /// result.
 struct ClientTaskState {
+    /// Process that carries out the task, with the state that only tasks there have.
+    private enum Place {
+        case daemon(DaemonTaskState)
+        case process(ForegroundTaskState)
+    }
+
     /// Next request to the daemon.
     enum Step: Equatable {
         case create(TransferRequest)
@@ -16,48 +22,24 @@ struct ClientTaskState {
 
     /// Request of the task, with later changes.
     private(set) var request: TransferRequest
-    /// The daemon's number of the task.
-    private(set) var number: Int64?
+    private var place: Place
     /// Number of calls of `suspend` minus those of `resume`; a new task counts as suspended once.
     private(set) var suspensions: Int
     /// `true` if this process cancelled the task.
     private(set) var isCancelled = false
-    /// Number of events that were recorded.
-    private(set) var eventCount = 0
     /// `true` once the end was recorded: later events are duplicates.
     private(set) var hasEnded = false
-    /// Number of requests to create the task that the daemon may have received.
-    private var requests = 0
-    /// Time of creation in this process; `nil` for a task that the daemon had before.
-    let created: ContinuousClock.Instant?
 
     /// The application's request; `nil` for a task of another process.
     var original: URLRequest?
-    /// Value of the session's `attachments` when it learned of the task from the daemon; `nil` for a task of this process.
-    var discoveryAttachment: Int?
 
     /// Properties that the application sees.
     var identifier = 0
     var isComplete = false
     var error: (any Error)?
-    var response: HTTPURLResponse?
-    /// Head of a response over another protocol than HTTP.
-    var otherResponse: URLResponse?
-    /// Request after redirects, of a transfer in this process.
-    var current: URLRequest?
-    /// Time when the first request of a transfer in this process was sent.
-    var started: Date?
-    /// Time when the last request of a transfer in this process was sent.
-    var asked: Date?
-    /// Number of requests of a transfer in this process.
-    var attempts = 0
-    /// Last response to a transfer in this process.
-    var lastResponse: ForegroundResponse?
-    var holds: [PendingReason] = []
+    var response: URLResponse?
     var bytesReceived = Int64(0)
     var bytesSent = Int64(0)
-    /// Body bytes of earlier requests of a transfer in this process.
-    var bytesSentBefore = Int64(0)
     var bytesExpected: Int64?
     /// Byte counts of the last progress call to the delegate; the next call reports the bytes since then.
     var reportedReceived = Int64(0)
@@ -73,14 +55,17 @@ struct ClientTaskState {
     /// Receiver of the end of a task that its session refuses, until the task has ended.
     var receiver = ForegroundTransfer.Receiver.delegate
 
-    private var pending = TransferChange()
-    /// `true` while a change is being sent to the daemon.
-    private var isSending = false
-
-    /// Creates the record of a new task.
+    /// Creates the record of a new task for the daemon.
     init(_ request: TransferRequest, created: ContinuousClock.Instant) {
         self.request = request
-        self.created = created
+        place = .daemon(DaemonTaskState(created: created))
+        suspensions = 1
+    }
+
+    /// Creates the record of a new task that this process carries out.
+    init(_ request: TransferRequest, process: ForegroundTaskState) {
+        self.request = request
+        place = .process(process)
         suspensions = 1
     }
 
@@ -89,8 +74,7 @@ struct ClientTaskState {
         request = task.request
         // The daemon lists secret field values as placeholders, which must not be sent as values.
         request.headers = request.headers?.filter { $0.value != TransferTask.hiddenValue }
-        created = nil
-        number = task.id
+        place = .daemon(DaemonTaskState(number: task.id, created: nil))
         identifier = TaskIdentity.number(of: task)
         suspensions = task.state == .suspended ? 1 : 0
         isCancelled = task.state == .cancelled
@@ -102,16 +86,28 @@ struct ClientTaskState {
     /// `true` if the task waits for `resume`.
     var isSuspended: Bool { suspensions > 0 }
 
-    /// `true` if only this process knows the task.
-    var isOnlyHere: Bool { number == nil && requests == 0 }
+    /// State of a task of the daemon; `nil` for one that this process carries out.
+    private(set) var daemon: DaemonTaskState? {
+        get { if case .daemon(let state) = place { state } else { nil } }
+        set { if let newValue { place = .daemon(newValue) } }
+    }
 
-    /// `true` if the daemon has the task with all changes.
-    var isStored: Bool { number != nil && pending == TransferChange() && !isSending }
+    /// State of a task that this process carries out; `nil` for one of the daemon.
+    var process: ForegroundTaskState? {
+        get { if case .process(let state) = place { state } else { nil } }
+        set { if let newValue { place = .process(newValue) } }
+    }
+
+    /// The daemon's number of the task.
+    var number: Int64? { daemon?.number }
+
+    /// `true` if only this process knows the task.
+    var isOnlyHere: Bool { daemon.map { $0.number == nil && $0.requests == 0 } ?? true }
 
     /// `true` if the task, or a change of it, has to be sent to the daemon.
     var hasUnsentChanges: Bool {
-        guard !hasEnded, refusal == nil else { return false }
-        return number == nil || pending != TransferChange()
+        guard let daemon, !hasEnded, refusal == nil else { return false }
+        return daemon.number == nil || daemon.pending != TransferChange()
     }
 
     /// Error of a task that ends before the daemon has it, or that the daemon has refused.
@@ -123,40 +119,46 @@ struct ClientTaskState {
 
     /// Returns the next request to the daemon, if there is one; the caller sends it and records the result.
     mutating func nextStep() -> Step? {
-        guard hasUnsentChanges, !(isCancelled && isOnlyHere) else { return nil }
+        guard hasUnsentChanges, !(isCancelled && isOnlyHere), let daemon else { return nil }
         guard let number else {
             var request = request
             request.isSuspended = isSuspended
             // The daemon responds to a repeated request with the task that the first one created, which may differ
             // from the current state: send all of it as a change.
-            pending = requests > 0 || isCancelled ? completeChange : TransferChange()
-            requests += 1
+            let isFirst = daemon.requests == 0 && !isCancelled
+            let change = isFirst ? TransferChange() : completeChange(daemon)
+            self.daemon?.pending = change
+            self.daemon?.requests += 1
             return .create(request)
         }
-        defer { pending = TransferChange() }
-        isSending = true
-        return .change(number, pending)
+        self.daemon?.pending = TransferChange()
+        self.daemon?.isSending = true
+        return .change(number, daemon.pending)
     }
 
     /// Records that the daemon has the task.
-    mutating func wasCreated(as number: Int64) { self.number = number }
+    mutating func wasCreated(as number: Int64) { daemon?.number = number }
+
+    /// Records the value of the session's `attachments` when it learned of the task from the daemon.
+    mutating func wasDiscovered(at attachment: Int) { daemon?.discoveryAttachment = attachment }
 
     /// Records that the daemon has responded to a change.
-    mutating func didSend() { isSending = false }
+    mutating func didSend() { daemon?.isSending = false }
 
     /// Records that the daemon did not receive a change, which is sent again later.
     mutating func didNotSend(_ change: TransferChange) {
-        pending = change.merging(pending)
-        isSending = false
+        let later = daemon?.pending ?? TransferChange()
+        daemon?.pending = change.merging(later)
+        daemon?.isSending = false
     }
 
     /// Records that the request to create the task never reached the daemon.
-    mutating func creationWasNotSent() { requests -= 1 }
+    mutating func creationWasNotSent() { daemon?.requests -= 1 }
 
     /// Updates the record from the daemon's task, unless its end was recorded, which is newer.
     mutating func update(_ task: TransferTask) {
         guard !hasEnded else { return }
-        holds = task.holds
+        daemon?.holds = task.holds
         bytesReceived = task.bytesReceived.rawValue
         bytesSent = task.bytesSent.rawValue
         bytesExpected = task.bytesExpected?.rawValue ?? bytesExpected
@@ -166,11 +168,11 @@ struct ClientTaskState {
     /// Records an event; returns `false` without recording it after the task's end.
     mutating func take(_ event: SessionEvent) -> Bool {
         guard !hasEnded else { return false }
-        eventCount += 1
+        daemon?.eventCount += 1
         if let bytes = event.bytesReceived { bytesReceived = bytes.rawValue }
         if let bytes = event.bytesSent { bytesSent = bytes.rawValue }
         if let bytes = event.bytesExpected { bytesExpected = bytes.rawValue }
-        if let holds = event.holds { self.holds = holds }
+        if let holds = event.holds { daemon?.holds = holds }
         if let response = event.response { self.response = HTTPURLResponse(response) }
         if request.kind == .upload, let body = event.body { bytesReceived = Int64(body.count) }
         guard [.completed, .failed, .cancelled].contains(event.kind) else { return true }
@@ -189,7 +191,7 @@ struct ClientTaskState {
 
     /// The request with the method that is sent, at the URL that responded.
     var currentRequest: URLRequest? {
-        if let current { return current }
+        if let current = process?.current { return current }
         guard var current = originalRequest else { return nil }
         current.httpMethod = request.method ?? current.httpMethod
         // The daemon reports URLs without user name and password.
@@ -200,7 +202,8 @@ struct ClientTaskState {
 
     /// Records that a request begins, whose body is sent from its first byte.
     mutating func beginBody() {
-        bytesSentBefore += bytesSent
+        let sent = bytesSent
+        process?.bytesSentBefore += sent
         (bytesSent, reportedSent) = (0, 0)
     }
 
@@ -212,7 +215,7 @@ struct ClientTaskState {
     mutating func end() -> Bool {
         defer {
             hasEnded = true
-            holds = []
+            daemon?.holds = []
         }
         return !hasEnded
     }
@@ -222,7 +225,7 @@ struct ClientTaskState {
         guard suspensions > 0, !isCancelled, !hasEnded else { return false }
         suspensions -= 1
         guard suspensions == 0 else { return false }
-        pending.state = .running
+        daemon?.pending.state = .running
         return true
     }
 
@@ -231,7 +234,7 @@ struct ClientTaskState {
         guard !isCancelled, !hasEnded else { return false }
         suspensions += 1
         guard suspensions == 1 else { return false }
-        pending.state = .suspended
+        daemon?.pending.state = .suspended
         return true
     }
 
@@ -239,14 +242,14 @@ struct ClientTaskState {
     mutating func cancel(producingResumeData: Bool) -> Bool {
         guard !isCancelled, !hasEnded else { return false }
         isCancelled = true
-        pending.state = .cancelled
-        pending.producesResumeToken = producingResumeData ? true : nil
+        daemon?.pending.state = .cancelled
+        daemon?.pending.producesResumeToken = producingResumeData ? true : nil
         return true
     }
 
     /// Records the application's change of the task.
     mutating func change(_ change: TransferChange) {
-        pending = pending.merging(change)
+        if let pending = daemon?.pending { daemon?.pending = pending.merging(change) }
         request.priority = change.priority ?? request.priority
         request.description = change.description ?? request.description
         request.earliestBegin = change.earliestBegin ?? request.earliestBegin
@@ -255,10 +258,10 @@ struct ClientTaskState {
     }
 
     /// Change with all properties that may differ from the first request.
-    private var completeChange: TransferChange {
+    private func completeChange(_ daemon: DaemonTaskState) -> TransferChange {
         var change = TransferChange()
         change.state = isCancelled ? .cancelled : isSuspended ? .suspended : .running
-        change.producesResumeToken = pending.producesResumeToken
+        change.producesResumeToken = daemon.pending.producesResumeToken
         change.priority = request.priority
         change.description = request.description
         change.earliestBegin = request.earliestBegin

@@ -60,7 +60,7 @@ struct ForegroundDownload {
             case .failure(.cancelled) where transfer.wasInterrupted() && !Task.isCancelled: continue
             case .failure(.refused(_, 401, _)) where asksForCredentials:
                 let head = task.record.withLock {
-                    $0.lastResponse.map { TransferResponse($0.head) }
+                    ($0.process?.lastResponse).map { TransferResponse($0.head) }
                 }
                 do throws(URLError) {
                     authorization = try await session.authorization(

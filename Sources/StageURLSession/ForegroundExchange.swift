@@ -210,7 +210,7 @@ struct ForegroundExchange {
         if let next = try await followRedirect(head, of: request) {
             current.request = next
             redirects += 1
-            task.record.withLock { $0.current = next }
+            task.record.withLock { $0.process?.current = next }
             return .sendAgain
         }
         if head.status == 401, answersChallenges {
@@ -338,7 +338,7 @@ struct ForegroundExchange {
             return ResponseCache.forget(current.request, in: cache)
         }
         let kept = CachedURLResponse(response: response, data: data)
-        let sent = task.record.withLock { $0.asked } ?? .now
+        let sent = task.record.withLock { $0.process?.asked } ?? .now
         ResponseCache.keep(kept, to: current.request, sent: sent, in: cache)
     }
 }

@@ -20,11 +20,7 @@ struct ForegroundResponse {
 extension URLSessionTask {
     /// Records that a request is being sent.
     func noteRequest(at time: Date = .now) {
-        record.withLock { record in
-            record.started = record.started ?? time
-            record.asked = time
-            record.attempts += 1
-        }
+        record.withLock { $0.process?.noteRequest(at: time) }
     }
 
     /// Records the head of a response.
@@ -35,9 +31,10 @@ extension URLSessionTask {
     ///   - redirects: Number of redirects before it; `nil` for the number that the engine has followed.
     func takeHead(_ head: ResponseSummary, at time: Date = .now, redirects: Int? = nil) {
         record.withLock { record in
-            record.lastResponse = ForegroundResponse(
+            let asked = record.process?.asked ?? time
+            record.process?.lastResponse = ForegroundResponse(
                 head: head,
-                asked: record.asked ?? time,
+                asked: asked,
                 answered: time,
                 redirects: redirects ?? head.redirects
             )
@@ -51,11 +48,11 @@ extension ClientTaskState {
     /// Returns the metrics of a transfer in this process that ended at a date.
     func metrics(ended: Date) -> TransferMetrics {
         var metrics = TransferMetrics(ended: ended)
-        metrics.started = started
-        metrics.attempts = attempts
+        metrics.started = process?.started
+        metrics.attempts = process?.attempts ?? 0
         metrics.bytesReceived = ByteCount(bytesReceived)
-        metrics.bytesSent = ByteCount(bytesSentBefore + bytesSent)
-        guard let answer = lastResponse else { return metrics }
+        metrics.bytesSent = ByteCount((process?.bytesSentBefore ?? 0) + bytesSent)
+        guard let answer = process?.lastResponse else { return metrics }
         metrics.redirects = answer.redirects
         var attempt = AttemptMetrics()
         attempt.fetchStart = answer.asked

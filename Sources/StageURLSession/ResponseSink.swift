@@ -47,8 +47,7 @@ struct ResponseSink {
     ) async throws(URLError) -> Bool {
         let expected = decodes ? NSURLSessionTransferSizeUnknown : response.expectedContentLength
         task.record.withLock { record in
-            record.response = response as? HTTPURLResponse
-            record.otherResponse = response is HTTPURLResponse ? nil : response
+            record.response = response
             record.beginContent()
             if record.request.kind == .download { record.bytesExpected = expected }
         }
@@ -143,7 +142,7 @@ struct ResponseSink {
         if let copy, let cache = session.rules.urlCache {
             let proposed = CachedURLResponse(response: copy.response, data: copy.data)
             if let kept = await acceptedCopy(proposed) {
-                let sent = task.record.withLock { $0.asked } ?? .now
+                let sent = task.record.withLock { $0.process?.asked } ?? .now
                 ResponseCache.keep(kept, to: copy.request, sent: sent, in: cache)
             }
         }

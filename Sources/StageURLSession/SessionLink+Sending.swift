@@ -242,13 +242,13 @@ extension SessionLink {
     }
 
     private func send(_ change: TaskChange, of task: URLSessionTask) throws(ControlError) {
-        let events = task.record.withLock(\.eventCount)
+        let events = task.record.withLock { $0.daemon?.eventCount }
         do throws(ControlError) {
             let answer = try client.change(change.task, by: change.change)
             task.record.withLock { record in
                 record.didSend()
                 // An event that arrived meanwhile is newer than the response.
-                if record.eventCount == events { record.update(answer) }
+                if record.daemon?.eventCount == events { record.update(answer) }
             }
         } catch {
             guard case .refused(let refusal) = error, !refusal.isTemporary else {

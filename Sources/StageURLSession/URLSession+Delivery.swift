@@ -204,7 +204,7 @@ extension URLSession {
         reportProgress(task)
         if event.kind == .completed {
             task.storeCredential(
-                afterStatus: task.record.withLock { $0.response?.statusCode }
+                afterStatus: task.record.withLock { ($0.response as? HTTPURLResponse)?.statusCode }
             )
         }
         let (request, original) = task.record.withLock { ($0.request, $0.original) }

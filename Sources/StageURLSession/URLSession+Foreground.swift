@@ -112,7 +112,7 @@ extension URLSession {
             guard case .failure(let error) = end, rules.waitsForConnectivity,
                 error.code == .notConnectedToInternet,
                 // A request that got a response, such as a redirect, is not sent again.
-                task.record.withLock({ $0.lastResponse == nil }),
+                task.record.withLock({ $0.process?.lastResponse == nil }),
                 !isDownload || task.originalRequest?.httpMethod ?? "GET" == "GET"
             else { return end }
             if !isWaiting {
@@ -200,16 +200,11 @@ extension URLSession {
         var wire = before.request
         wire.kind = .download
         wire.token = identity.newToken
-        var record = ClientTaskState(wire, created: .now)
+        var record = ClientTaskState(wire, process: before.process ?? ForegroundTaskState())
         record.identifier = identity.number
         record.original = before.original
-        record.current = before.current
-        (record.started, record.asked) = (before.started, before.asked)
-        record.attempts = before.attempts
         record.bytesSent = before.bytesSent
-        record.bytesSentBefore = before.bytesSentBefore
         record.response = before.response
-        record.lastResponse = before.lastResponse
         record.bytesExpected = before.bytesExpected
         _ = record.resume()
         let download = URLSessionDownloadTask(record, session: self, transfer: transfer)

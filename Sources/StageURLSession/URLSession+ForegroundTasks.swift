@@ -96,7 +96,7 @@ extension URLSession {
         )
         wire.method = request.httpMethod
         if case .file(let file) = transfer.body { wire.file = file.path }
-        var record = ClientTaskState(wire, created: .now)
+        var record = ClientTaskState(wire, process: ForegroundTaskState())
         record.identifier = identity.number
         record.original = request
         var hasBody = true

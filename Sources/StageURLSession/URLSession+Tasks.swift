@@ -136,7 +136,7 @@ extension URLSession {
                 guard let number = record.number, earlier.contains(number), !record.hasEnded
                 else { return (false, nil) }
                 // A daemon that has lost its records gives the number to another task.
-                return (known[number] != record.request.token, record.discoveryAttachment)
+                return (known[number] != record.request.token, record.daemon?.discoveryAttachment)
             }
             guard isGone else { continue }
             if found == attachments {
@@ -181,7 +181,7 @@ extension URLSession {
                 state.byNumber[task.id] = known
                 return (known, true)
             }
-            record.discoveryAttachment = state.attachments
+            record.wasDiscovered(at: state.attachments)
             let new =
                 task.request.kind == .download
                 ? URLSessionDownloadTask(record, session: self)
@@ -203,7 +203,7 @@ extension URLSession {
         for task in unfinished {
             let error = task.record.withLock { record -> URLError? in
                 guard record.isOnlyHere, !record.isSuspended, !record.hasEnded,
-                    let created = record.created
+                    let created = record.daemon?.created
                 else { return nil }
                 let age = (now - created) / .seconds(1)
                 if age > rules.timeoutIntervalForResource {

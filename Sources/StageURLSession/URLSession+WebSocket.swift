@@ -9,7 +9,7 @@ extension URLSession {
         let url = request.url?.absoluteURL.overHTTP.absoluteString ?? ""
         var record = ClientTaskState(
             TransferRequest(token: UUID().uuidString, kind: .download, url: url),
-            created: .now
+            process: ForegroundTaskState()
         )
         record.original = request
         record.refusal =

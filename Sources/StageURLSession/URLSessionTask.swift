@@ -109,7 +109,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
     /// task then survives the end of this process.
     ///
     /// Not part of Apple's class.
-    open var isStored: Bool { record.withLock { $0.isStored } }
+    open var isStored: Bool { record.withLock { $0.daemon?.isStored ?? false } }
 
     /// Request that the task was created with, without the body of an upload, which is its file.
     ///
@@ -122,7 +122,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
     open var currentRequest: URLRequest? { record.withLock { $0.currentRequest } }
 
     /// Head of the server's response, once it has arrived, also after failures.
-    open var response: URLResponse? { record.withLock { $0.response ?? $0.otherResponse } }
+    open var response: URLResponse? { record.withLock { $0.response } }
 
     /// Error of the task; `nil` if it succeeded or has not ended.
     open var error: (any Error)? { record.withLock { $0.error } }
@@ -158,7 +158,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
     /// Reasons why the task waits, as last reported by the daemon.
     ///
     /// Not part of Apple's class.
-    open var pendingReasons: [PendingReason] { record.withLock { $0.holds } }
+    open var pendingReasons: [PendingReason] { record.withLock { $0.daemon?.holds ?? [] } }
 
     /// Priority among the tasks of a background session, from 0 to 1; no effect in a session in this process.
     open var priority: Float {

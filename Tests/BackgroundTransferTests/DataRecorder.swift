@@ -12,6 +12,7 @@ final class DataRecorder: NSObject, URLSessionDataDelegate, URLSessionDownloadDe
         var lines: [String] = []
         var data = Data()
         var file: Data?
+        var download: URLSessionDownloadTask?
         var location: URL?
         var respond: (@Sendable () -> Void)?
         var sent: [Int64] = []
@@ -44,6 +45,8 @@ final class DataRecorder: NSObject, URLSessionDataDelegate, URLSessionDownloadDe
     var data: Data { state.withLock { $0.data } }
     /// The content of the downloaded file.
     var file: Data? { state.withLock { $0.file } }
+    /// The task that a data task has become.
+    var download: URLSessionDownloadTask? { state.withLock { $0.download } }
     /// The totals of bytes that were sent.
     var sent: [Int64] { state.withLock { $0.sent } }
 
@@ -77,7 +80,10 @@ final class DataRecorder: NSObject, URLSessionDataDelegate, URLSessionDownloadDe
         _ session: URLSession,
         dataTask: URLSessionDataTask,
         didBecome downloadTask: URLSessionDownloadTask
-    ) { add("became a download") }
+    ) {
+        state.withLock { $0.download = downloadTask }
+        add("became a download")
+    }
 
     func urlSession(
         _ session: URLSession,

@@ -184,6 +184,21 @@ struct ForegroundTests: ForegroundSuite {
         #expect(await session.allTasks.isEmpty)
     }
 
+    /// The response of a file is not one over HTTP.
+    @Test func aDataTaskOfAFileBecomesADownloadWithItsResponse() async throws {
+        let file = try TemporaryDirectory.required().path.appending("text")
+        let url = URL(fileURLWithPath: file.string)
+        try Data("local".utf8).write(to: url)
+        let recorder = DataRecorder(.becomeDownload)
+        let task = session(recorder).dataTask(with: url)
+        task.resume()
+        try await poll { recorder.lines.last == "completed: -" }
+        #expect(recorder.file == Data("local".utf8))
+        let download = try #require(recorder.download)
+        #expect(download.response?.url == url && download.response?.expectedContentLength == 5)
+        #expect(task.response?.url == url)
+    }
+
     @Test func aFileIsReadWithoutAServer() async throws {
         let file = try TemporaryDirectory.required().path.appending("text")
         try Data("local".utf8).write(to: URL(fileURLWithPath: file.string))
