@@ -5,6 +5,10 @@ struct TarHeaderGroup {
     /// The largest extended header in bytes, the same as libarchive's limit.
     static let maximumLength: Int64 = 1 << 20
 
+    /// The most bytes of a key that is compared with others: extended attributes have names of at most 255 bytes
+    /// (xattr(7)), and comparing a long key of combining characters takes hours.
+    private static let maximumKeyLength = 512
+
     /// The offset of the entry's first header.
     var start: Int64?
     private var kinds: [TarHeader.Kind] = []
@@ -126,10 +130,12 @@ struct TarHeaderGroup {
         value: [UInt8],
         isShared: Bool
     ) throws(ArchiveError) {
-        guard Self.ignored.contains(key) || Self.isIgnoredAttribute(key),
+        guard key.utf8.count <= Self.maximumKeyLength,
+            Self.ignored.contains(key) || Self.isIgnoredAttribute(key),
             !isShared || !Self.neverShared.contains(key)
         else {
-            let found = key.hasPrefix("GNU.sparse.") ? "a sparse file" : "attribute '\(key)'"
+            let isSparse = key.utf8.starts(with: "GNU.sparse.".utf8)
+            let found = isSparse ? "a sparse file" : "attribute '\(key)'"
             note(ValueError(expected: "content, names and modes alone", text: found))
             return
         }

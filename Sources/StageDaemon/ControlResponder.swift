@@ -236,6 +236,7 @@ struct ControlResponder: Sendable {
         let data = Data((try await body(of: request, over: connection)).readableBytesView)
         try await connection.takeTurn()
         do {
+            try CombiningSequence.check(json: Array(data))
             return try ControlFormat.decode(type, from: data)
         } catch let error as DecodingError {
             throw ControlRefusal(.malformed, message: error.text(in: Array(data)))

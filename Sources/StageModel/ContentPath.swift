@@ -30,7 +30,8 @@ public struct ContentPath: Hashable, Sendable {
     ///
     /// - Throws: ``ValueError`` with the violated rule.
     public static func normalizing(_ name: String) throws(ValueError) -> ContentPath? {
-        if name == "." || name == "./" { return nil }
+        // Compared as bytes: a hostile name may have a million combining characters (`CombiningSequence`).
+        if name.utf8.elementsEqual(".".utf8) || name.utf8.elementsEqual("./".utf8) { return nil }
         guard name.utf8.first == UInt8(ascii: ".") || name.utf8.last == UInt8(ascii: "/") else {
             return try ContentPath(name)
         }

@@ -217,7 +217,7 @@ extension ManifestError {
         return path.isEmpty ? "the document" : path
     }
 
-    /// Decodes a document of at most `limit` bytes.
+    /// Decodes a document of at most `limit` bytes, which may come from anyone.
     package static func decode<Value: JSONReadable>(
         _ type: Value.Type,
         from json: [UInt8],
@@ -228,6 +228,7 @@ extension ManifestError {
         }
         // Zero bytes occur in other encodings than UTF-8; valid JSON in UTF-8 has none.
         guard !json.contains(0) else { throw .notJSON("expected UTF-8, found a zero byte") }
+        try CombiningSequence.check(json: json)
         var parser = JSONParser(json)
         return try Value(reading: JSONNode(value: try parser.document(), path: []))
     }

@@ -286,7 +286,7 @@ package struct JSONParser {
         return fault(ValueError(expected: expected, text: String(character)), at: position)
     }
 
-    private func fault(_ fault: ValueError, at offset: Int) -> ManifestError {
+    func fault(_ fault: ValueError, at offset: Int) -> ManifestError {
         let before = bytes[..<offset]
         let line = before.count { $0 == UInt8(ascii: "\n") } + 1
         let start = before.lastIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? 0

@@ -27,7 +27,8 @@ extension ManifestError: CustomStringConvertible {
         case .tooLarge(let limit, let found):
             "expected at most \(limit.rawValue.quantity(of: "byte")), found \(found.rawValue)"
         case .duplicate(let member, let first, let value):
-            "\(member): expected a value of its own, found '\(value.forDisplay())' of \(first)"
+            "\(member.forDisplay()): expected a value of its own, found '\(value.forDisplay())' of "
+                + first.forDisplay()
         }
     }
 }

@@ -29,9 +29,12 @@ extension ValueError: CustomStringConvertible {
 extension String {
     /// Returns the text, shortened to `limit` characters, with control and bidirectional characters escaped:
     /// safe to print on a terminal.
+    ///
+    /// One character can consist of any number of scalars, so these are limited as well, to eight for each character.
     public func forDisplay(atMost limit: Int = 200) -> String {
-        let shown = String(prefix(limit)).escapedForDisplay
-        return dropFirst(limit).isEmpty ? shown : shown + "…"
+        let shown = String(unicodeScalars.prefix(8 * limit)).prefix(limit)
+        let isWhole = shown.utf8.count == utf8.count
+        return String(shown).escapedForDisplay + (isWhole ? "" : "…")
     }
 
     /// The whole text on one line, with control and bidirectional characters, line breaks among them, escaped: safe

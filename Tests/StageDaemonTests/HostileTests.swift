@@ -68,6 +68,8 @@ struct HostileTests {
 
     /// More than texts may have, and than all strings of a handler may.
     private static let long = String(repeating: "x", count: 4097)
+    private static let marks =
+        String(repeating: "\u{301}", count: 200_000) + String(repeating: "\u{316}", count: 200_000)
     private static let many = String(repeating: "x", count: 33_000)
 
     private static func fields(_ count: Int) -> String {
@@ -93,6 +95,9 @@ struct HostileTests {
         (create, #"{"tasks": 3}"#, 400), (create, #"{"tasks": [{}]}"#, 400),
         (create, #"{"tasks": [{"token": 1, "kind": "download", "url": "http://a/"}]}"#, 400),
         (create, String(repeating: "[", count: 100_000), 400),
+        // Minutes of comparisons.
+        (create, #"{"a\#(marks)": 1, "tasks": []}"#, 400),
+        ("PUT /v1/sessions/x", #"{"a\#(marks)": 1}"#, 400),
         (create, task(#", "size": -1"#), 400), (create, task(#", "size": \#(huge)"#), 400),
         (create, task(#", "size": 1e999"#), 400), (create, task(#", "size": "1""#), 400),
         (create, task(#", "priority": -0.1"#), 422), (create, task(#", "priority": 1e300"#), 422),

@@ -108,6 +108,16 @@ import Testing
         #expect(error == (isTaken ? nil : refusal))
     }
 
+    /// Text that takes seconds to compare, on the thread of all transfers.
+    @Test(arguments: ["X-A", "ETag", "Content-Type"])
+    func aHeadHasFewCombiningCharactersInARow(name: String) async throws {
+        let value = "a" + String(repeating: "\u{301}", count: 31)
+        server.answer("/pack", with: .content(Self.content).field(name, value))
+        let error = await failure(of: request(), to: part)
+        let detail = "its head has more than 30 combining characters in a row"
+        #expect(error == .unacceptable(url: server.url("/pack"), .answer(detail)))
+    }
+
     @Test func aFieldGoesOnInALineThatBeginsWithABlank() {
         var head = ResponseHead(status: 200)
         for line in ["X-A: one\r\n", " two\r\n", "\tthree\r\n"] { head.read(line[...]) }

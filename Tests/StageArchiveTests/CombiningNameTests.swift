@@ -1,0 +1,39 @@
+import StageArchive
+import StageModel
+import StageTesting
+import Testing
+
+/// Names of half a million combining characters, which Swift takes hours to compare: decoding ends at once, and not after
+/// its minutes of processor time.
+@Suite(.directory) struct CombiningNameTests {
+    enum Place: String, CaseIterable {
+        case path, key, target, longName, longTarget
+    }
+
+    private static let marks =
+        String(repeating: "\u{301}", count: 250_000) + String(repeating: "\u{316}", count: 250_000)
+
+    @Test(arguments: Place.allCases)
+    func aLongNameIsRefused(place: Place) async throws {
+        var tar = TarBuilder()
+        let text = ".\(Self.marks)"
+        switch place {
+        case .path: tar.addPax(("path", text))
+        case .key: tar.addPax((text, "1"))
+        case .target: tar.addPax(("linkpath", text))
+        case .longName: tar.add(.init("l", .longName, content: Array("\(text)\u{0}".utf8)))
+        case .longTarget: tar.add(.init("l", .longTarget, content: Array("\(text)\u{0}".utf8)))
+        }
+        let isTarget = place == .target || place == .longTarget
+        tar.add(isTarget ? .init("a", .link, target: "b") : .init("a"))
+        tar.finish()
+        var bench = try Bench()
+        guard case .notAllowed(let entry, let fault)? = try await bench.refusal(tar.bytes, .tar)
+        else {
+            Issue.record("not refused")
+            return
+        }
+        #expect(entry.utf8.count < 2100)
+        #expect(fault.description.utf8.count < 4096)
+    }
+}

@@ -1,0 +1,74 @@
+import StageModel
+import Testing
+
+/// Text that Swift takes long to compare: it is refused before anything compares it.
+@Suite struct CombiningSequenceTests {
+    private static let start =
+        #"{"manifestVersion": 1, "application": "a", "revision": 0, "packs": []"#
+    private static let fault = "expected at most 30 combining characters in a row, found more"
+
+    private func read(_ rest: String) -> String? {
+        do throws(ManifestError) {
+            _ = try Manifest(json: Array((Self.start + rest).utf8))
+            return nil
+        } catch {
+            return error.description
+        }
+    }
+
+    /// Characters with different classes, as bytes and as escapes, some outside of the basic plane.
+    @Test(arguments: [
+        "\u{301}", "\u{316}", "\u{345}", "\u{1D165}", #"\u0301"#, #"\u0f71"#,
+        #"\uD834\uDD65"#,
+    ])
+    func aSequenceHasALimit(mark: String) {
+        for count in [30, 31, 300_000] {
+            let marks = String(repeating: mark, count: count)
+            let fault = count == 30 ? nil : Self.fault
+            for rest in [#", "x": "a\#(marks)"}"#, #", "a\#(marks)": 1}"#] {
+                let found = read(rest)
+                #expect((found == nil) == (fault == nil))
+                #expect(found?.hasSuffix(fault ?? "") ?? true)
+            }
+        }
+    }
+
+    @Test(arguments: ["a", "\u{E9}", " ", #"\n"#, #"\u0041"#, "\u{AC00}", "\u{1F600}", #"\""#])
+    func anotherCharacterEndsASequence(other: String) {
+        let marks = String(repeating: "\u{301}", count: 30)
+        #expect(read(#", "x": "\#(marks)\#(other)\#(marks)"}"#) == nil)
+        #expect(read(#", "x": "\#(marks)", "\#(marks)": "\#(marks)"}"#) == nil)
+    }
+
+    @Test func thePlaceIsThatOfTheFirstCharacterTooMany() {
+        let marks = String(repeating: "\u{301}", count: 31)
+        #expect(read(",\n \"x\": \"\(marks)\"}") == "not JSON: line 2, column 38: " + Self.fault)
+    }
+
+    @Test(arguments: [
+        [0x5C], [0x5C, 0x75], [0x5C, 0x75, 0x30, 0x33, 0x30], [0xC3], [0xE0, 0xA4], [0xF0],
+        [0x80], [0xFF, 0xFF], [0xED, 0xA0, 0xBD], [0x5C, 0x75, 0x44, 0x38, 0x33, 0x34, 0x5C],
+    ])
+    func bytesThatAreNoCharactersAreLeftToTheParser(bytes: [UInt8]) {
+        #expect(CombiningSequence.excess(inJSON: bytes.span) == nil)
+        #expect(CombiningSequence.excess(inJSON: (bytes + bytes).span) == nil)
+    }
+
+    @Test(arguments: ["", "cafe\u{301}", "👨‍👩‍👧‍👦"])
+    func textHasTheSameLimit(text: String) {
+        #expect(!CombiningSequence.exceedsLimit(in: text))
+        let marks = String(repeating: "\u{316}", count: 31)
+        #expect(CombiningSequence.exceedsLimit(in: text + marks))
+    }
+
+    /// One character may consist of any number of scalars.
+    @Test func displayedTextHasALimitWhateverItsCharactersAre() {
+        let family = "👨‍👩‍👧‍👦"
+        let character = "a" + String(repeating: "\u{301}", count: 100_000)
+        #expect(character.forDisplay(atMost: 60).utf8.count < 1_000)
+        #expect("a\(character)".forDisplay(atMost: 1) == "a…")
+        #expect(family.forDisplay(atMost: 1) == family)
+        #expect(String(repeating: family, count: 60).forDisplay(atMost: 60).count == 60)
+        #expect("abc".forDisplay(atMost: 2) == "ab…")
+    }
+}
