@@ -98,7 +98,8 @@ enum RequestLimits {
         }
         guard let environment = handler.environment else { return }
         try check(environment.map { "\($0.key)=\($0.value)" }, as: "a handler's environment")
-        guard environment.keys.allSatisfy({ !$0.isEmpty && !$0.contains("=") }) else {
+        guard environment.keys.allSatisfy({ !$0.isEmpty && !$0.utf8.contains(UInt8(ascii: "=")) })
+        else {
             throw ControlRefusal(.invalid, message: "expected names of variables without '='")
         }
     }

@@ -54,9 +54,7 @@ public struct ContentPath: Hashable, Sendable {
     public func hash(into hasher: inout Hasher) { hasher.combine(text) }
 
     /// The components of the path, at least one.
-    public var components: [Substring] {
-        text.utf8.split(separator: UInt8(ascii: "/")).map { Substring($0) }
-    }
+    public var components: [Substring] { text.pathComponents }
 
     /// The path of the parent directory, or `nil` if that is the root.
     public var parent: ContentPath? {
@@ -155,5 +153,13 @@ extension ContentPath: Codable {
     public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         try container.encode(text)
+    }
+}
+
+extension StringProtocol where SubSequence == Substring {
+    /// The components of a path without empty ones, split at the bytes of slashes: a slash and a combining character
+    /// are one character, but two to the file system.
+    package var pathComponents: [Substring] {
+        Substring(self).utf8.split(separator: UInt8(ascii: "/")).map { Substring($0) }
     }
 }

@@ -60,10 +60,17 @@ package struct MetricsText: Sendable {
         }.joined()
     }
 
+    /// Escapes scalars and not characters, which may hide them: a quotation mark before a combining one, `\r\n`.
     private static func escaped(_ value: String) -> String {
-        value.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"").replacing(
-            "\n",
-            with: "\\n"
-        )
+        var text = ""
+        for scalar in value.unicodeScalars {
+            switch scalar {
+            case "\\": text += #"\\"#
+            case "\"": text += #"\""#
+            case "\n": text += #"\n"#
+            default: text.unicodeScalars.append(scalar)
+            }
+        }
+        return text
     }
 }

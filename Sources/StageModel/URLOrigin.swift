@@ -131,7 +131,7 @@ extension URLReference {
         guard schemeName == "file", isHere, path.utf8.first == UInt8(ascii: "/"),
             let decoded = Self.removingDotSegments(path).percentDecoded,
             !decoded.utf8.contains(where: { $0 < 0x20 || $0 == 0x7F }),
-            !decoded.split(separator: "/").contains(where: { $0 == "." || $0 == ".." })
+            !decoded.pathComponents.contains(where: { $0 == "." || $0 == ".." })
         else { return nil }
         return decoded
     }

@@ -132,7 +132,7 @@ enum EntryValidator {
 
     /// Returns the nearest parent directory for which `find` returns a value.
     private static func nearest(above path: String, find: (String) -> Int?) -> Int? {
-        var components = path.split(separator: "/")
+        var components = path.pathComponents
         while components.popLast() != nil {
             if let found = find(components.joined(separator: "/")) { return found }
         }
@@ -142,7 +142,7 @@ enum EntryValidator {
     /// Returns the path that a link's target resolves to as text.
     private static func destination(of path: ContentPath, target: LinkTarget) -> String? {
         var components = Array(path.components.dropLast())
-        for component in target.text.split(separator: "/") where component != "." {
+        for component in target.text.pathComponents where component != "." {
             if component == ".." {
                 guard components.popLast() != nil else { return nil }
             } else {

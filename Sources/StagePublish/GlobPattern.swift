@@ -38,7 +38,7 @@ package struct GlobPattern: Hashable, Sendable {
         self.text = text
         isAbsolute = text.utf8.first == UInt8(ascii: "/")
         var components: [Component] = []
-        for component in text.split(separator: "/") where component != "." {
+        for component in text.pathComponents where component != "." {
             components.append(
                 component == "**" ? .anyDirectories : .name(try Self.elements(component, of: text))
             )
@@ -62,7 +62,7 @@ package struct GlobPattern: Hashable, Sendable {
         guard isAbsolute == isAbsolutePath || isAnywhere else { return false }
         var state = start
         var count = 0
-        for name in path.split(separator: "/") where name != "." {
+        for name in path.pathComponents where name != "." {
             state = advance(state, over: name)
             count += 1
             if state.isEmpty { return false }

@@ -139,7 +139,7 @@ private enum SelectorText {
     /// Parses a pattern for paths below the root.
     static func pattern(_ text: String) throws(ValueError) -> GlobPattern {
         let pattern = try GlobPattern(text)
-        guard !pattern.isAbsolute, !text.split(separator: "/").contains("..") else {
+        guard !pattern.isAbsolute, !text.pathComponents.contains("..") else {
             throw ValueError(expected: "a relative pattern without '..' components", text: text)
         }
         return pattern

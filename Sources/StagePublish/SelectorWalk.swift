@@ -145,7 +145,7 @@ struct SelectorWalk {
         switch selector {
         case .file(let source, _), .directory(let source, _):
             guard source.hasPrefix("/") || source.hasPrefix("..") else { return 0 }
-            return max(0, source.split(separator: "/").count { $0 != "." } - 1)
+            return max(0, source.pathComponents.count { $0 != "." } - 1)
         case .pattern, .exclusion:
             return 0
         }

@@ -93,6 +93,28 @@ struct HintTests {
         #expect(try await world.program.run(words).status == 0)
     }
 
+    /// An apostrophe and a combining character are one character to Swift, but two to a shell; a long path is whole.
+    @Test(arguments: [
+        "'\u{301};touch made;echo '\u{301}", "$(touch made)", "`touch made`", "a\" 'b'",
+        String(repeating: "long path ", count: 24),
+    ])
+    func noNameOfAFileEndsTheQuotation(name: String) async throws {
+        let world = try World()
+        try world.directory.write(
+            Array("-----BEGIN PRIVATE KEY-----\n".utf8),
+            to: try #require(FilePath.Component(name)),
+            durably: false,
+            exactly: [.ownerReadWrite, .groupRead]
+        )
+        let path = world.directory.path.appending(name)
+        let ending = try await world.program.run(["keys", "show", path.string])
+        let hint = try #require(ending.error.firstMatch(of: #/hint: (chmod 600 .*)/#)).1
+        let shell = Program(wrapper: ["/bin/sh", "-c", "cd \(world.directory.path) && \(hint)"])
+        #expect(try await shell.run([]).status == 0)
+        #expect(try world.directory.status(FilePath(name))?.mode == 0o600)
+        #expect(try world.directory.status("made") == nil)
+    }
+
     @Test func aManifestThatIsAFileIsLinted() async throws {
         let world = try World()
         try world.directory.write(Array("{".utf8), to: "m 1.json", durably: false)

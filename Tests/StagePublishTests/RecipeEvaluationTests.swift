@@ -293,6 +293,22 @@ import Testing
         #expect(evaluation.entries.count == 6)
     }
 
+    /// A slash before a combining character separates components, too.
+    @Test func aNameMayBeginWithACombiningCharacter() throws {
+        let tree = try SourceTree("tree")
+        try tree.file("d/\u{301}a")
+        try tree.file("\u{301}b")
+        try tree.link("d/l", to: "../\u{301}b")
+        try tree.link("m", to: "d/\u{301}a")
+        let all = try tree.evaluate(#"{"directory": "."}"#)
+        #expect(all.warnings.map(\.description) == [])
+        #expect(all.entries.count == 5)
+        let some = try tree.evaluate(#"{"directory": "."}, {"fileExclusion": "d/\u0301a"}"#)
+        let path = try ContentPath("d/\u{301}a")
+        #expect(some.warnings.count == 1)
+        #expect(!some.entries.map(\.content.path).contains(path))
+    }
+
     @Test func aSourceKeepsItsBytesUnderACanonicallyEquivalentName() throws {
         let tree = try SourceTree("tree")
         try tree.file("caf\u{E9}/a", "1")

@@ -64,7 +64,8 @@ struct TransferURLTests {
             ("file:///a/b", "/a/b"), ("FILE:///a%20b", "/a b"), ("file:///a/../b", "/b"),
             ("file:/a", "/a"), ("file://LOCALHOST/a", "/a"), ("file:///a%2Fb", "/a/b"),
             ("file:///a?b", "/a"), ("file:///a#b", "/a"), ("file:///a/%2e%2e/b", nil),
-            ("file:///a%2F..%2Fb", nil), ("file:///a%00", nil), ("file:///a%0Ab", nil),
+            ("file:///a%2F..%2Fb", nil), ("file:///a/%2e%2e/%CC%81b", nil),
+            ("file:///a%00", nil), ("file:///a%0Ab", nil),
             ("file:///a%ff", nil), ("file:///a%zz", nil), ("file://127.0.0.1/a", nil),
             ("file://h/a", nil), ("file:a", nil), ("file://u@/a", nil),
         ] as [(String, String?)]

@@ -61,7 +61,10 @@ extension CommandFailure {
         }
     }
 
-    /// Returns a path, quoted for a shell.
+    /// Returns a path, whole and quoted for a shell.
+    ///
+    /// Bytes are quoted: to a shell, an apostrophe before a combining character, which are one character to Swift, ends
+    /// the quotation.
     static func quoted(_ path: String) -> String {
         let isPlain = path.utf8.allSatisfy { byte in
             let scalar = Unicode.Scalar(byte)
@@ -69,6 +72,9 @@ extension CommandFailure {
                 && (scalar.properties.isAlphabetic || "0123456789-._/+@:".utf8.contains(byte))
         }
         guard !isPlain || path.isEmpty else { return path }
-        return "'" + path.forDisplay().replacing("'", with: "'\\''") + "'"
+        let parts = path.escapedForDisplay.utf8
+            .split(separator: UInt8(ascii: "'"), omittingEmptySubsequences: false)
+            .map { String(Substring($0)) }
+        return "'" + parts.joined(separator: "'\\''") + "'"
     }
 }

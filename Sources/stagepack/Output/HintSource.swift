@@ -117,7 +117,7 @@ struct HintSource: Sendable {
 
     /// Returns a command line between quotation marks.
     static func enclosed(_ command: String) -> String {
-        command.contains("'") ? "\"\(command)\"" : "'\(command)'"
+        command.utf8.contains(UInt8(ascii: "'")) ? "\"\(command)\"" : "'\(command)'"
     }
 }
 
