@@ -289,6 +289,35 @@ struct SigningTests {
         #expect(try await run("rotate manifest.json --key ../new.pem --remove 00").status == 64)
     }
 
+    @Test func aKeyThatReplacesAnotherGetsItsRolesOnly() async throws {
+        try await createManifest()
+        for name in ["offline", "online", "next", "third"] {
+            try await succeed("keys generate ../\(name).pem --unencrypted")
+        }
+        try await succeed(
+            "keys init manifest.json --key ../offline.pem --role snapshot=../online.pem "
+                + "--role timestamp=../online.pem"
+        )
+        func roles() async throws -> [String] {
+            try await succeed("keys show manifest.json").split(separator: "\n").map(String.init)
+                .filter { $0.hasPrefix("roles: ") }
+        }
+        let shown = try await succeed("keys show ../online.pem")
+        let id = try #require(shown.split(separator: " ").dropFirst().first).prefix(8)
+        try await succeed(
+            "rotate manifest.json --key ../offline.pem --key ../next.pem --add ../next.pem --remove \(id)"
+        )
+        #expect(try await roles() == ["roles: root, targets", "roles: snapshot, timestamp"])
+        // A key that replaces none gets all roles, as '--help' says.
+        try await succeed("rotate manifest.json --key ../offline.pem --add ../third.pem")
+        #expect(
+            try await roles() == [
+                "roles: root, targets", "roles: root, targets, snapshot, timestamp",
+                "roles: snapshot, timestamp",
+            ]
+        )
+    }
+
     /// A root that waits for a signature takes none of 'sign' without '--root'.
     @Test func aDraftOfARootDoesNotKeepAManifestFromBeingSigned() async throws {
         try await createManifest()

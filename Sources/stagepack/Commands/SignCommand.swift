@@ -79,7 +79,8 @@ struct RotateCommand: ReportingSubcommand {
             adds to, and which another 'rotate' changes. Give the keys of the other roles, too, old \
             and new: then clients can read the repository all the time.
 
-            To replace a lost or stolen key: --add NEW --remove ID. Without changes the root is renewed.
+            To replace a lost or stolen key in the roles that it has: --add NEW --remove ID. Without \
+            changes the root is renewed.
             """
     )
 
@@ -88,8 +89,9 @@ struct RotateCommand: ReportingSubcommand {
 
     @Option(
         help: ArgumentHelp(
-            "Add a key to a role, or to all roles: a private or public key in PEM, 'exec:' and the path of a "
-                + "signing program, or the 'pkcs11:' URI of a key in a token.",
+            "Add a key to a role; without one to the roles that --remove takes keys from, or, without --remove, "
+                + "to all roles. A private or public key in PEM, 'exec:' and the path of a signing program, or the "
+                + "'pkcs11:' URI of a key in a token.",
             valueName: "[role=]key"
         ),
         completion: .file()
@@ -112,38 +114,50 @@ struct RotateCommand: ReportingSubcommand {
         try signing.requireKeys()
         let keyring = try signing.keyring(signing: manifest)
         defer { keyring.finish() }
-        var added: [(roles: [SigningRole], key: RepositoryKey)] = []
+        var added: [(roles: [SigningRole]?, key: RepositoryKey)] = []
         for argument in add {
             let (roles, reference) = Self.parts(of: argument)
-            added.append((roles ?? SigningRole.allCases, try keyring.load(reference)))
+            added.append((roles, try keyring.load(reference)))
         }
         let removed = remove.map { Self.parts(of: $0) }
         let options = options
         let report = try await ManifestFile(manifest).rotate(with: keyring) {
             content throws(SigningError) in
-            for (roles, key) in added { for role in roles { content.add(key, to: role) } }
-            for (roles, id) in removed { try Self.remove(id, from: roles, in: &content) }
+            var left: Set<SigningRole> = []
+            for removal in removed { left.formUnion(try Self.roles(of: removal, in: content)) }
+            // A key that replaces others gets their roles: one that signs daily must not sign for the root.
+            let standard = SigningRole.allCases.filter { removed.isEmpty || left.contains($0) }
+            for (roles, key) in added {
+                for role in roles ?? standard { content.add(key, to: role) }
+            }
+            for removal in removed {
+                for role in try Self.roles(of: removal, in: content) {
+                    try content.remove(keyWithID: removal.value, from: role)
+                }
+            }
             options.apply(to: &content)
         }
         return report.print(asJSON: json)
     }
 
-    /// Splits `role=value`; a value without a role applies to all roles.
+    /// Splits `role=value`.
     private static func parts(of argument: String) -> (roles: [SigningRole]?, value: String) {
         guard let parts = RoleValue(argument: argument) else { return (nil, argument) }
         return ([parts.role], parts.value)
     }
 
-    private static func remove(
-        _ id: String,
-        from roles: [SigningRole]?,
-        in content: inout RootContent
-    ) throws(SigningError) {
-        let having = SigningRole.allCases.filter { role in
-            content.roles[role]?.keys.contains { $0.id.hasPrefix(id.lowercased()) } ?? false
+    /// Returns the roles that a key is to be removed from: the named one, or all that have it.
+    private static func roles(
+        of removal: (roles: [SigningRole]?, value: String),
+        in content: RootContent
+    ) throws(SigningError) -> [SigningRole] {
+        if let roles = removal.roles { return roles }
+        let id = removal.value.lowercased()
+        let roles = SigningRole.allCases.filter { role in
+            content.roles[role]?.keys.contains { $0.id.hasPrefix(id) } ?? false
         }
-        guard !having.isEmpty else { throw .unknownKey(id: id) }
-        for role in roles ?? having { try content.remove(keyWithID: id, from: role) }
+        guard !roles.isEmpty else { throw .unknownKey(id: removal.value) }
+        return roles
     }
 }
 
