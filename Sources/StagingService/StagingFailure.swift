@@ -168,6 +168,16 @@ extension StagingFailure: CustomStringConvertible {
         }
     }
 
+    /// Returns the failure for a pack that no manifest has.
+    ///
+    /// A stored manifest, which is used after `problem`, does not show that the server's lacks the pack.
+    static func unknownPack(_ id: PackID, after problem: StagingFailure?) -> StagingFailure {
+        guard case .engine(let error, _)? = problem else {
+            return StagingFailure(StageError.unknownPack(id))
+        }
+        return .engine(error, about: .pack(id))
+    }
+
     /// The manifest that the run waited for, if the description does not name it.
     public var requestedManifest: Subject? {
         if case .engine(_, .manifest(let url)) = self { .manifest(url: url) } else { nil }

@@ -95,7 +95,7 @@ extension StagingService {
                     if error.endsRun { break }
                 }
             }
-            throw failure ?? StagingFailure(StageError.unknownPack(id))
+            throw failure ?? .unknownPack(id, after: nil)
         }
     }
 
@@ -107,8 +107,11 @@ extension StagingService {
         in reader: ContainerReader?,
         by stager: Stager
     ) async throws(StagingFailure) -> FilePath? {
-        let (offered, _) = try await manifest(from: source, in: reader, by: stager)
-        guard offered.manifest[id] != nil else { return nil }
+        let (offered, problem) = try await manifest(from: source, in: reader, by: stager)
+        guard offered.manifest[id] != nil else {
+            if let problem { throw .unknownPack(id, after: problem) }
+            return nil
+        }
         guard !request.isOffline else { throw .offline("file '\(path)' is not here") }
         let container = try makeContainer(try target.container(for: offered.manifest))
         let manifest = try await store(offered, in: container, from: source)

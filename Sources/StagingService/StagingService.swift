@@ -126,7 +126,8 @@ public struct StagingService: Sendable {
                 }
                 return StagedManifests(results: staged.results)
             }
-            throw staged.failures.first ?? StagingFailure(StageError.unknownPack(unknown))
+            let problem = staged.results.lazy.compactMap(\.manifestProblem).first
+            throw staged.failures.first ?? .unknownPack(unknown, after: problem)
         }
     }
 

@@ -180,6 +180,12 @@ struct FileOnDemandTests {
         #expect(world.server.requests.count == before)
         let unknown = await error { try await store.url(for: "b", inPack: .aurora) }
         #expect(unknown?.description == "the manifest has no pack 'aurora'")
+        world.server.answer("/manifest.json", with: .status(404))
+        let unasked = await error { try await store.url(for: "b", inPack: .aurora) }
+        #expect(
+            unasked?.description.hasPrefix("pack 'aurora': the manifest is not available: ") == true
+        )
+        #expect(unasked?.retryAdvice == .later)
         world.revision = 2
         try world.publish(try .small(.aurora))
         let whole = await error { try await store.url(for: "b", inPack: .aurora) }

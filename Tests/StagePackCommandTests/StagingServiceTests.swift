@@ -319,6 +319,23 @@ struct StagingServiceTests {
         #expect(try await service(named).stage().first?.packs.map(\.outcome) == [.staged])
     }
 
+    @Test func aStoredManifestDoesNotDenyAPackWhileItsServerFails() async throws {
+        var world = try World()
+        try world.publish(try SamplePack.small(.aurora))
+        _ = try await service(try request(world)).stage()
+        world.server.answer("/manifest.json", with: .status(503))
+        let borealis = try PackID("borealis")
+        do throws(StagingFailure) {
+            _ = try await service(try request(world, .named([borealis]))).stage()
+            Issue.record("a pack was found that no manifest has")
+        } catch {
+            #expect(error.kind == .manifestUnavailable && error.retryAdvice != .never)
+            #expect(error.description.hasPrefix("pack 'borealis': the manifest is not available: "))
+        }
+        let ending = try await world.run("load", "borealis", "--attempts", "1", "--json")
+        #expect(ending.status == 10, "\(ending)")
+    }
+
     @Test func whatEndsTheWholeIsThrown() async throws {
         var world = try World()
         let pack = try SamplePack.small(.aurora)
