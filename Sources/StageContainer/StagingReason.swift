@@ -50,6 +50,8 @@ public enum StagingReason: Hashable, Codable, Sendable {
     case otherVersion(required: String, installed: String)
     /// Another container that readers use has a newer version.
     case newerElsewhere(version: Int)
+    /// Another application of the group offers the staged version, which is not older.
+    case offeredByOther(application: String, version: Int)
     /// The pack does not fit on the file system.
     case noSpace
     /// The pack does not fit into the container's quota.

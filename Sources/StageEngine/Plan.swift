@@ -76,6 +76,8 @@ public struct Plan: Equatable, Sendable {
         case otherVersion(required: String, installed: String)
         /// Another container has a newer version, which readers use.
         case newerElsewhere(version: Int)
+        /// Another application of the group offers the staged version, which is not older.
+        case offeredByOther(ApplicationID, version: Int)
     }
 
     /// Reasons why a pack that should be staged cannot be.
@@ -126,6 +128,8 @@ public struct Planner: Sendable {
     package var hasReadPack = false
     /// The copies in another container that readers may use, by pack.
     package var elsewhere: [PackID: CopyElsewhere] = [:]
+    /// The other applications of the group that offer versions of ``stagedInstead``, by pack.
+    package var offeredByOthers: [PackID: ApplicationID] = [:]
     /// The pins of staged packs.
     public var pinned: [PackID: PinnedVersion] = [:]
     /// The bytes of archives that have been downloaded, complete or partial, by content digest.
@@ -323,7 +327,7 @@ public struct Planner: Sendable {
     }
 
     private func decision(on pack: Pack, _ selection: PackSelection) -> Plan.Decision {
-        if let decision = decisionElsewhere(on: pack, selection) { return decision }
+        if let decision = decisionOfOthers(on: pack, selection) { return decision }
         let state = state(of: pack)
         switch selection {
         case .packs(let ids):

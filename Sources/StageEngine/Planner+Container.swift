@@ -49,6 +49,7 @@ extension Planner {
     package func refreshed(from container: Container) throws(StageError) -> Planner {
         var planner = try Planner(manifest: manifest, container: container)
         planner.elsewhere = elsewhere
+        planner.offeredByOthers = offeredByOthers
         planner.quota = quota
         planner.applicationVersion = applicationVersion
         planner.budget = budget

@@ -1,5 +1,5 @@
 import StageContainer
-import StageModel
+package import StageModel
 
 extension Planner.StagedVersion {
     /// Returns whether the generation has the version and the content of `pack`.
@@ -26,11 +26,17 @@ extension Planner {
         func holds(_ pack: Pack) -> Bool { staged.holds(pack) }
     }
 
+    /// Returns the decision that follows from another container's copy of a pack, or from another application of the
+    /// group; `nil` if neither decides.
+    func decisionOfOthers(on pack: Pack, _ selection: PackSelection) -> Plan.Decision? {
+        decisionElsewhere(on: pack, selection) ?? decisionOfGroup(on: pack, selection)
+    }
+
     /// Returns the decision that follows from another container's copy of a pack; `nil` if the copy does not
     /// decide.
     ///
     /// Packs that no reader would use are not staged.
-    func decisionElsewhere(on pack: Pack, _ selection: PackSelection) -> Plan.Decision? {
+    private func decisionElsewhere(on pack: Pack, _ selection: PackSelection) -> Plan.Decision? {
         guard let copy = copyElsewhere(of: pack), reason(toStage: pack, beside: copy) == nil else {
             return nil
         }
@@ -45,6 +51,36 @@ extension Planner {
         if copy.holds(pack) { return .skip(.upToDate) }
         if let pin = copy.pin { return isNamed ? .refuse(.pinned(pin)) : .skip(.pinned(pin)) }
         return .skip(.newerElsewhere(version: copy.staged.version))
+    }
+
+    /// The staged versions that are not those of the manifest, and not older.
+    package var stagedInstead: [PackID: StagedVersion] {
+        var versions: [PackID: StagedVersion] = [:]
+        for pack in manifest.packs { versions[pack.id] = version(stagedInsteadOf: pack) }
+        return versions
+    }
+
+    private func version(stagedInsteadOf pack: Pack) -> StagedVersion? {
+        guard let present = staged[pack.id], !incomplete.contains(pack.id), !present.holds(pack),
+            present.version >= pack.version
+        else { return nil }
+        return present
+    }
+
+    /// Returns the decision that follows from another application of the group that offers the staged version;
+    /// `nil` if none does.
+    ///
+    /// Otherwise the applications would replace each other's version in each run.
+    private func decisionOfGroup(on pack: Pack, _ selection: PackSelection) -> Plan.Decision? {
+        guard let application = offeredByOthers[pack.id],
+            let present = version(stagedInsteadOf: pack),
+            pinned[pack.id] == nil, copyElsewhere(of: pack) == nil
+        else { return nil }
+        switch selection {
+        case .repair: return nil
+        case .packs(let ids) where !ids.contains(pack.id): return nil
+        case .packs, .event: return .skip(.offeredByOther(application, version: present.version))
+        }
     }
 
     /// Returns the copy of the pack in another container if readers use that copy.

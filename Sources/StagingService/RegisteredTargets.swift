@@ -1,4 +1,5 @@
 package import StageContainer
+import StageEngine
 package import StageModel
 import StageSystem
 package import SystemPackage
@@ -77,6 +78,36 @@ extension StagingTarget {
             else { return true }
             return (try? view.copies(of: pack.id))?.isEmpty == false
         }
+    }
+
+    /// Returns the other registered applications whose manifests in a container offer these versions of packs, by pack.
+    ///
+    /// Reads the registrations and all stored manifests, unless there are no `versions`.
+    func othersOffering(
+        _ versions: [PackID: Planner.StagedVersion],
+        in reader: ContainerReader?
+    ) throws(StageError) -> [PackID: ApplicationID] {
+        // The run reports registrations that cannot be read.
+        guard !versions.isEmpty, let reader, let own = registration?.application,
+            let registered = try? RegistrationFolders(environment: environment).applications()
+        else { return [:] }
+        let manifests: [Manifest]
+        do throws(ContainerError) {
+            manifests = try reader.manifestCatalogue()?.manifests ?? []
+        } catch {
+            throw .container(error)
+        }
+        var found: [PackID: ApplicationID] = [:]
+        for manifest in manifests
+        where manifest.application != own && registered.contains(manifest.application) {
+            for (id, version) in versions where found[id] == nil {
+                guard let pack = manifest[id], version.version == pack.version,
+                    version.contentDigest == pack.contentDigest
+                else { continue }
+                found[id] = manifest.application
+            }
+        }
+        return found
     }
 
     /// Returns whether this user's packs of the target are staged in a container.

@@ -234,7 +234,7 @@ public struct PackResult: Sendable {
         isKept = entry.isKept
         switch entry.decision {
         case .stage: outcome = .planned
-        case .skip(.upToDate), .skip(.newerElsewhere): outcome = .present
+        case .skip(.upToDate), .skip(.newerElsewhere), .skip(.offeredByOther): outcome = .present
         case .skip: outcome = .left
         case .evict: outcome = .evicted
         case .refuse(let refusal):
@@ -307,6 +307,8 @@ extension Plan.Decision {
             .refuse(.otherVersion(let required, let installed)):
             .otherVersion(required: required, installed: installed)
         case .skip(.newerElsewhere(let version)): .newerElsewhere(version: version)
+        case .skip(.offeredByOther(let application, let version)):
+            .offeredByOther(application: application.text, version: version)
         case .refuse(.noSpace): .noSpace
         case .refuse(.exceedsQuota): .exceedsQuota
         case .refuse(.exceedsAllowance(let allowance, _, _)):

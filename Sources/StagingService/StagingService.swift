@@ -310,6 +310,7 @@ public struct StagingService: Sendable {
             let record = try reader?.historyRecord(rememberedOf: planner.manifest.application)
             let history = record?.history
             planner.elsewhere = copiesElsewhere(of: manifest.manifest, than: path)
+            planner.offeredByOthers = try target.othersOffering(planner.stagedInstead, in: reader)
             planner.quota = target.quota(of: path)
             planner.applicationVersion = target.installedVersion
             planner.pending =

@@ -52,6 +52,45 @@ struct SharingTests {
         #expect(try world.names(in: "downloads") == [])
     }
 
+    @Test func applicationsOfAGroupDoNotReplaceEachOthersNewerVersion() async throws {
+        let installed = try await Installed()
+        let server = installed.world.server
+        try installed.uninstall()
+        let id = try PackID("common")
+        for (name, version) in [("net.example.first", 1), ("net.example.second", 2)] {
+            var registration = installed.registration
+            registration.application = try ApplicationID(name)
+            registration.manifestURLs = [server.url("/\(name).json")]
+            try installed.write(registration.json(), to: "\(name).json")
+            let pack = try SamplePack.small(id, version: version)
+            let manifest = Manifest(
+                application: registration.application,
+                revision: 1,
+                packs: [pack.pack]
+            )
+            server.answer("/\(name).json", with: .content(manifest.json()))
+            server.answer(pack.path, with: .content(pack.archive))
+        }
+        // At first neither knows what the other one offers.
+        let run = ["prefetch", "--all", "--event", "periodic"]
+        for _ in 0..<2 { #expect(try await installed.world.program.run(run).status == 0) }
+        for _ in 0..<2 {
+            let ending = try await installed.world.program.run(run)
+            #expect(ending.status == 0 && !ending.output.contains("1 staged"), "\(ending)")
+            #expect(try installed.staged() == ["common": 2])
+        }
+        let first = "net.example.first"
+        let named = try await installed.run("fetch", "common", "--app", first)
+        #expect(named.status == 0 && named.output.contains("0 staged, 1 up to date"), "\(named)")
+        let plan = try await installed.run("plan", "--app", first)
+        #expect(plan.output.contains("version 2 of 'net.example.second' is staged"), "\(plan)")
+        #expect(try await !installed.run("status").output.contains("outdated"))
+        // The version that no registered application offers any more is replaced.
+        try Directory.open(installed.folder).remove("net.example.second.json")
+        #expect(try await installed.world.program.run(run).status == 0)
+        #expect(try installed.staged() == ["common": 1])
+    }
+
     @Test func packsOfSeveralApplicationsAreToldApart() async throws {
         var world = try World()
         try world.publish(.small(try PackID("one")))

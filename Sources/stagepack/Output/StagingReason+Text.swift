@@ -56,6 +56,8 @@ extension StagingReason {
         case .otherVersion(let required, let installed):
             "for application version '\(required)', \(installed) is installed"
         case .newerElsewhere(let version): "version \(version) is staged in another container"
+        case .offeredByOther(let application, let version):
+            "version \(version) of '\(application)' is staged"
         case .noSpace: "does not fit"
         case .exceedsQuota: "does not fit into the quota"
         case .exceedsAllowance(let name): "exceeds '\(name)'"

@@ -155,7 +155,11 @@ extension StatusReport.Part {
                     downloaded: pack.downloads.lazy.compactMap { downloaded[$0] }.first
                 )
                 try status.add(copies, from: view, in: scope)
-                if status.state == .outdated {
+                if status.state == .outdated, let present, present.version >= pack.version,
+                    try view.isOffered(present, besidesBy: manifest.application)
+                {
+                    status.state = .staged
+                } else if status.state == .outdated {
                     let reader = copies.first.flatMap { view.readers[$0.container] }
                     let kept = try reader?.keptGenerations(holding: pack) ?? []
                     if !kept.isEmpty { status.isOfferedVersionKept = true }
