@@ -219,6 +219,23 @@ struct FileOnDemandTests {
         #expect(try await Array(store.contents(at: "a", inPack: .levels)) == content)
     }
 
+    @Test func singleFilesCountInTheSpaceOfTheContainer() async throws {
+        struct Listing: Decodable { var containers: [Usage] }
+        struct Usage: Decodable { var downloads, singleFiles, total: Int }
+        let world = try World()
+        let (publisher, large) = try await publisher(world)
+        _ = try await publisher.package(version: 1)
+        try await world.succeed("load", "levels", "--file", "a/large")
+        let json = try await world.succeed("du", "--json")
+        let usage = try JSONDecoder().decode(Listing.self, from: Data(json.utf8)).containers.first
+        #expect((large.count..<large.count + 100_000).contains(usage?.singleFiles ?? 0), "\(json)")
+        #expect(usage.map { $0.downloads + $0.singleFiles } == usage?.total)
+        let text = try await world.succeed("du")
+        #expect(text.contains("\nsingle files "), "\(text)")
+        try await world.succeed("remove", "levels")
+        #expect(try await !world.succeed("du").contains("single files"))
+    }
+
     @Test(arguments: Fetching.allCases)
     func callersOfOneFileShareOneTransfer(by fetching: OnDemandTests.Fetching) async throws {
         let world = try World()

@@ -11,7 +11,8 @@ struct DiskUsageCommand: ScopedSubcommand, ReportingSubcommand {
         abstract: "Show the disk space that packs take.",
         discussion: """
             A version before the current one is kept for 'rollback' and for applications that read \
-            it; 'gc' removes what is superfluous. Files that versions share on disk count for each.
+            it; 'gc' removes what is superfluous. Files that versions share on disk count for each. \
+            Single files are those that 'load --file' fetched of packs that are not staged.
             """
     )
 
@@ -57,6 +58,8 @@ private struct DiskUsage: Encodable, CustomStringConvertible {
     var packs: [PackUsage]
     /// The bytes of incomplete downloads, and of complete ones that are not unpacked.
     var downloads: ByteCount
+    /// The bytes of single files of packs that are not staged.
+    var singleFiles: ByteCount
     var total: ByteCount
 
     /// Measures the containers of a scope.
@@ -91,12 +94,14 @@ private struct DiskUsage: Encodable, CustomStringConvertible {
         }
         packs = usages.values.sorted { ($1.total, $0.id) < ($0.total, $1.id) }
         downloads = try container.downloadedSizes().values.reduce(.zero, +)
-        total = packs.reduce(downloads) { $0 + $1.total }
+        singleFiles = try container.partialContentSize()
+        total = packs.reduce(downloads + singleFiles) { $0 + $1.total }
     }
 
     var description: String {
         var rows = packs.map { ["\($0.id)", "\($0.current)", "\($0.kept)", "\($0.total)"] }
         rows.append(["downloads", "", "", "\(downloads)"])
+        if singleFiles > .zero { rows.append(["single files", "", "", "\(singleFiles)"]) }
         rows.append(["all", "", "", "\(total)"])
         let place = location.map { " (\($0.rawValue))" } ?? ""
         return "container \(container.forDisplay())\(place)\n"
