@@ -37,10 +37,14 @@ struct PackageHookTests {
         Row(variable: "3", removal: 20, limits: [3...3, 10...10]),
     ]
 
-    @Test(arguments: rows)
-    func bothStepsKeepToTheDeadlineWhichTheVariableOnlyShortens(row: Row) async throws {
-        let world = try World()
-        let path = world.directory.path
+    /// Writes the script and its program into a directory, and returns the command that runs the script.
+    private func hook(
+        in directory: Directory,
+        removal: Int = 0,
+        settings: String? = nil,
+        startsTimer: Bool = false
+    ) throws -> Program {
+        let path = directory.path
         let root = FilePath(#filePath).removingLastComponent().removingLastComponent()
             .removingLastComponent()
         let lines = try text(of: root.appending("deploy/hook/package-hook"))
@@ -48,18 +52,73 @@ struct PackageHookTests {
             .map { line in
                 if line.hasPrefix("program=") { return "program=\(path)/program" }
                 if line.hasPrefix("settings=") { return "settings=\(path)/settings" }
-                // No timer of this machine's is started.
-                return line.hasPrefix("[ -d /run/systemd/system ]") ? "exit 0" : String(line)
+                if line.hasPrefix("PATH=") { return "PATH=\(path)/bin:$PATH" }
+                // No timer of this machine's is started, and no policy of it is asked.
+                if line.hasPrefix("[ -d /run/systemd/system ]") {
+                    return startsTimer ? "" : "exit 0"
+                }
+                return line.replacing("/usr/sbin/policy-rc.d", with: "\(path)/bin/policy-rc.d")
             }
-        let files = [
-            ("hook", lines.joined(separator: "\n")), ("removal", "\(row.removal)\n"),
-        ]
-        for (name, content) in files + (row.settings.map { [("settings", $0)] } ?? []) {
+        let files = [("hook", lines.joined(separator: "\n")), ("removal", "\(removal)\n")]
+        for (name, content) in files + (settings.map { [("settings", $0)] } ?? []) {
             let component = try #require(FilePath.Component(name))
-            try world.directory.write(Array(content.utf8), to: component, durably: false)
+            try directory.write(Array(content.utf8), to: component, durably: false)
         }
         try ProgramFile.write(Self.program, to: path.appending("program"))
-        var program = Program(wrapper: ["/bin/sh", path.appending("hook").string])
+        return Program(wrapper: [
+            "/usr/bin/timeout", "60", "/bin/sh", path.appending("hook").string,
+        ])
+    }
+
+    /// dpkg runs the hook outside of the root that it changes (`--root`, `--force-script-chrootless`).
+    @Test func nothingIsStagedOnThisMachineForAnotherRoot() async throws {
+        let world = try World()
+        var program = try hook(in: world.directory)
+        program.environment["DPKG_ROOT"] = "/other"
+        let ending = try await program.run([])
+        #expect(ending == Program.Ending(status: 0, output: "", error: ""))
+        #expect(!FileStatus.exists(world.directory.path.appending("log")))
+    }
+
+    /// The timer's service is started if the timer is enabled and no policy forbids it, and a program that does not answer
+    /// holds up no package manager.
+    @Test(
+        arguments: [
+            ("exit 0", nil, ["is-enabled", "start"]),
+            ("exit 0", "exit 104", ["is-enabled", "start"]),
+            ("exit 1", nil, ["is-enabled"]), ("exit 0", "exit 101", ["is-enabled"]),
+            ("exec sleep 1000", nil, ["is-enabled"]), ("exit 0", "exec sleep 1000", ["is-enabled"]),
+        ] as [(String, String?, [String])]
+    )
+    func theTimersServiceIsStartedWithoutWaiting(
+        systemctl: String,
+        policy: String?,
+        calls: [String]
+    ) async throws {
+        let world = try World()
+        let program = try hook(in: world.directory, startsTimer: true)
+        let bin = try world.directory.makeDirectory("bin").path
+        let log = world.directory.path.appending("calls")
+        try ProgramFile.write(
+            "#!/bin/sh\necho \"$*\" >>'\(log)'\n\(systemctl)\n",
+            to: bin.appending("systemctl")
+        )
+        if let policy {
+            try ProgramFile.write("#!/bin/sh\n\(policy)\n", to: bin.appending("policy-rc.d"))
+        }
+        let ending = try await program.run([])
+        #expect(ending == Program.Ending(status: 0, output: "", error: ""))
+        let lines = try text(of: log).split(separator: "\n").map { line in
+            calls.first { line.split(separator: " ").contains(Substring($0)) }
+        }
+        #expect(lines == calls.map(Optional.some))
+    }
+
+    @Test(arguments: rows)
+    func bothStepsKeepToTheDeadlineWhichTheVariableOnlyShortens(row: Row) async throws {
+        let world = try World()
+        let path = world.directory.path
+        var program = try hook(in: world.directory, removal: row.removal, settings: row.settings)
         program.environment["STAGEPACK_HOOK_DEADLINE"] = row.variable
         let ending = try await program.run([])
         #expect(ending.status == 0, "\(ending)")
