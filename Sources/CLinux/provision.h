@@ -2,6 +2,7 @@
 // descriptors or memory, the Swift runtime and libdispatch trap or retry without end.
 #pragma once
 #include "sandbox.h"
+#include <linux/openat2.h>
 #include <pthread.h>
 #include <semaphore.h>
 
@@ -12,6 +13,7 @@ enum stage_provision {
     STAGE_PROVISION_THREADS = 2,
     STAGE_PROVISION_MEMORY = 3,
     STAGE_PROVISION_PROCFS = 4,
+    STAGE_PROVISION_OPENAT2 = 5,
 };
 
 /// The maximum numbers of threads and descriptors that stage_provision_lacks() checks.
@@ -51,6 +53,14 @@ static inline int stage_has_procfs(void) {
     return file >= 0;
 }
 
+/// Returns 1 if the system has openat2(2), and no filter of system calls refuses it; else 0.
+static inline int stage_has_openat2(void) {
+    struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC};
+    int file = (int)syscall(SYS_openat2, AT_FDCWD, "/", &how, sizeof how);
+    if (file >= 0) close(file);
+    return file >= 0;
+}
+
 static inline void *stage_idle(void *gate) {
     while (sem_wait(gate) != 0) {}
     return NULL;
@@ -84,6 +94,7 @@ STAGE_CHECKED static inline enum stage_provision stage_provision_lacks(
     *available = stage_openable_files(files);
     if (*available < files) return STAGE_PROVISION_FILES;
     if (!stage_has_procfs()) return STAGE_PROVISION_PROCFS;
+    if (!stage_has_openat2()) return STAGE_PROVISION_OPENAT2;
     int has_memory = 0;
     *available = stage_startable_threads(threads, memory, &has_memory);
     if (*available < threads) return STAGE_PROVISION_THREADS;

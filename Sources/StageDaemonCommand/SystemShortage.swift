@@ -34,6 +34,9 @@ enum SystemShortage {
                     + "('ulimit -v', LimitAS= of the service)"
             case .procfs:
                 "'/proc' does not show this process: mount it ('mount -t proc proc /proc')"
+            case .openat2:
+                "the system refuses openat2(2): it needs Linux 5.6 or later; the filter of system calls of a container has "
+                    + "to permit it, and a service must not set 'RestrictSUIDSGID='"
             }
         DaemonCommand.report(message)
         Glibc.exit(status)

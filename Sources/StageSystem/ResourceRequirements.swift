@@ -23,6 +23,8 @@ package struct ResourceRequirements: Sendable {
         case memory
         /// `/proc` is not mounted, or shows other processes only (proc(5)).
         case procfs
+        /// The kernel, or a filter of system calls, refuses openat2(2).
+        case openat2
     }
 
     /// Creates the requirements; one more thread is added for each processor.
@@ -52,6 +54,7 @@ package struct ResourceRequirements: Sendable {
         case STAGE_PROVISION_THREADS: .threads(Int(available))
         case STAGE_PROVISION_MEMORY: .memory
         case STAGE_PROVISION_PROCFS: .procfs
+        case STAGE_PROVISION_OPENAT2: .openat2
         default: nil
         }
     }

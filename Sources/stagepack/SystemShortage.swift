@@ -11,13 +11,22 @@ enum SystemShortage {
     private static let need = ResourceRequirements(files: 48, threads: 8, memory: 128 << 20)
 
     private static func hint(for shortage: ResourceRequirements.Shortage) -> String {
-        shortage == .procfs ? "mount it: 'mount -t proc proc /proc'" : limitHint
+        switch shortage {
+        case .procfs: "mount it: 'mount -t proc proc /proc'"
+        case .openat2: openat2Hint
+        case .files, .threads, .memory: limitHint
+        }
     }
 
     /// The recommended action if a limit is too low.
     static let limitHint =
         "raise the limits of open files, processes and memory: see 'ulimit -a', and 'pids.max' and 'memory.max' "
         + "of the container or service"
+
+    /// The recommended action if openat2(2) is refused.
+    private static let openat2Hint =
+        "it needs Linux 5.6 or later; the filter of system calls of a container has to permit it, and a service must not "
+        + "set 'RestrictSUIDSGID='"
 
     /// Exits if a required resource is missing.
     ///
@@ -51,6 +60,8 @@ enum SystemShortage {
             "the system does not give it the memory that it needs"
         case .procfs:
             "'/proc' does not show this process"
+        case .openat2:
+            "the system refuses openat2(2), which keeps paths inside their directories"
         }
     }
 

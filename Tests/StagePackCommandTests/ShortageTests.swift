@@ -204,6 +204,35 @@ struct ShortageTests {
         #expect(try await runWithoutProcfs(["prefetch", "--hook", "--strict"]).status == 71)
     }
 
+    /// Linux before 5.6, a filter of a container, and `RestrictSUIDSGID=` of a service refuse openat2(2).
+    @Test(
+        .enabled("takes strace") { FileStatus.isExecutable("/usr/bin/strace") },
+        arguments: ["ENOSYS", "EPERM"]
+    )
+    func withoutOpenat2AProgramSaysSo(error: String) async throws {
+        var world = try world()
+        func run(_ name: FilePath.Component, _ arguments: [String]) async throws -> Program.Ending {
+            world.program.wrapper = [
+                "/usr/bin/strace", "-f", "-o", "/dev/null", "-e", "trace=openat2", "-e",
+                "inject=openat2:error=\(error)", try BuiltProgram.path(of: name).string,
+            ]
+            return try await world.program.run(arguments)
+        }
+        let message = "the system refuses openat2(2), which keeps paths inside their directories"
+        let hint =
+            "it needs Linux 5.6 or later; the filter of system calls of a container has to permit it, and a service must "
+            + "not set 'RestrictSUIDSGID='"
+        let ending = try await run("stagepack", ["prefetch"] + world.source)
+        let text = "stagepack: error: \(message)\nhint: \(hint)\n"
+        #expect(ending == Program.Ending(status: 71, output: "", error: text))
+        let hook = try await run("stagepack", ["prefetch", "--hook"] + world.source)
+        let line =
+            "stagepack: hook: nothing staged: \(message); \(hint); the next periodic run retries\n"
+        #expect(hook == Program.Ending(status: 0, output: line, error: ""))
+        let daemon = try await run("stagepackd", ["--state", world.directory.path.string])
+        #expect(daemon.status == 71 && daemon.error.contains("refuses openat2(2)"), "\(daemon)")
+    }
+
     @Test(
         .enabled("takes strace") { FileStatus.isExecutable("/usr/bin/strace") },
         arguments: ["stagepack", "stagepackd"] as [FilePath.Component]
