@@ -384,6 +384,24 @@ struct RegistrationChangeTests {
         var installed = try await machine()
         try publish([try .small(try PackID("old"))], at: "/old.json")
         try installed.uninstall()
+    /// An administrator has moved the packs of a group to another disk.
+    @Test func packsBehindALinkAreRemovedWithTheirApplication() async throws {
+        let installed = try await machine()
+        try publish([try .small(try PackID("old"))], at: "/old.json")
+        #expect(try await installed.run("prefetch", "--all").status == 0)
+        let disk = installed.world.directory.path.appending("disk").string
+        try await shell(#"mv "$1" "$2" && ln -s "$2" "$1""#, installed.container.string, disk)
+        #expect(try installed.staged() == ["old": 1])
+        try installed.uninstall()
+        let ending = try await installed.run("gc", "--unregistered")
+        let line =
+            "\(installed.registration.application): not registered any more, 1 pack removed\n"
+        #expect(ending == Program.Ending(status: 0, output: line, error: ""))
+        #expect(try installed.staged().isEmpty)
+        // For the next installation.
+        #expect(FileStatus.isSymbolicLink(installed.container))
+    }
+
         let share = try installed.world.directory.makeDirectory("share")
         let parent = try share.makeDirectory("stagepack")
         if absence != .unmountedParent { try parent.write([], to: "other", durably: false) }

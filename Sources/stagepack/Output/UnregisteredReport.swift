@@ -67,8 +67,9 @@ struct UnregisteredReport: Encodable, CustomStringConvertible {
         inUse += removal.inUse
         if let failure = removal.failure { throw CommandFailure(failure) }
         guard !removal.applications.isEmpty, !isDryRun, try Self.isDeserted(container),
-            let name = path.lastComponent
+            let name = path.lastComponent, !FileStatus.isSymbolicLink(path)
         else { return }
+        // A link that an administrator made to another disk stays, with an empty container, for the next installation.
         try ContainerFolder.remove(name, in: path.removingLastComponent())
         containers.append(path.string)
     }
@@ -130,15 +131,27 @@ struct UnregisteredReport: Encodable, CustomStringConvertible {
 
 /// A directory of containers.
 enum ContainerFolder {
-    /// Returns the names of the subdirectories; none if the directory does not exist.
+    /// Returns the names of the subdirectories, and of links to directories on other disks; none if the directory does not
+    /// exist.
     static func names(in path: FilePath) throws(CommandFailure) -> [FilePath.Component] {
         do throws(FileError) {
-            return try Directory.open(path).entries().filter { $0.kind == .directory }.map(\.name)
+            return try Directory.open(path).entries().filter { entry in
+                entry.kind == .directory
+                    || entry.kind == .link && leadsElsewhere(entry.name, in: path)
+            }.map(\.name)
         } catch  where error.errno == .noSuchFileOrDirectory {
             return []
         } catch {
             throw CommandFailure(.file(error))
         }
+    }
+
+    /// Returns whether a link leads to a directory that is not beside it, where it would be listed itself.
+    private static func leadsElsewhere(_ name: FilePath.Component, in path: FilePath) -> Bool {
+        guard let target = path.appending(name).resolved,
+            FileStatus(following: target)?.kind == .directory
+        else { return false }
+        return target.removingLastComponent() != path.resolved
     }
 
     /// Removes a container with its contents.
