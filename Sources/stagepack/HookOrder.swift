@@ -25,7 +25,9 @@ struct HookOrder {
         static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
 
         /// The weight of the application's share of the deadline.
-        fileprivate var weight: Int { self == .complete ? 1 : 10 }
+        fileprivate var weight: Int { self == .complete ? 1 : Self.fullWeight }
+
+        fileprivate static let fullWeight = 10
     }
 
     /// The applications, those that need packs first.
@@ -45,9 +47,12 @@ struct HookOrder {
     }
 
     /// Returns the time for the application at an index, of the time that is left for it and all later ones.
+    ///
+    /// A complete application gets a tenth at most, also if it is the only one left: the periodic run updates it,
+    /// and no package waits for that.
     func share(of rest: Duration, at index: Int) -> Duration {
         let total = entries[index...].reduce(0) { $0 + $1.rank.weight }
-        return rest * entries[index].rank.weight / total
+        return rest * entries[index].rank.weight / max(total, Rank.fullWeight)
     }
 
     private static func rank(of turn: ApplicationID?, in sessions: ApplicationSessions) -> Rank {

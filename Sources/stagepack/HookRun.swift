@@ -73,7 +73,7 @@ struct HookRun: Sendable {
                     continue
                 }
                 isInterrupted = ending.isInterrupted
-                if ending.isLate {
+                if ending.isLate, entry.rank != .complete {
                     late[entry.turn] = ending
                 } else {
                     report(ending, worsening: &status)
@@ -225,13 +225,16 @@ struct HookRun: Sendable {
             let isLate = interruption == .deadline
             let isCut = isLate && failure.status == .interrupted
             let message = isCut ? "the deadline passed before the manifest came" : failure.message
+            let state =
+                if !staged.packs.isEmpty {
+                    "\(staged.packs.count) staged\(staged.note)"
+                } else if session.target.hasEssentialPacks {
+                    "essential packs are here"
+                } else {
+                    "nothing staged"
+                }
             return Ending(
-                line: Self.line(
-                    for: name,
-                    staged.packs.isEmpty
-                        ? "nothing staged: \(message)"
-                        : "\(staged.packs.count) staged\(staged.note): \(message)"
-                ),
+                line: Self.line(for: name, "\(state): \(message)"),
                 status: isLate ? .unfinished : failure.status,
                 isLate: isLate,
                 isInterrupted: interruption == .signal,

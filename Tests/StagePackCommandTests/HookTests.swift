@@ -182,6 +182,31 @@ struct HookTests {
         #expect(second.output.contains("was answered with status 503"), "\(second)")
     }
 
+    /// Without a route, each pause between attempts would hold up the package manager for nothing.
+    @Test(
+        .enabled("takes strace, and a network namespace of root's") {
+            guard FileStatus.isExecutable("/usr/bin/strace") else { return false }
+            return await Program.isRootThatCanMount
+        },
+        arguments: [([], 1), (["--attempts", "2"], 2)] as [([String], Int)]
+    )
+    func aHookWithoutANetworkTriesOnce(options: [String], count: Int) async throws {
+        var world = try World()
+        let trace = world.directory.path.appending("trace")
+        world.program.wrapper = [
+            "/usr/bin/unshare", "-n", "/usr/bin/strace", "-f", "-o", trace.string, "-e",
+            "trace=connect", try Program.path.string,
+        ]
+        let url = "https://198.51.100.1/manifest.json"
+        let ending = try await world.program.run(
+            ["prefetch", "--hook", "--manifest", url, "--container", world.container.string]
+                + options
+        )
+        #expect(ending.status == 0 && ending.output.contains("cannot be reached"), "\(ending)")
+        let calls = try text(of: trace).split(separator: "\n")
+        #expect(calls.count { $0.contains("htons(443)") && !$0.contains("resumed") } == count)
+    }
+
     @Test(arguments: ["net.example.broken", "net.example.none", "no id"])
     func aHookForAnApplicationWithoutARegistrationEndsWellToo(id: String) async throws {
         let installed = try await Installed()

@@ -219,6 +219,24 @@ struct RegistrationChangeTests {
         #expect(try installed.staged() == ["new": 1, "old": 1])
     }
 
+    @Test func anApplicationThatHasItsPacksDoesNotHoldUpTheHookOfAnother() async throws {
+        let installed = try await machine()
+        let server = installed.world.server
+        try await addCompleteApplications(to: installed)
+        try publish([try .small(try PackID("old"))], at: "/old.json")
+        let gate = Gate()
+        defer { gate.open() }
+        try publish([], for: "net.example.game0", at: "/game0.json", after: gate)
+        let earlier = server.requests(for: "/game0.json").count
+        try installed.install()
+        let hook = try await installed.run("prefetch", "--all", "--hook", "--deadline", "20")
+        #expect(hook.output.contains("net.example.wallpaper: 1 staged"), "\(hook)")
+        let line = "net.example.game0: essential packs are here: the deadline passed while waiting"
+        #expect(hook.output.contains(line), "\(hook)")
+        // It is not repeated in the time that is left.
+        #expect(server.requests(for: "/game0.json").count == earlier + 1)
+    }
+
     /// Two runs are late, and the repetition of the first one is interrupted.
     @Test func aHookThatIsInterruptedHasALineForEachRun() async throws {
         let installed = try await machine()
@@ -366,24 +384,6 @@ struct RegistrationChangeTests {
         #expect(try installed.staged() == ["old": 1])
     }
 
-    /// The reason why the folder of packages is missing.
-    enum Absence: CaseIterable, Sendable {
-        /// dpkg removes the folder with its last file, and its parent, unless a package of StagePack's own has it.
-        case removed, removedWithParent
-        /// A link leads to a disk that is not mounted.
-        case link
-        /// The disk of the parent, or of `/usr/share`, is not mounted.
-        case unmountedParent, unmountedShare
-    }
-
-    @Test(
-        .enabled("only root has a '/usr/share' of its own") { geteuid() == 0 },
-        arguments: Absence.allCases
-    )
-    func theFolderOfPackagesMayVanishWithItsLastRegistration(absence: Absence) async throws {
-        var installed = try await machine()
-        try publish([try .small(try PackID("old"))], at: "/old.json")
-        try installed.uninstall()
     /// An administrator has moved the packs of a group to another disk.
     @Test func packsBehindALinkAreRemovedWithTheirApplication() async throws {
         let installed = try await machine()
@@ -402,6 +402,24 @@ struct RegistrationChangeTests {
         #expect(FileStatus.isSymbolicLink(installed.container))
     }
 
+    /// The reason why the folder of packages is missing.
+    enum Absence: CaseIterable, Sendable {
+        /// dpkg removes the folder with its last file, and its parent, unless a package of StagePack's own has it.
+        case removed, removedWithParent
+        /// A link leads to a disk that is not mounted.
+        case link
+        /// The disk of the parent, or of `/usr/share`, is not mounted.
+        case unmountedParent, unmountedShare
+    }
+
+    @Test(
+        .enabled("only root has a '/usr/share' of its own") { geteuid() == 0 },
+        arguments: Absence.allCases
+    )
+    func theFolderOfPackagesMayVanishWithItsLastRegistration(absence: Absence) async throws {
+        var installed = try await machine()
+        try publish([try .small(try PackID("old"))], at: "/old.json")
+        try installed.uninstall()
         let share = try installed.world.directory.makeDirectory("share")
         let parent = try share.makeDirectory("stagepack")
         if absence != .unmountedParent { try parent.write([], to: "other", durably: false) }

@@ -77,6 +77,7 @@ struct PrefetchCommand: SourcedSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let environment = ProcessEnvironment.current
+        let network = isHook ? network.forHook : network
         let sessions = ApplicationSessions(source: source, network: network, isForAll: all)
         if isHook {
             let timeLimit = HookRun.timeLimit(option: deadline?.value, environment: environment)

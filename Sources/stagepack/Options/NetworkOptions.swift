@@ -78,6 +78,16 @@ struct NetworkOptions: ParsableArguments {
     /// Maximum retry delay that a server may ask for, since a person or a hook waits.
     private static let maximumRetryAfter = Duration.seconds(60)
 
+    /// The options for the hook of a package manager: without a default route each request is tried once, unless
+    /// `--attempts` says otherwise.
+    ///
+    /// A pause brings back no network that is not configured, and the hook would take it for each application.
+    var forHook: Self {
+        var options = self
+        if attempts == nil, !NetworkRoute.hasDefault { options.attempts = 1 }
+        return options
+    }
+
     /// Returns whether the environment disables network access.
     static func isOffline(_ environment: [String: String]) -> Bool {
         environment["STAGEPACK_OFFLINE"].map { !["", "0"].contains($0) } ?? false
