@@ -49,7 +49,7 @@ struct PackageHookTests {
             .removingLastComponent()
         let lines = try text(of: root.appending("deploy/hook/package-hook"))
             .split(separator: "\n", omittingEmptySubsequences: false)
-            .map { line in
+            .map { line -> String in
                 if line.hasPrefix("program=") { return "program=\(path)/program" }
                 if line.hasPrefix("settings=") { return "settings=\(path)/settings" }
                 if line.hasPrefix("PATH=") { return "PATH=\(path)/bin:$PATH" }
@@ -57,7 +57,7 @@ struct PackageHookTests {
                 if line.hasPrefix("[ -d /run/systemd/system ]") {
                     return startsTimer ? "" : "exit 0"
                 }
-                return line.replacing("/usr/sbin/policy-rc.d", with: "\(path)/bin/policy-rc.d")
+                return String(line).replacing("/usr/sbin/policy-rc.d", with: "\(path)/bin/policy-rc.d")
             }
         let files = [("hook", lines.joined(separator: "\n")), ("removal", "\(removal)\n")]
         for (name, content) in files + (settings.map { [("settings", $0)] } ?? []) {

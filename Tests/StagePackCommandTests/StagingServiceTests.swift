@@ -138,7 +138,7 @@ struct StagingServiceTests {
         #expect(problem.advice == StagingAdvice.runAgainLater.rawValue)
         #expect(problem.message.hasPrefix("pack 'aurora': 'http://"))
         try world.publish(pack)
-        repetition.packs = .named([.aurora])
+        repetition.packs = try .named([.aurora])
         _ = try await service(repetition).stage()
         let staged = try history(world)
         #expect(staged.packs.map(\.outcome) == [.staged])
@@ -324,9 +324,9 @@ struct StagingServiceTests {
         try world.publish(try SamplePack.small(.aurora))
         _ = try await service(try request(world)).stage()
         world.server.answer("/manifest.json", with: .status(503))
-        let borealis = try PackID("borealis")
+        let later = try request(world, .named([PackID("borealis")]))
         do throws(StagingFailure) {
-            _ = try await service(try request(world, .named([borealis]))).stage()
+            _ = try await service(later).stage()
             Issue.record("a pack was found that no manifest has")
         } catch {
             #expect(error.kind == .manifestUnavailable && error.retryAdvice != .never)
