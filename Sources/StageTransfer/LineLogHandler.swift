@@ -78,8 +78,8 @@ package struct LineLogHandler: LogHandler {
     /// Writes a message, unless it repeats one.
     package func log(event: LogEvent) {
         var event = event
-        var message = event.message.description.forDisplay(atMost: .max)
-        event.metadata = event.metadata?.mapValues { "\($0.description.forDisplay(atMost: .max))" }
+        var message = event.message.description.escapedForDisplay
+        event.metadata = event.metadata?.mapValues { "\($0.description.escapedForDisplay)" }
         // Messages with the same text and error are equal: other metadata, such as the task, is not compared.
         let key = [message, event.metadata?["error"]?.description ?? ""].joined(separator: " ")
         let now = Date().timeIntervalSince1970

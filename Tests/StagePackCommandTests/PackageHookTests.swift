@@ -57,7 +57,10 @@ struct PackageHookTests {
                 if line.hasPrefix("[ -d /run/systemd/system ]") {
                     return startsTimer ? "" : "exit 0"
                 }
-                return String(line).replacing("/usr/sbin/policy-rc.d", with: "\(path)/bin/policy-rc.d")
+                return String(line).replacing(
+                    "/usr/sbin/policy-rc.d",
+                    with: "\(path)/bin/policy-rc.d"
+                )
             }
         let files = [("hook", lines.joined(separator: "\n")), ("removal", "\(removal)\n")]
         for (name, content) in files + (settings.map { [("settings", $0)] } ?? []) {
