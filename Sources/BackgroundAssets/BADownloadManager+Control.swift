@@ -1,6 +1,7 @@
 public import Foundation
 import StageExtension
 import StageSystem
+import Synchronization
 import SystemPackage
 
 // The names are Apple's.
@@ -21,8 +22,8 @@ extension BADownloadManager {
         perform handler: (Bool, (any Error)?) -> Void
     ) {
         do {
-            let lock = try controlLock()
-            guard try control.block(for: lock, within: .until(date)) else { throw Self.others }
+            let (lock, queue) = try control()
+            guard try queue.block(for: lock, within: .until(date)) else { throw Self.others }
             handler(true, nil)
             extendLifetime(lock)
         } catch {
@@ -50,10 +51,10 @@ extension BADownloadManager {
         before date: Date,
         _ body: () async throws -> Value
     ) async throws -> Value {
-        let lock = try await withBlockingThread { () throws -> RetriedLock in
-            try self.controlLock()
+        let (lock, queue) = try await withBlockingThread { () throws -> Control in
+            try self.control()
         }
-        guard try await control.wait(for: lock, within: .until(date)) else { throw Self.others }
+        guard try await queue.wait(for: lock, within: .until(date)) else { throw Self.others }
         defer { extendLifetime(lock) }
         return try await body()
     }
@@ -67,33 +68,39 @@ extension BADownloadManager {
     /// Only its owner can open it: a user who can open it can lock it.
     private static let lockName: FilePath = ".BADownloadManager.lock"
 
+    /// The lock file of a group, and the calls of this process that wait for it.
+    private typealias Control = (lock: RetriedLock, queue: LockQueue)
+
     /// Opens the lock file in the group's shared directory, and creates both if they do not exist.
-    private func controlLock() throws -> RetriedLock {
+    private func control() throws -> Control {
+        let directory: Directory
         if let request = request() {
-            return RetriedLock(
-                try Directory.open(request.container)
-                    .file(updating: Self.lockName, exactly: .ownerReadWrite)
-            )
+            directory = try Directory.open(request.container)
+        } else {
+            guard let group = applicationGroupIdentifier,
+                let folder = FileManager.default
+                    .containerURL(forSecurityApplicationGroupIdentifier: group)
+            else {
+                throw BAError(
+                    .callerConnectionInvalid,
+                    message: "the application group is not known: set 'applicationGroupIdentifier'"
+                )
+            }
+            directory = try Directory.make(FilePath(folder.path(percentEncoded: false)))
         }
-        guard let group = applicationGroupIdentifier,
-            let folder = FileManager.default
-                .containerURL(forSecurityApplicationGroupIdentifier: group)
-        else {
-            throw BAError(
-                .callerConnectionInvalid,
-                message: "the application group is not known: set 'applicationGroupIdentifier'"
-            )
+        let file = try directory.file(updating: Self.lockName, exactly: .ownerReadWrite)
+        let queue = controls.withLock { queues in
+            let queue = queues[directory.path] ?? LockQueue()
+            queues[directory.path] = queue
+            return queue
         }
-        return RetriedLock(
-            try Directory.make(FilePath(folder.path(percentEncoded: false)))
-                .file(updating: Self.lockName, exactly: .ownerReadWrite)
-        )
+        return (RetriedLock(file), queue)
     }
 }
 
 extension Duration {
-    /// Returns the time until a date, which is negative after it.
+    /// Returns the time until a date, of 30 years at most; zero after it.
     fileprivate static func until(_ date: Date) -> Duration {
-        .seconds(date.timeIntervalSinceNow)
+        .seconds(min(max(date.timeIntervalSinceNow, 0), 1_000_000_000))
     }
 }

@@ -4,6 +4,7 @@ import StageExtension
 import StageModel
 import StageSystem
 import Synchronization
+import SystemPackage
 
 /// The downloads of an application.
 ///
@@ -34,8 +35,8 @@ public final class BADownloadManager: Sendable {
     /// The request that the process received as an extension, if it is one.
     let request: @Sendable () -> ExtensionRequest?
     private let state = Mutex(State())
-    /// The calls of this process that wait for exclusive control.
-    let control = LockQueue()
+    /// The calls of this process that wait for exclusive control, by the directory of the group.
+    let controls = Mutex<[FilePath: LockQueue]>([:])
 
     /// Creates a manager for a process with this environment.
     init(

@@ -158,8 +158,8 @@ public final class PackStore: Sendable {
         return try await updatePack(id, options: options)
     }
 
-    /// Returns the directory of a pack in its newest version, after fetching the pack if that version is not
-    /// staged.
+    /// Returns the directory of a pack in its newest version, or in a newer one that another application of the group
+    /// offers, after fetching the pack if neither is staged.
     ///
     /// - Parameters:
     ///   - id: The pack.

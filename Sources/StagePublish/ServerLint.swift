@@ -124,10 +124,10 @@ struct ObjectCheck: Sendable {
         }
         switch summary.status {
         case 206:
-            return sizeFindings(total) + bodyFindings(summary) + rangeFindings(summary)
+            return sizeFindings(total) + bodyFindings(summary, of: total) + rangeFindings(summary)
         case 200:
             let length = summary.value(of: "Content-Length").flatMap { Int64($0) }
-            let body = bodyFindings(summary)
+            let body = bodyFindings(summary, of: length)
             // The length of another body says nothing about the archive.
             let sizes = body.isEmpty ? sizeFindings(length) : []
             return sizes + body + (size == .zero ? [] : [noRanges(summary)])
@@ -157,15 +157,18 @@ struct ObjectCheck: Sendable {
         ]
     }
 
-    private func bodyFindings(_ summary: ResponseSummary) -> [LintFinding] {
+    /// Returns what is wrong with the content of a response that announces `length` bytes of it.
+    private func bodyFindings(_ summary: ResponseSummary, of length: Int64?) -> [LintFinding] {
         if let encoding = summary.value(of: "Content-Encoding"),
             encoding.lowercased() != "identity"
         {
+            let text = "is sent with the content encoding '\(encoding.forDisplay())', which "
+            // Clients accept it as the name of the archive's own compression.
+            let isOnlyNamed = length == size.rawValue
             return [
                 finding(
-                    .error,
-                    message:
-                        "is sent with the content encoding '\(encoding.forDisplay())', which is refused",
+                    isOnlyNamed ? .warning : .error,
+                    message: text + (isOnlyNamed ? "caches may decode" : "is refused"),
                     hint: "send archives as they are; nginx: 'gzip off', Apache: 'SetEnv no-gzip 1'"
                 )
             ]

@@ -77,14 +77,24 @@ package final class LockQueue: Sendable {
             defer { state.isServed = true }
             return !state.isServed
         }
-        if mustServe { startBlockingThread { self.serve() } }
+        guard mustServe else { return }
+        do throws(FileError) {
+            // Not one of a limited number of threads: it waits as long as another process has the lock.
+            try SystemThread(name: "stage-lock") { self.serve() }.detach()
+        } catch {
+            let requests = state.withLock { state in
+                defer { (state.requests, state.isServed) = ([], false) }
+                return state.requests
+            }
+            for request in requests { _ = request.end(as: .failed(error)) }
+        }
     }
 
     /// Ends a request that has not ended, and returns how it has ended.
     private func end(_ request: LockRequest, as end: LockRequest.End) -> LockRequest.End {
-        let first = request.end(as: end)
+        // First: whoever waits for the end finds the request gone.
         state.withLock { $0.requests.removeAll { $0 === request } }
-        return first
+        return request.end(as: end)
     }
 
     /// Grants the requests, one after the other.

@@ -26,10 +26,13 @@ import Glibc
     }
 
     /// Lets libcurl open the connection; a failure resumes ``opening``.
+    ///
+    /// Without `mayAbandonLookup`, ``close(on:)`` waits for the lookup of a name.
     func start(
         on multi: UnsafeMutableRawPointer,
         configuration: TransferConfiguration,
-        tag: Int
+        tag: Int,
+        mayAbandonLookup: Bool
     ) {
         self.configuration = configuration
         var easy = EasyHandle()
@@ -42,12 +45,16 @@ import Glibc
                 requiresNewestTLS: requiresNewestTLS
             )
         }
+        if code == CURLE_OK, !mayAbandonLookup { code = easy.waitForLookup() }
         if code == CURLE_OK, unsafe curl_multi_add_handle(multi, easy.pointer) != CURLM_OK {
             code = CURLE_FAILED_INIT
         }
         self.easy = consume easy
         if code != CURLE_OK { didConnect(code) }
     }
+
+    /// `true` while the name of the server, or of the proxy, is looked up.
+    var isLookingUp: Bool { opening != nil && easy?.wasNameResolved == false }
 
     /// Handles libcurl's result of opening the connection.
     func didConnect(_ code: CURLcode) {

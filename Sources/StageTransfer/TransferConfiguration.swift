@@ -10,6 +10,8 @@ public struct TransferConfiguration: Sendable {
     public var connectionsPerHost = 6
     /// Maximum number of connections in total.
     public var connections = 16
+    /// Indicates whether a host that refuses some of several requests (429, 503) gets fewer at a time.
+    package var adaptsConnections = true
     /// Maximum number of bytes per second that all transfers together receive; `nil` for no limit.
     public var bandwidth: ByteCount?
     /// Time limit for opening a connection, name lookup and TLS included.

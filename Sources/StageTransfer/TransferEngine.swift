@@ -166,6 +166,9 @@ extension TransferEngine {
                 continue
             }
             if let connection = connections[Int(bitPattern: tag)] {
+                if code == CURLE_OPERATION_TIMEDOUT, connection.isLookingUp {
+                    abandonedLookups.add(at: clock.now)
+                }
                 connection.didConnect(code)
             } else {
                 finish(Int(bitPattern: tag), code: code)
@@ -182,7 +185,7 @@ extension TransferEngine {
             if exchange.isLookingUp(at: code) { abandonedLookups.add(at: clock.now) }
             unsafe exchange.remove(from: executor.multi)
             let host = exchange.request.url.authority
-            allocator.adjust(to: exchange.status, of: host)
+            if configuration.adaptsConnections { allocator.adjust(to: exchange.status, of: host) }
             for next in allocator.release(host: host) { run(next) }
         } else {
             _ = allocator.cancel(tag)
@@ -226,7 +229,12 @@ extension TransferEngine {
     /// Adds a connection that the caller uses, and lets libcurl open it.
     func add(_ connection: RawConnection, tag: Int) {
         connections[tag] = connection
-        unsafe connection.start(on: executor.multi, configuration: configuration, tag: tag)
+        unsafe connection.start(
+            on: executor.multi,
+            configuration: configuration,
+            tag: tag,
+            mayAbandonLookup: abandonedLookups.hasRoom(at: clock.now)
+        )
     }
 
     /// Returns a tag that no exchange and no connection has used.
@@ -241,6 +249,7 @@ extension TransferEngine {
     /// Closes a connection that the caller uses, if it is open.
     func close(_ tag: Int) {
         guard let connection = connections.removeValue(forKey: tag) else { return }
+        if connection.isLookingUp { abandonedLookups.add(at: clock.now) }
         unsafe connection.close(on: executor.multi)
     }
 

@@ -148,7 +148,8 @@ extension TransferError {
     var mayConcernRange: Bool {
         switch self {
         case .unreachable: true
-        case .refused(_, let status, _): status != 429
+        // An overloaded server refuses any request.
+        case .refused(_, let status, _): ![429, 503].contains(status)
         default: false
         }
     }

@@ -87,6 +87,8 @@ struct TransferStateMachine {
     private var startsOver = false
     /// `true` if the next attempt asks the same mirror for the whole content, after a wrong response to a range request.
     private var distrustsRanges = false
+    /// `true` if the next attempt asks the same mirror for the whole content, after repeated failures of range requests.
+    private var doubtsRanges = false
 
     /// Number of requests sent to mirrors.
     private(set) var attempts = 0
@@ -140,6 +142,7 @@ struct TransferStateMachine {
                 if distrustsRanges { history.recordUnsafeRanges(of: mirrors[current].host) }
             }
             distrustsRanges = false
+            doubtsRanges = false
             return finish(outcome, progress: progress, history: &history, at: moment)
         }
     }
@@ -208,7 +211,7 @@ struct TransferStateMachine {
         if pause == nil, progress.isRangeUnanswered, error.mayConcernRange,
             count.isMultiple(of: Self.failuresBeforeDoubt)
         {
-            distrustsRanges = true
+            doubtsRanges = true
             return ask(current, history: history)
         }
         if let pause {
@@ -261,7 +264,8 @@ struct TransferStateMachine {
         mirrors[index].wasTried = true
         attempts += 1
         let isRanged =
-            !startsOver && !distrustsRanges && history.allowsRanges(from: mirrors[index].host)
+            !startsOver && !distrustsRanges && !doubtsRanges
+            && history.allowsRanges(from: mirrors[index].host)
         return .attempt(mirror: mirrors[index].position, isRanged: isRanged)
     }
 

@@ -114,6 +114,8 @@ final class SessionEngine: Sendable {
         configuration.connectTimeout = connectTimeout
         configuration.connectionsPerHost = connectionsPerHost
         configuration.connections = 64
+        // A response without an end could keep the only place, and the session repeats no request.
+        configuration.adaptsConnections = false
         configuration.retry.maximumAttempts = 1
         let rules = configuration
         // Detached: the application's methods return at once, so no task of the application could wait for the engine, and

@@ -26,6 +26,8 @@ import Testing
 
     @Test func oneAtATimeIsInControl() async throws {
         let (one, other) = (try manager(), try manager())
+        let never = Date(timeIntervalSinceReferenceDate: .infinity)
+        try await other.withExclusiveControl(before: never) {}
         let value = try await one.withExclusiveControl {
             await #expect(throws: BAError.self) {
                 try await other.withExclusiveControl(before: .now) {

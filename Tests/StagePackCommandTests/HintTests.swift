@@ -96,7 +96,7 @@ struct HintTests {
     /// An apostrophe and a combining character are one character to Swift, but two to a shell; a long path is whole.
     @Test(arguments: [
         "'\u{301};touch made;echo '\u{301}", "$(touch made)", "`touch made`", "a\" 'b'",
-        String(repeating: "long path ", count: 24),
+        String(repeating: "long path ", count: 23),
     ])
     func noNameOfAFileEndsTheQuotation(name: String) async throws {
         let world = try World()

@@ -211,10 +211,17 @@ import Testing
         let prefix = "error: packs[0].archive.url:"
         #expect(try await findings(.status(404)) == ["\(prefix) is answered with status 404"])
         #expect(try await findings(.portal).contains("\(prefix) is answered with a web page"))
-        let encoded = Answer.content(Self.content).field("Content-Encoding", "gzip")
+        let encoded = Answer.content(Self.content + [0]).field("Content-Encoding", "gzip")
         #expect(
             try await findings(encoded)
-                == ["\(prefix) is sent with the content encoding 'gzip', which is refused"]
+                .contains("\(prefix) is sent with the content encoding 'gzip', which is refused")
+        )
+        let named = Answer.content(Self.content).field("Content-Encoding", "gzip")
+        #expect(
+            try await findings(named) == [
+                "warning: packs[0].archive.url: is sent with the content encoding 'gzip', which caches "
+                    + "may decode"
+            ]
         )
         let dropped = try await findings(.dropped)
         #expect(dropped.count == 1)
