@@ -217,7 +217,7 @@ extension TransferState {
 extension TransferState {
     /// Errors that do not end by themselves.
     private static let lastingErrors: Set<Errno> = [
-        .invalidArgument, .permissionDenied, .notPermitted, .readOnlyFileSystem, .ioError,
+        .invalidArgument, .permissionDenied, .notPermitted, .ioError,
     ]
     /// Number of failed commits after which such an error fails the task.
     private static let commitAttempts = 5
@@ -248,6 +248,9 @@ extension TransferState {
                 reason = PendingReason(.quota, until: now + Self.quotaWait)
             } else if error.isOutOfSpace {
                 reason = PendingReason(.disk, until: now + Self.diskWait)
+            } else if error.errno == .readOnlyFileSystem {
+                // Ends when a person has repaired the file system.
+                reason = PendingReason(.disk, until: now + Self.diskWait, problem: "\(error)")
             }
         }
         scheduler.attemptEnded(id, pending: reason, at: now)

@@ -216,10 +216,17 @@ struct TransferStateTests {
         #expect(reasons == [PendingReason](repeating: reason, count: 10))
     }
 
-    @Test(
-        arguments: [.invalidArgument, .permissionDenied, .notPermitted, .readOnlyFileSystem]
-            as [Errno]
-    )
+    @Test func aCommitOnAReadOnlyFileSystemIsRepeatedUntilItIsWritable() throws {
+        let (_, reasons) = try waits(after: 10, failuresWith: .readOnlyFileSystem)
+        let reason = PendingReason(
+            .disk,
+            until: now + TransferState.diskWait,
+            problem: "\(error(.readOnlyFileSystem))"
+        )
+        #expect(reasons == [PendingReason](repeating: reason, count: 10))
+    }
+
+    @Test(arguments: [.invalidArgument, .permissionDenied, .notPermitted] as [Errno])
     func aCommitThatWillNotSucceedEndsItsTask(_ errno: Errno) throws {
         var (state, reasons) = try waits(after: 4, failuresWith: errno)
         #expect(reasons.map(\.kind) == [.backoff, .backoff, .backoff, .backoff])
