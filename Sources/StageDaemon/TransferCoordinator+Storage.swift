@@ -61,11 +61,10 @@ extension TransferCoordinator {
     ///
     /// - Parameter problem: The error of a write; `nil` if the disk is full.
     func waitForSpace(problem: String? = nil) {
-        state.waitForSpace(free: freeSpace, problem: problem, at: readClock())
-        guard !hasReportedDisk else { return }
-        hasReportedDisk = true
+        let free = freeSpace
+        guard state.waitForSpace(free: free, problem: problem, at: readClock()) else { return }
         var metadata: Logger.Metadata = [
-            "file.path": "\(files.root.path)", "disk.free": "\(freeSpace)",
+            "file.path": "\(files.root.path)", "disk.free": "\(free)",
             "disk.reserve": "\(state.configuration.reserve)",
         ]
         if let problem { metadata["error"] = "\(problem)" }
@@ -77,13 +76,12 @@ extension TransferCoordinator {
         )
     }
 
-    /// Resumes scheduling if transfers wait for the disk and it has space.
+    /// Resumes scheduling if transfers wait for the disk and it has space; logs it once the disk stops them no more.
     func checkSpace() {
         if state.isSpaceDue(at: readClock()) {
             state.checkSpace(free: freeSpace, at: readClock())
         }
-        guard hasReportedDisk, state.scheduler.fullUntil == nil, unrecorded.isEmpty else { return }
-        hasReportedDisk = false
+        guard state.endDiskWait(at: readClock()) else { return }
         logger.notice(
             "Transfers continue after they waited for the disk",
             metadata: ["disk.free": "\(freeSpace)"]

@@ -72,8 +72,6 @@ actor TransferCoordinator {
     var unrecorded: [Ending] = []
     /// Unfinished tasks that could not be read from the journal yet.
     var unscheduled: Set<Int64> = []
-    /// Set while the log says that all transfers wait for the disk.
-    var hasReportedDisk = false
     /// Detects that the clock was set.
     var clock = ClockWatch(.now)
     /// Change of the clock in seconds by which dates in the journal are still to be moved.

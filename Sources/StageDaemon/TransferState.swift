@@ -80,6 +80,8 @@ struct TransferState {
     var spaceWhenFull = ByteCount.zero
     /// Error of the write for which transfers wait for the disk; `nil` if it is full.
     private(set) var diskProblem: String?
+    /// Time at which the disk was last found full or stopped a write; `nil` if transfers do not wait for it.
+    private var diskHeldAt: Date?
     /// Tasks of ``ending`` whose end the journal could not record yet.
     var unrecorded: Set<Int64> = []
     /// Users of the handlers that start or run, by the tokens of the launches.
@@ -130,7 +132,7 @@ struct TransferState {
 
     /// Returns the next date that changes a decision by time alone, except retried journal writes.
     func nextDate(at now: Date) -> Date? {
-        var dates = [scheduler.nextDeadline, expiries.min?.date]
+        var dates = [scheduler.nextDeadline, expiries.min?.date, diskHoldEnd]
         // A launch whose date has passed waits for another event, such as the end of another handler.
         for session in sessions.values where mayLaunch(session) {
             if let date = session.record.launchLimiter.notBefore, date > now { dates.append(date) }
@@ -168,6 +170,7 @@ extension TransferState {
         )
         for id in sessions.keys { sessions[id]?.record.launchLimiter.clockChanged(by: seconds) }
         lastSweep += seconds
+        diskHeldAt = diskHeldAt.map { $0 + seconds }
     }
 
     /// Stops scheduling until the disk has space.
@@ -176,10 +179,30 @@ extension TransferState {
     ///   - free: The free space.
     ///   - problem: The error of a write; `nil` if the disk is full.
     ///   - now: The current time.
-    mutating func waitForSpace(free: ByteCount, problem: String? = nil, at now: Date) {
+    /// - Returns: Whether the wait begins; `false` if ``endDiskWait(at:)`` has not ended an earlier one.
+    @discardableResult
+    mutating func waitForSpace(free: ByteCount, problem: String? = nil, at now: Date) -> Bool {
         spaceWhenFull = free
         diskProblem = problem
         scheduler.fullUntil = now + Self.diskWait
+        defer { diskHeldAt = now }
+        return diskHeldAt == nil
+    }
+
+    /// Ends the wait for the disk once it has stopped no transfer for a while; returns whether the wait has ended now.
+    ///
+    /// Free space alone proves nothing: a file system may be read-only, or have no free inodes.
+    mutating func endDiskWait(at now: Date) -> Bool {
+        guard let end = diskHoldEnd, end <= now else { return false }
+        diskHeldAt = nil
+        return true
+    }
+
+    /// Date from which the disk counts as usable unless it stops a transfer before; `nil` if transfers do not wait, or
+    /// certainly wait.
+    private var diskHoldEnd: Date? {
+        guard scheduler.fullUntil == nil, unrecorded.isEmpty else { return nil }
+        return diskHeldAt.map { $0 + 2 * Self.diskWait }
     }
 
     /// Returns whether the free space is due to be checked.
@@ -192,6 +215,7 @@ extension TransferState {
         let isEnough =
             free >= configuration.reserve || free >= spaceWhenFull + .mebibytes(1)
         scheduler.fullUntil = isEnough ? nil : now + Self.diskWait
+        if !isEnough { diskHeldAt = now }
     }
 
     /// Postpones a task after a disk error of its file or record.

@@ -60,6 +60,8 @@ struct ClockTests {
         state.clockChanged(by: change)
         #expect(!state.isSpaceDue(at: start + change + TransferState.diskWait - 1))
         #expect(state.isSpaceDue(at: start + change + TransferState.diskWait))
+        _ = state.turn(at: start + change + TransferState.diskWait)
+        #expect(state.nextDate(at: start + change) == start + change + 2 * TransferState.diskWait)
         let sweeps = [86_400, 86_401].map { state.isSweepDue(at: start + change + $0) }
         #expect(sweeps == [false, true])
     }

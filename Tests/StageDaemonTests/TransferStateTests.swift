@@ -439,8 +439,45 @@ struct TransferStateTests {
         #expect(state.isSpaceDue(at: now + 15))
         state.checkSpace(free: .mebibytes(2), at: now + 15)
         #expect(state.nextDate(at: now) == now + 30)
+        #expect(state.endDiskWait(at: now + 29) == false)
         state.checkSpace(free: .mebibytes(3), at: now + 30)
+        #expect(state.nextDate(at: now) == now + 45)
+        #expect(state.endDiskWait(at: now + 45) == true)
         #expect(state.nextDate(at: now) == nil)
+    }
+
+    @Test func theWaitForADiskThatStaysReadOnlyBeginsOnce() {
+        var state = state()
+        let free = state.configuration.reserve
+        let error = "cannot write '/x': Read-only file system"
+        #expect(state.waitForSpace(free: free, problem: error, at: now) == true)
+        var date = now
+        for _ in 0..<5 {
+            date += TransferState.diskWait
+            state.checkSpace(free: free, at: date)
+            // The next attempt may start, and fails.
+            #expect(state.scheduler.fullUntil == nil)
+            #expect(state.endDiskWait(at: date) == false)
+            #expect(state.waitForSpace(free: free, problem: error, at: date) == false)
+        }
+        _ = state.turn(at: date + 15)
+        #expect(state.endDiskWait(at: date + 29) == false)
+        #expect(state.nextDate(at: date + 29) == date + 30)
+        #expect(state.endDiskWait(at: date + 30) == true)
+        #expect(state.endDiskWait(at: date + 60) == false)
+        #expect(state.waitForSpace(free: free, problem: error, at: date + 60) == true)
+    }
+
+    @Test func theWaitForADiskLastsWhileTheEndOfATaskIsNotRecorded() {
+        var state = state()
+        state.waitForSpace(free: .zero, at: now)
+        state.unrecorded = [1]
+        _ = state.turn(at: now + 15)
+        #expect(state.endDiskWait(at: now + 60) == false)
+        // The timer would fire at once, and again and again.
+        #expect(state.nextDate(at: now + 60) == nil)
+        state.unrecorded = []
+        #expect(state.endDiskWait(at: now + 60) == true)
     }
 }
 
