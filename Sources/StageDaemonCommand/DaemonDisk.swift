@@ -15,7 +15,12 @@ package struct DaemonDisk: Sendable {
     /// The bytes that the daemon leaves free.
     package var reserve: ByteCount
 
-    /// True if all transfers of the daemon wait for the disk.
+    /// `true` if no more files can be created.
+    package var isOutOfInodes: Bool
+    /// `true` if the file system is mounted read-only.
+    package var isReadOnly: Bool
+
+    /// `true` if less is free than the daemon leaves free.
     package var isFull: Bool { free < reserve }
 
     /// Looks at the disks of the system's daemon and of the user's own; leaves out those of daemons that have not run yet, and
@@ -28,7 +33,9 @@ package struct DaemonDisk: Sendable {
             )
             let path = FilePath(paths.state)
             // A missing directory, or one that this user may not enter, has no finding.
-            guard let space = try? Directory.open(path).freeSpace() else { return nil }
+            guard let directory = try? Directory.open(path),
+                let space = try? directory.freeSpace()
+            else { return nil }
             // 'doctor' reports a configuration that cannot be read, with which the daemon does not start.
             let configuration = try? DaemonConfiguration(
                 contentsOf: FilePath(paths.configuration)
@@ -37,7 +44,9 @@ package struct DaemonDisk: Sendable {
                 path: path,
                 isSystem: isSystem,
                 free: ByteCount(space.bytes),
-                reserve: (configuration ?? DaemonConfiguration()).reserve
+                reserve: (configuration ?? DaemonConfiguration()).reserve,
+                isOutOfInodes: space.files == 0,
+                isReadOnly: directory.isOnReadOnlyFileSystem
             )
         }
     }

@@ -375,6 +375,43 @@ struct DoctorTests {
         #expect(ending.output.contains("its transfers wait\n"), "\(ending)")
     }
 
+    @Test(
+        .enabled("a user beside root takes root") { await Program.isRootThatCanMount },
+        arguments: [
+            (
+                "ro", "is on a read-only file system",
+                "repair the file system, and make it writable"
+            ),
+            (
+                "size=256m,nr_inodes=1", "is on a file system without free inodes",
+                "remove some files"
+            ),
+        ] as [(String, String, String)]
+    )
+    func aDiskOfTheDaemonThatCannotBeWrittenIsAProblem(
+        options: String,
+        finding: String,
+        hint: String
+    ) async throws {
+        var machine = try await SharedMachine()
+        try machine.publish(version: 1)
+        #expect(try await machine.root("prefetch").status == 0)
+        let state = "/var/lib/stagepack/transfers"
+        let script = """
+            mkdir -p "$0" && mount -t tmpfs -o \(options) none "$0" || exit 99
+            exec "$@"
+            """
+        machine.installed.world.program.wrapper =
+            machine.installed.world.program.wrapper.dropLast() + [
+                "/bin/sh", "-c", script, state, try Program.path.string,
+            ]
+        let ending = try await machine.root("doctor")
+        #expect(ending.status == 3, "\(ending)")
+        let lines =
+            "problem: daemon's disk: '\(state)' \(finding): its transfers wait\n  hint: \(hint)\n"
+        #expect(ending.output.contains(lines), "\(ending)")
+    }
+
     @Test func theUserIsToldOfFailuresInTheSystemsContainerInNotes() async throws {
         var machine = try await SharedMachine()
         try machine.publish(version: 1)

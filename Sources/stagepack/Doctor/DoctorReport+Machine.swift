@@ -60,15 +60,28 @@ extension DoctorReport {
         }
     }
 
-    /// Checks that the disks of the system's daemon and of the user's own have space for transfers.
+    /// Checks that the disks of the system's daemon and of the user's own can be written, and have space for transfers.
     private mutating func checkDaemonDisks() {
-        for disk in DaemonDisk.all(environment: ProcessEnvironment.current) where disk.isFull {
+        for disk in DaemonDisk.all(environment: ProcessEnvironment.current) {
+            let finding: String
+            let hint: String
+            if disk.isReadOnly {
+                finding = "is on a read-only file system"
+                hint = "repair the file system, and make it writable"
+            } else if disk.isFull {
+                finding = "has \(disk.free) free, and the daemon leaves \(disk.reserve) free"
+                hint = "free some space, or set a smaller 'reserve' in 'stagepackd.json'"
+            } else if disk.isOutOfInodes {
+                finding = "is on a file system without free inodes"
+                hint = "remove some files"
+            } else {
+                continue
+            }
             add(
                 .problem,
                 subject: disk.isSystem ? "daemon's disk" : "own daemon's disk",
-                finding:
-                    "'\(disk.path)' has \(disk.free) free, and the daemon leaves \(disk.reserve) free: its transfers wait",
-                hint: "free some space, or set a smaller 'reserve' in 'stagepackd.json'"
+                finding: "'\(disk.path)' \(finding): its transfers wait",
+                hint: hint
             )
         }
     }
