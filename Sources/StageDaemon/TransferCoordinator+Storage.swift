@@ -59,9 +59,11 @@ extension TransferCoordinator {
 extension TransferCoordinator {
     /// Stops scheduling until the disk has space again, or can be written.
     ///
-    /// - Parameter problem: The error of a write; `nil` if the disk is full.
+    /// - Parameter problem: The error of a write; `nil` if the disk is full or read-only.
     func waitForSpace(problem: String? = nil) {
         let free = freeSpace
+        // SQLite's errors do not tell a read-only file system from a full one.
+        let problem = problem ?? readOnlyProblem
         guard state.waitForSpace(free: free, problem: problem, at: readClock()) else { return }
         var metadata: Logger.Metadata = [
             "file.path": "\(files.root.path)", "disk.free": "\(free)",
@@ -86,6 +88,12 @@ extension TransferCoordinator {
             "Transfers continue after they waited for the disk",
             metadata: ["disk.free": "\(freeSpace)"]
         )
+    }
+
+    /// Error of a write to the state directory if its file system is read-only; `nil` otherwise.
+    private var readOnlyProblem: String? {
+        guard files.root.isOnReadOnlyFileSystem else { return nil }
+        return "\(FileError("write", path: files.root.path, errno: .readOnlyFileSystem))"
     }
 
     private var freeSpace: ByteCount {
