@@ -111,7 +111,7 @@ public struct PendingReason: Hashable, Codable, Sendable {
         case powerSaver
         /// The session is discretionary, and the time that the daemon has chosen is in the future.
         case discretionary
-        /// The disk is full, or cannot be written; the problem says why.
+        /// The disk is full or, if there is a problem, cannot be written.
         case disk
         /// All connections are in use.
         case slot

@@ -68,9 +68,11 @@ extension TransferState {
         let failures = histories[id]?.failures ?? 0
         histories[id]?.failures += 1
         let until = now + wait(for: reason, afterFailures: failures)
+        // A staging waits for a disk only if that is full.
+        let problem = reason == .disk ? nil : failure.reason
         scheduler.attemptEnded(
             id,
-            pending: PendingReason(reason, until: until, problem: failure.reason),
+            pending: PendingReason(reason, until: until, problem: problem),
             at: now
         )
         assign(id, at: now)

@@ -103,8 +103,10 @@ extension TransferState {
         if unrecorded.contains(id) {
             return [PendingReason(.disk, until: scheduler.fullUntil, problem: diskProblem)]
         }
+        // A staging waits for the disk of its container, not for the daemon's.
+        let isHeld = scheduler.fullUntil != nil && scheduler.items[id]?.isConnected == true
         return scheduler.pendingReasons(of: id, at: now).map { reason in
-            if reason.kind == .disk, reason.problem == nil, scheduler.fullUntil != nil {
+            if isHeld, reason.kind == .disk, reason.problem == nil {
                 return PendingReason(.disk, until: reason.until, problem: diskProblem)
             }
             guard [.backoff, .server].contains(reason.kind), reason.problem == nil else {

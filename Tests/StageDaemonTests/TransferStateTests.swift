@@ -432,6 +432,21 @@ struct TransferStateTests {
         #expect(state.pendingReasons(of: 1, at: now) == [PendingReason(.disk, until: until)])
     }
 
+    @Test func aStagingWaitsForTheFullDiskOfItsContainer() throws {
+        var state = state()
+        let task = FullTask(1, host: Scheduler.workerHost)
+        try create([task], in: &state)
+        _ = state.turn(at: now)
+        _ = state.endAttempt(of: 1)
+        let failure = TransferFailure(.storage, reason: "not enough space")
+        #expect(state.judge(StagingEnd(failure, hold: .disk), of: task, at: now) == .wait)
+        let reasons = [PendingReason(.disk, until: now + 120)]
+        #expect(state.pendingReasons(of: 1, at: now) == reasons)
+        let error = "cannot write '/x': Read-only file system"
+        state.waitForSpace(free: .mebibytes(200), problem: error, at: now)
+        #expect(state.pendingReasons(of: 1, at: now) == reasons)
+    }
+
     @Test func fullSpaceIsLookedForAgainUntilThereIsMore() {
         var state = state()
         state.waitForSpace(free: .mebibytes(2), at: now)

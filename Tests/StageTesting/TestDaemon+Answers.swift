@@ -283,6 +283,7 @@ extension TestDaemon.State {
     mutating func emit(_ event: SessionEvent, in identifier: String) -> SessionEvent {
         var event = event
         if let id = event.task, let bytes = event.bytesReceived { tasks[id]?.bytesReceived = bytes }
+        if let id = event.task, let holds = event.holds { tasks[id]?.holds = holds }
         if [.challenged, .completed, .failed, .cancelled].contains(event.kind) {
             sessions[identifier]?.status.lastEvent += 1
             event.sequence = sessions[identifier]?.status.lastEvent

@@ -73,8 +73,9 @@ extension PendingReason {
     var text: String {
         let time = until.map { ", until \(InternetTime($0).text)" } ?? ""
         let failure = problem.map { ": \($0.escapedForDisplay)" } ?? ""
-        let alternative = kind == .disk && problem != nil ? " or cannot be written" : ""
-        return "\(kind.text)\(alternative)\(time)\(failure)"
+        // The daemon names no problem of a full disk.
+        let reason = kind == .disk && problem != nil ? "the disk cannot be written" : kind.text
+        return "\(reason)\(time)\(failure)"
     }
 }
 
