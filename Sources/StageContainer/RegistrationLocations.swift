@@ -81,6 +81,38 @@ package enum RegistrationLocations {
     package static func files(of id: ApplicationID, in folders: [FilePath]) -> [FilePath] {
         folders.map { $0.appending("\(id).json") }.filter { FileStatus.existsAsEntry($0) }
     }
+
+    /// Returns the effective registration of an application; `nil` if there is none, or if it cannot be used.
+    package static func registration(
+        of id: ApplicationID,
+        in folders: [FilePath]
+    ) -> Registration? {
+        // The run of the application reports that its registration cannot be used.
+        guard let path = files(of: id, in: folders).last,
+            let found = try? Registration(file: path), found.application == id
+        else { return nil }
+        return found
+    }
+
+    /// Returns the other applications of a registration's group of which the versions of packs may stay staged instead
+    /// of the application's own.
+    ///
+    /// An application with a root accepts those with the same root only: its keys have to sign the content of its packs.
+    /// Leaves out applications whose registration cannot be used. Reads the registrations of all applications.
+    package static func applications(
+        trustedAs own: Registration,
+        in folders: [FilePath]
+    ) -> Set<ApplicationID> {
+        // `doctor` reports folders that cannot be read.
+        let known = (try? applications(in: folders)) ?? []
+        let trusted = known.filter { id in
+            guard id != own.application, let other = registration(of: id, in: folders),
+                other.group == own.group
+            else { return false }
+            return own.trust == .transport || other.trust == own.trust
+        }
+        return Set(trusted)
+    }
 }
 
 extension Registration {

@@ -80,17 +80,18 @@ extension StagingTarget {
         }
     }
 
-    /// Returns the other registered applications whose manifests in a container offer these versions of packs, by pack.
+    /// Returns the other applications of the group whose manifests in a container offer these versions of packs, by pack.
     ///
-    /// Reads the registrations and all stored manifests, unless there are no `versions`.
+    /// Leaves out applications that are trusted less than the target's. Reads the registrations, and all stored manifests if
+    /// there are other applications, unless there are no `versions`.
     func othersOffering(
         _ versions: [PackID: Planner.StagedVersion],
         in reader: ContainerReader?
     ) throws(StageError) -> [PackID: ApplicationID] {
-        // The run reports registrations that cannot be read.
-        guard !versions.isEmpty, let reader, let own = registration?.application,
-            let registered = try? RegistrationFolders(environment: environment).applications()
-        else { return [:] }
+        guard !versions.isEmpty, let reader, let registration else { return [:] }
+        let folders = RegistrationLocations.folders(environment: environment)
+        let others = RegistrationLocations.applications(trustedAs: registration, in: folders)
+        guard !others.isEmpty else { return [:] }
         let manifests: [Manifest]
         do throws(ContainerError) {
             manifests = try reader.manifestCatalogue()?.manifests ?? []
@@ -98,8 +99,7 @@ extension StagingTarget {
             throw .container(error)
         }
         var found: [PackID: ApplicationID] = [:]
-        for manifest in manifests
-        where manifest.application != own && registered.contains(manifest.application) {
+        for manifest in manifests where others.contains(manifest.application) {
             for (id, version) in versions where found[id] == nil {
                 guard let pack = manifest[id], version.version == pack.version,
                     version.contentDigest == pack.contentDigest

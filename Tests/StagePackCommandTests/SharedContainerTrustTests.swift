@@ -69,6 +69,40 @@ struct SharedContainerTrustTests {
         #expect(try world.installed.staged() == ["aurora": 1])
     }
 
+    /// A pack that was staged before the signed manifest was here, newer or of the same version.
+    @Test(arguments: [99, 1])
+    func aPackOfAnUnsignedApplicationIsReplaced(version: Int) async throws {
+        var world = try await SignedWorld()
+        var registration = world.installed.registration
+        registration.application = try ApplicationID("net.example.other")
+        registration.trust = .transport
+        registration.manifestURLs = [world.server.url("/other/manifest.json")]
+        try world.installed.write(registration.json(), to: "net.example.other.json")
+        var unsigned = try SamplePack.small(.aurora, version: 99)
+        unsigned.pack.version = version
+        let manifest = Manifest(
+            application: registration.application,
+            revision: 1,
+            packs: [unsigned.pack]
+        )
+        world.server.answer("/other/manifest.json", with: .content(manifest.json()))
+        world.server.answer("/other" + unsigned.path, with: .content(unsigned.archive))
+        let ending = try await world.installed.run(
+            "prefetch",
+            "--app",
+            "net.example.other",
+            "--attempts",
+            "1"
+        )
+        #expect(ending.status == 0, "\(ending)")
+        #expect(try world.installed.staged() == ["aurora": version])
+        let signed = try SamplePack.small(.aurora)
+        try world.publish(signed)
+        try await world.succeed()
+        let reader = try #require(try ContainerReader.open(world.installed.container))
+        #expect(try reader.record(of: .aurora)?.contentDigest == signed.pack.contentDigest)
+    }
+
     @Test func packsOfOtherNamesAreStaged() async throws {
         let world = try await staged(try .small(try PackID("dunes")))
         let ending = try await fetch("dunes", world)

@@ -52,7 +52,8 @@ struct SharingTests {
         #expect(try world.names(in: "downloads") == [])
     }
 
-    @Test func applicationsOfAGroupDoNotReplaceEachOthersNewerVersion() async throws {
+    @Test(arguments: [false, true])
+    func applicationsOfAGroupDoNotReplaceEachOthersNewerVersion(untilMoved: Bool) async throws {
         let installed = try await Installed()
         let server = installed.world.server
         try installed.uninstall()
@@ -85,8 +86,16 @@ struct SharingTests {
         let plan = try await installed.run("plan", "--app", first)
         #expect(plan.output.contains("version 2 of 'net.example.second' is staged"), "\(plan)")
         #expect(try await !installed.run("status").output.contains("outdated"))
-        // The version that no registered application offers any more is replaced.
-        try Directory.open(installed.folder).remove("net.example.second.json")
+        // The version that no registered application of the group offers any more is replaced.
+        if untilMoved {
+            var moved = installed.registration
+            moved.application = try ApplicationID("net.example.second")
+            moved.group = try ApplicationGroupID("net.example.moved")
+            moved.manifestURLs = [server.url("/net.example.second.json")]
+            try installed.write(moved.json(), to: "net.example.second.json")
+        } else {
+            try Directory.open(installed.folder).remove("net.example.second.json")
+        }
         #expect(try await installed.world.program.run(run).status == 0)
         #expect(try installed.staged() == ["common": 1])
     }
