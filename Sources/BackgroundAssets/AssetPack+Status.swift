@@ -11,9 +11,9 @@ extension AssetPack {
 
         /// The manifest offers the pack, and it is not staged.
         public static let downloadAvailable = Status(rawValue: 1 << 0)
-        /// The staged version differs from the offered one.
+        /// The staged version differs from the offered one, and does not stay because another application of the group offers it.
         public static let updateAvailable = Status(rawValue: 1 << 1)
-        /// The staged version is the one that it is compared with.
+        /// The staged version is the one that it is compared with, or one that stays instead of the offered one.
         public static let upToDate = Status(rawValue: 1 << 2)
         /// The staged version differs from the one that it is compared with.
         public static let outOfDate = Status(rawValue: 1 << 3)
@@ -33,7 +33,9 @@ extension AssetPack.Status {
     ///   - pack: The pack to compare with; `nil` if it is not offered any more.
     ///   - staged: The staged generation.
     ///   - offer: The pack as the manifest offers it; `nil` if it does not.
-    init(of pack: AssetPack?, staged: GenerationName?, offer: AssetPack?) {
+    ///   - isKept: Pass `true` if the staged version stays instead of the offered one, since another application of
+    ///     the group offers it.
+    init(of pack: AssetPack?, staged: GenerationName?, offer: AssetPack?, isKept: Bool = false) {
         self = []
         if offer == nil { insert(.obsolete) }
         guard let staged else {
@@ -42,7 +44,7 @@ extension AssetPack.Status {
         }
         insert(.downloaded)
         guard let pack else { return }
-        if pack.isHeld(by: staged) {
+        if pack.isHeld(by: staged) || isKept && pack == offer {
             insert(.upToDate)
         } else {
             insert(.outOfDate)

@@ -79,7 +79,11 @@ extension AssetPackManager.Configuration {
             },
             fetcher: fetcher ?? CommandFetcher(source: origin)
         )
-        return PackSource(store: store, catalogue: catalogue)
+        return PackSource(
+            store: store,
+            catalogue: catalogue,
+            registrations: RegistrationLocations.folders(environment: environment)
+        )
     }
 
     private func groupAndCatalogue(

@@ -71,7 +71,12 @@ extension AssetPackManager {
         id: PackID,
         state: PackSource.PackState
     ) -> AssetPack.Status {
-        var status = AssetPack.Status(of: pack, staged: state.staged, offer: state.offer)
+        var status = AssetPack.Status(
+            of: pack,
+            staged: state.staged,
+            offer: state.offer,
+            isKept: state.isKept
+        )
         if state.staged != nil, state.offers.hasOwnFormat { status.remove(.obsolete) }
         if isDownloading(id) { status.insert(.downloading) }
         return status

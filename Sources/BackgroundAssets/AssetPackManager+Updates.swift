@@ -26,7 +26,8 @@ extension AssetPackManager {
     /// Returns when the updates have started, after those that are being cancelled have ended: ``statusUpdates``
     /// reports their progress, and ``ensureLocalAvailability(of:requireLatestVersion:)`` waits for one. Packs in the
     /// system's container are updated in the user's container, and removed by the system's timer. Packs that are
-    /// pinned, and those that another application of the group offers, stay as they are.
+    /// pinned, and those that another application of the group offers, are not removed. A pinned version stays, and so does
+    /// one that another application of a registered application's group offers, if it is not older than the own one.
     ///
     /// - Returns: The packs that are being updated, and those that are removed.
     /// - Throws: An error if the server does not respond, or a pack cannot be removed.
@@ -45,12 +46,13 @@ extension AssetPackManager {
     }
 
     /// Starts the update of a pack, or keeps a running one; returns `false` if the pack is up to date, pinned or not
-    /// staged.
+    /// staged, or if its staged version stays.
     private func update(_ pack: Pack, from source: PackSource) async throws -> Bool {
         while true {
             try await waitForCancelledDownload(pack.id)
             guard let staged = try source.store.currentGeneration(of: pack.id),
-                !staged.holds(pack), try source.store.pin(of: pack.id) == nil
+                !staged.holds(pack), try source.store.pin(of: pack.id) == nil,
+                try await !source.keepsStaged(insteadOf: pack)
             else { return false }
             let assetPack = try source.assetPack(pack)
             if download(pack.id, pack: assetPack, source: source).keep() { return true }

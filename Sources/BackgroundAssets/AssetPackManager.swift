@@ -89,7 +89,8 @@ public actor AssetPackManager {
     /// - Parameters:
     ///   - assetPack: The pack.
     ///   - shouldUpdate: Whether the newest version is required: the server is asked for it, and the call
-    ///     waits for its download. With `false`, any version suffices.
+    ///     waits for its download. A version that another application of a registered application's group offers
+    ///     suffices, if it is not older. With `false`, any version suffices.
     /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if no manifest offers the pack;
     ///   the download's error; with `shouldUpdate` also an error if the server does not respond.
     public func ensureLocalAvailability(
@@ -172,7 +173,8 @@ public actor AssetPackManager {
             try await waitForCancelledDownload(id)
             // The URL holds a lease: the version cannot be removed from here on.
             if !isLatest, try source.store.localURL(for: id) != nil { return }
-            let offer = try await offers()?[id].map { try source.assetPack($0) }
+            let offered = try await offers()?[id]
+            let offer = try offered.map { try source.assetPack($0) }
             // A download may have ended meanwhile.
             let isHere = try source.store.localURL(for: id) != nil
             if isHere, !isLatest { return }
@@ -181,6 +183,7 @@ public actor AssetPackManager {
             {
                 return
             }
+            if isHere, let offered, try await source.keepsStaged(insteadOf: offered) { return }
             let download = download(id, pack: offer ?? assetPack, source: source)
             // A download that was cancelled just now would fail this caller, too.
             guard let key = download.join() else { continue }

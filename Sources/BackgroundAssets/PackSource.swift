@@ -31,6 +31,9 @@ final class PackSource: Sendable {
         var offer: AssetPack?
         /// All offered packs.
         var offers: Offers
+        /// Indicates whether the staged version stays instead of the offered one; see
+        /// ``PackSource/keepsStaged(insteadOf:)``.
+        var isKept = false
     }
 
     private struct Known {
@@ -43,12 +46,15 @@ final class PackSource: Sendable {
 
     let store: PackStore
     private let catalogue: Catalogue
+    /// The folders with the registrations of applications.
+    private let registrations: [FilePath]
     /// The manifests as they were read last; only threads for blocking work wait for this lock.
     private let known = Mutex(Known())
 
-    init(store: PackStore, catalogue: Catalogue) {
+    init(store: PackStore, catalogue: Catalogue, registrations: [FilePath]) {
         self.store = store
         self.catalogue = catalogue
+        self.registrations = registrations
     }
 
     /// Returns the offered packs.
@@ -70,7 +76,7 @@ final class PackSource: Sendable {
         }
     }
 
-    /// Returns the offered packs of which another version is staged.
+    /// Returns the offered packs of which another version is staged, and does not stay.
     func outdatedPacks() async throws(PackStoreError) -> [Pack] {
         try await withBlockingThread { () throws(PackStoreError) -> [Pack] in
             let offers = try self.readOffers().packs ?? [:]
@@ -79,8 +85,45 @@ final class PackSource: Sendable {
                 let staged = try self.store.currentGeneration(of: pack.id)
                 if let staged, !staged.holds(pack) { packs.append(pack) }
             }
-            return packs
+            let kept = try self.keptPacks(among: packs)
+            return packs.filter { !kept.contains($0.id) }
         }
+    }
+
+    /// Returns whether the staged version of a pack stays although the application offers another one: another
+    /// application of its group offers it, and it is not older.
+    ///
+    /// A fetch of the pack would change nothing.
+    func keepsStaged(insteadOf pack: Pack) async throws(PackStoreError) -> Bool {
+        guard case .application = catalogue else { return false }
+        return try await withBlockingThread { () throws(PackStoreError) -> Bool in
+            try !self.keptPacks(among: [pack]).isEmpty
+        }
+    }
+
+    /// Returns those of the offered packs of which the staged version stays.
+    ///
+    /// Reads the registrations and the manifests of the group only if the staged version of a pack is not older.
+    private func keptPacks(among packs: [Pack]) throws(PackStoreError) -> Set<PackID> {
+        // As in runs, the registration of the application determines which others count.
+        guard case .application(let id) = catalogue else { return [] }
+        var present: [(pack: Pack, record: StagedPack)] = []
+        for pack in packs {
+            guard let record = try store.record(of: pack.id), record.version >= pack.version,
+                !record.holds(pack)
+            else { continue }
+            present.append((pack, record))
+        }
+        guard !present.isEmpty,
+            let own = RegistrationLocations.registration(of: id, in: registrations)
+        else { return [] }
+        let others = RegistrationLocations.applications(trustedAs: own, in: registrations)
+        guard !others.isEmpty else { return [] }
+        let manifests = try store.storedManifests().filter { others.contains($0.key) }
+        // A manifest that cannot be read, or is one of another application, offers no packs.
+        let offers = GroupOffers(manifests.compactMap { try? $0.value.manifest(of: $0.key) })
+        let kept = present.filter { offers.keep($0.record, insteadOf: $0.pack) }
+        return Set(kept.map { $0.pack.id })
     }
 
     /// Returns the staged and the offered version of a pack.
@@ -88,10 +131,13 @@ final class PackSource: Sendable {
         try await withBlockingThread { () throws(PackStoreError) -> PackState in
             let offers = try self.readOffers()
             let staged = try self.store.currentGeneration(of: id)
-            let offer = offers.packs?[id].map {
-                AssetPack($0, stagedVersion: staged?.content?.version)
+            let pack = offers.packs?[id]
+            var isKept = false
+            if let pack, let staged, !staged.holds(pack) {
+                isKept = try !self.keptPacks(among: [pack]).isEmpty
             }
-            return PackState(staged: staged, offer: offer, offers: offers)
+            let offer = pack.map { AssetPack($0, stagedVersion: staged?.content?.version) }
+            return PackState(staged: staged, offer: offer, offers: offers, isKept: isKept)
         }
     }
 

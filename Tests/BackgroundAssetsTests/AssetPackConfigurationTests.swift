@@ -102,6 +102,68 @@ struct AssetPackConfigurationTests {
         #expect(!writer.assetPackIsAvailableLocally(withID: "aurora"))
     }
 
+    @Test func aNewerVersionOfAnotherApplicationOfTheGroupIsUpToDate() async throws {
+        let world = try ManagedWorld()
+        let config = try TemporaryDirectory.required().path.appending("config")
+        let samples = [try ManagedPack("common"), try ManagedPack("common", version: 2)]
+        let names = ["net.example.wallpaper", "net.example.second"]
+        for (name, sample) in zip(names, samples) {
+            let url = world.server.url("/\(name).json")
+            let registration = Registration(
+                application: try ApplicationID(name),
+                version: "1.0",
+                group: try ApplicationGroupID("net.example"),
+                manifestURLs: [url],
+                trust: .transport
+            )
+            let component = try #require(FilePath.Component("\(name).json"))
+            try Directory.make(config.appending("stagepack/apps.d")).write(
+                registration.json(),
+                to: component,
+                durably: false
+            )
+            let manifest = Manifest(
+                application: registration.application,
+                revision: 1,
+                packs: [sample.pack]
+            )
+            world.server.answer("/\(name).json", with: .content(manifest.json()))
+            world.server.answer(sample.path, with: .content(sample.archive))
+        }
+        func manager(_ name: String) throws -> AssetPackManager {
+            var configuration = AssetPackManager.Configuration(application: name)
+            configuration.containers = [world.container]
+            configuration.fetcher = CommandFetcher(
+                source: .manifest(url: world.server.url("/\(name).json")),
+                command: try BuiltProgram.path(of: "stagepack"),
+                arguments: ["--attempts", "1"]
+            )
+            return AssetPackManager(
+                configuration: configuration,
+                environment: ["XDG_CONFIG_HOME": config.string]
+            )
+        }
+        let second = try manager("net.example.second")
+        try await second.ensureLocalAvailability(of: second.assetPack(withID: "common"))
+        let first = try manager("net.example.wallpaper")
+        #expect(try await first.checkForUpdates().updatingIDs == [])
+        let pack = try await first.assetPack(withID: "common")
+        #expect(pack.version == 1)
+        try await first.ensureLocalAvailability(of: pack, requireLatestVersion: true)
+        try await first.ensureLocalAvailability(of: [pack], requireLatestVersions: true)
+        #expect(try await first.status(relativeTo: pack) == [.downloaded, .upToDate])
+        let status = try await first.status(ofAssetPackWithID: "common")
+        #expect(status == [.downloaded, .upToDate])
+        #expect(try first.localVersion(ofAssetPackWithID: "common") == 2)
+        #expect(world.server.counts(for: samples[0].path).requests == 0)
+        // Without the registration of the other application, its version does not stay.
+        try Directory.open(config.appending("stagepack/apps.d")).remove("net.example.second.json")
+        let outdated: AssetPack.Status = [.downloaded, .outOfDate, .updateAvailable]
+        #expect(try await first.status(ofAssetPackWithID: "common") == outdated)
+        #expect(try await first.checkForUpdates().updatingIDs == ["common"])
+        try await poll { try first.localVersion(ofAssetPackWithID: "common") == 1 }
+    }
+
     @Test func aStatusComparesTheStagedAndTheOfferedVersion() throws {
         let (first, second) = (try ManagedPack("aurora"), try ManagedPack("aurora", version: 2))
         var again = first
@@ -124,6 +186,11 @@ struct AssetPackConfigurationTests {
             Status(of: new, staged: staged, offer: nil) == [.downloaded, .outOfDate, .obsolete]
         )
         #expect(Status(of: nil, staged: staged, offer: nil) == [.downloaded, .obsolete])
+        let kept: Status = [.downloaded, .upToDate]
+        #expect(Status(of: new, staged: staged, offer: new, isKept: true) == kept)
+        #expect(
+            Status(of: new, staged: staged, offer: old, isKept: true) == [.downloaded, .outOfDate]
+        )
         #expect(
             Status(of: republished, staged: staged, offer: republished)
                 == [.downloaded, .outOfDate, .updateAvailable]
