@@ -91,8 +91,8 @@ public actor AssetPackManager {
     ///   - shouldUpdate: Whether the newest version is required: the server is asked for it, and the call
     ///     waits for its download. A version that another application of a registered application's group offers
     ///     suffices, if it is not older. With `false`, any version suffices.
-    /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if no manifest offers the pack;
-    ///   the download's error; with `shouldUpdate` also an error if the server does not respond.
+    /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if the server's manifest does not offer the
+    ///   pack; the download's error, also if only the stored manifest lacks the pack and the server does not respond; with `shouldUpdate` also an error if the server does not respond.
     public func ensureLocalAvailability(
         of assetPack: AssetPack,
         requireLatestVersion shouldUpdate: Bool = false
@@ -259,7 +259,7 @@ public actor AssetPackManager {
                 updates.send(download.advance(to: progress))
             }
         } catch {
-            failure = await Self.failure(error, of: download.id, source: source)
+            failure = Self.failure(error, of: download.id)
         }
         fetching -= 1
         if downloads[download.id] === download { downloads[download.id] = nil }
@@ -270,21 +270,13 @@ public actor AssetPackManager {
     }
 
     /// Returns the error that the application gets for a failed download.
-    private static func failure(
-        _ error: PackStoreError,
-        of id: PackID,
-        source: PackSource
-    ) async -> any Error {
+    private static func failure(_ error: PackStoreError, of id: PackID) -> any Error {
         switch error {
-        case .cancelled: return CancellationError()
-        case .fetchFailed:
-            // The download has requested the manifest: a known manifest is the newest, and does not contain
-            // the pack.
-            if let offers = try? await source.offers().packs, offers[id] == nil {
-                return ManagedBackgroundAssetsError.assetPackNotFound(withID: id.text)
-            }
-            return error
-        default: return error
+        case .cancelled: CancellationError()
+        // A stored manifest without the pack does not show that the server's lacks it: the server may not have responded.
+        case .fetchFailed(_, let failure) where failure.kind == .unknownPack:
+            ManagedBackgroundAssetsError.assetPackNotFound(withID: id.text)
+        default: error
         }
     }
 

@@ -9,7 +9,7 @@ public struct FetchFailure: Error, Equatable, Sendable {
         case loginRequired
         /// A server refused the request.
         case refused
-        /// The manifest could not be downloaded, and none is stored.
+        /// The manifest could not be downloaded, and none is stored, or the stored one does not contain the pack.
         case manifestUnavailable
         /// The manifest is invalid, or not for this version of the application.
         case manifestInvalid

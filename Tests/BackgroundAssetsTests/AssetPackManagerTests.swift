@@ -245,6 +245,24 @@ struct AssetPackManagerTests {
         }
     }
 
+    @Test func aStoredManifestDoesNotDenyAPackWhileItsServerFails() async throws {
+        var world = try ManagedWorld()
+        try world.publish(try ManagedPack("aurora"), try ManagedPack("cirrus"))
+        let manager = try world.manager()
+        let pack = try await manager.assetPack(withID: "cirrus")
+        try world.publish(try ManagedPack("aurora"))
+        #expect(try await manager.status(ofAssetPackWithID: "aurora") == .downloadAvailable)
+        world.goOffline()
+        let error = await #expect(throws: PackStoreError.self) {
+            try await manager.ensureLocalAvailability(of: pack)
+        }
+        guard case .fetchFailed(_, let failure)? = error else {
+            Issue.record("the error is not that of the fetch")
+            return
+        }
+        #expect(failure.kind == .manifestUnavailable && failure.retryAdvice != .never)
+    }
+
     @Test func allPacksAreOneTree() async throws {
         var world = try ManagedWorld()
         try world.publish(
