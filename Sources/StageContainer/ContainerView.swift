@@ -127,21 +127,6 @@ package struct ContainerView: Sendable {
         return decoded
     }
 
-    /// Returns whether the manifest of another application than `application` offers a staged version.
-    ///
-    /// Decodes all stored manifests.
-    package func isOffered(
-        _ present: StagedPack,
-        besidesBy application: ApplicationID
-    ) throws(ContainerError) -> Bool {
-        try decodedManifests().contains { other in
-            guard other.application != application, let manifest = try? other.manifest.get(),
-                let pack = manifest[present.id]
-            else { return false }
-            return present.holds(pack)
-        }
-    }
-
     /// A manifest that a container stores, decoded.
     package struct DecodedManifest: Sendable {
         /// The application by the name of the record.

@@ -96,6 +96,7 @@ struct SharingTests {
         } else {
             try Directory.open(installed.folder).remove("net.example.second.json")
         }
+        #expect(try await installed.run("status").output.contains("outdated"))
         #expect(try await installed.world.program.run(run).status == 0)
         #expect(try installed.staged() == ["common": 1])
     }

@@ -114,11 +114,12 @@ extension StatusReport.Part {
             )
         }
         guard !view.isEmpty else { return }
-        let manifests = try scope.manifests(view)
+        let stored = try scope.storedManifests(view)
+        let manifests = scope.selected(stored)
         trust = try scope.trust(in: view, for: manifests)
         do throws(ContainerError) {
             awaited = try scope.awaitedManifests(besides: manifests, in: view)
-            try add(manifests, from: view, in: scope)
+            try add(manifests, of: stored, from: view, in: scope)
         } catch {
             throw CommandFailure(error)
         }
@@ -126,6 +127,7 @@ extension StatusReport.Part {
 
     private mutating func add(
         _ records: [AcceptedRecord],
+        of stored: [AcceptedRecord],
         from view: ContainerView,
         in scope: ContainerScope
     ) throws(ContainerError) {
@@ -143,6 +145,7 @@ extension StatusReport.Part {
                     receivedAt: Date(timeIntervalSince1970: Double(record.record.receivedAt))
                 )
             )
+            var offers: GroupOffers?
             for pack in manifest.packs {
                 let copies = try view.copiesWithPins(of: pack.id)
                 let present = try copies.first.flatMap { copy throws(ContainerError) in
@@ -155,11 +158,12 @@ extension StatusReport.Part {
                     downloaded: pack.downloads.lazy.compactMap { downloaded[$0] }.first
                 )
                 try status.add(copies, from: view, in: scope)
-                if status.state == .outdated, let present, present.version >= pack.version,
-                    try view.isOffered(present, besidesBy: manifest.application)
-                {
-                    status.state = .staged
-                } else if status.state == .outdated {
+                if status.state == .outdated, let present {
+                    let group = offers ?? scope.offers(besides: manifest.application, of: stored)
+                    offers = group
+                    if group.keep(present, insteadOf: pack) { status.state = .staged }
+                }
+                if status.state == .outdated {
                     let reader = copies.first.flatMap { view.readers[$0.container] }
                     let kept = try reader?.keptGenerations(holding: pack) ?? []
                     if !kept.isEmpty { status.isOfferedVersionKept = true }
@@ -168,9 +172,13 @@ extension StatusReport.Part {
                 others.remove(pack.id)
             }
         }
-        // Reads all manifests only if packs are left that these ones do not offer.
         guard !others.isEmpty else { return }
-        try add(packs: others.subtracting(try view.offeredPacks()), from: view, in: scope)
+        for record in stored {
+            // A manifest that cannot be read names no packs.
+            guard let manifest = try? record.manifest.get() else { continue }
+            others.subtract(manifest.packs.map(\.id))
+        }
+        try add(packs: others, from: view, in: scope)
     }
 
     /// Adds staged packs that no manifest names.
@@ -197,23 +205,6 @@ extension StatusReport.Part {
 }
 
 extension ContainerScope {
-    /// Returns the manifests that the options select, in the order of their applications.
-    func manifests(_ view: ContainerView) throws(CommandFailure) -> [AcceptedRecord] {
-        let stored: [ContainerView.DecodedManifest]
-        do throws(ContainerError) {
-            stored = try view.decodedManifests()
-        } catch {
-            throw CommandFailure(error)
-        }
-        let only = session.target.registration?.application
-        let urls = session.target.manifests
-        return stored.filter { manifest in
-            if let only { return manifest.application == only }
-            return urls.isEmpty || urls.contains(manifest.copy.record.url)
-        }
-        .map(AcceptedRecord.init)
-    }
-
     /// Returns the signed metadata of the applications that are registered with a root, from the container
     /// with the manifest in effect.
     func trust(
@@ -241,19 +232,6 @@ extension ContainerScope {
     fileprivate func downloadedSizes() throws(ContainerError) -> [Digest: ByteCount] {
         guard let own, let container = try ContainerReader.open(own) else { return [:] }
         return try container.downloadedSizes()
-    }
-}
-
-extension ContainerView {
-    /// Returns the packs that a manifest of any application offers.
-    fileprivate func offeredPacks() throws(ContainerError) -> Set<PackID> {
-        var packs: Set<PackID> = []
-        for decoded in try decodedManifests() {
-            // A manifest that cannot be read names no packs.
-            guard let manifest = try? decoded.manifest.get() else { continue }
-            packs.formUnion(manifest.packs.map(\.id))
-        }
-        return packs
     }
 }
 
