@@ -11,7 +11,7 @@ extension AssetPack {
 
         /// The manifest offers the pack, and it is not staged.
         public static let downloadAvailable = Status(rawValue: 1 << 0)
-        /// The staged version differs from the offered one, and does not stay because another application of the group offers it.
+        /// The staged version differs from the offered one, and a fetch would replace it.
         public static let updateAvailable = Status(rawValue: 1 << 1)
         /// The staged version is the one that it is compared with, or one that stays instead of the offered one.
         public static let upToDate = Status(rawValue: 1 << 2)
@@ -34,7 +34,7 @@ extension AssetPack.Status {
     ///   - staged: The staged generation.
     ///   - offer: The pack as the manifest offers it; `nil` if it does not.
     ///   - isKept: Pass `true` if the staged version stays instead of the offered one, since another application of
-    ///     the group offers it.
+    ///     the group offers it, or another container has it.
     init(of pack: AssetPack?, staged: GenerationName?, offer: AssetPack?, isKept: Bool = false) {
         self = []
         if offer == nil { insert(.obsolete) }

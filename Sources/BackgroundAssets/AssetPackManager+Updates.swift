@@ -27,7 +27,8 @@ extension AssetPackManager {
     /// reports their progress, and ``ensureLocalAvailability(of:requireLatestVersion:)`` waits for one. Packs in the
     /// system's container are updated in the user's container, and removed by the system's timer. Packs that are
     /// pinned, and those that another application of the group offers, are not removed. A pinned version stays, and so does
-    /// one that another application of a registered application's group offers, if it is not older than the own one.
+    /// one that another application of a registered application's group offers, if it is not older than the own one, and a
+    /// newer one in the system's container.
     ///
     /// - Returns: The packs that are being updated, and those that are removed.
     /// - Throws: An error if the server does not respond, or a pack cannot be removed.

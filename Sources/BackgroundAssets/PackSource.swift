@@ -90,13 +90,13 @@ final class PackSource: Sendable {
         }
     }
 
-    /// Returns whether the staged version of a pack stays although the application offers another one: another
-    /// application of its group offers it, and it is not older.
+    /// Returns whether the staged version of a pack stays although the application offers another one: another container
+    /// than the one that packs are fetched into has it, and it is newer, or another application of the group offers it, and
+    /// it is not older.
     ///
     /// A fetch of the pack would change nothing.
     func keepsStaged(insteadOf pack: Pack) async throws(PackStoreError) -> Bool {
-        guard case .application = catalogue else { return false }
-        return try await withBlockingThread { () throws(PackStoreError) -> Bool in
+        try await withBlockingThread { () throws(PackStoreError) -> Bool in
             try !self.keptPacks(among: [pack]).isEmpty
         }
     }
@@ -105,25 +105,32 @@ final class PackSource: Sendable {
     ///
     /// Reads the registrations and the manifests of the group only if the staged version of a pack is not older.
     private func keptPacks(among packs: [Pack]) throws(PackStoreError) -> Set<PackID> {
-        // As in runs, the registration of the application determines which others count.
-        guard case .application(let id) = catalogue else { return [] }
+        var kept: Set<PackID> = []
         var present: [(pack: Pack, record: StagedPack)] = []
         for pack in packs {
             guard let record = try store.record(of: pack.id), record.version >= pack.version,
                 !record.holds(pack)
             else { continue }
-            present.append((pack, record))
+            let container = try store.container(of: pack.id)
+            if record.version > pack.version, container != store.containers.first {
+                kept.insert(pack.id)
+            } else {
+                present.append((pack, record))
+            }
         }
-        guard !present.isEmpty,
+        // As in runs, the registration of the application determines which others count.
+        guard !present.isEmpty, case .application(let id) = catalogue,
             let own = RegistrationLocations.registration(of: id, in: registrations)
-        else { return [] }
+        else { return kept }
         let others = RegistrationLocations.applications(trustedAs: own, in: registrations)
-        guard !others.isEmpty else { return [] }
+        guard !others.isEmpty else { return kept }
         let manifests = try store.storedManifests().filter { others.contains($0.key) }
         // A manifest that cannot be read, or is one of another application, offers no packs.
         let offers = GroupOffers(manifests.compactMap { try? $0.value.manifest(of: $0.key) })
-        let kept = present.filter { offers.keep($0.record, insteadOf: $0.pack) }
-        return Set(kept.map { $0.pack.id })
+        for (pack, record) in present where offers.keep(record, insteadOf: pack) {
+            kept.insert(pack.id)
+        }
+        return kept
     }
 
     /// Returns the staged and the offered version of a pack.

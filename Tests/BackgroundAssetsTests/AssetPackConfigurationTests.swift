@@ -164,6 +164,20 @@ struct AssetPackConfigurationTests {
         try await poll { try first.localVersion(ofAssetPackWithID: "common") == 1 }
     }
 
+    @Test func aNewerVersionInAnotherContainerIsUpToDate() async throws {
+        var world = try ManagedWorld()
+        let system = try TemporaryDirectory.required().path.appending("system")
+        try world.publish(try ManagedPack("aurora", version: 2))
+        let writer = try world.manager { $0.containers = [system] }
+        try await writer.ensureLocalAvailability(of: writer.assetPack(withID: "aurora"))
+        try world.publish(try ManagedPack("aurora"))
+        let manager = try world.manager { $0.containers = [world.container, system] }
+        #expect(try await manager.checkForUpdates().updatingIDs == [])
+        let status = try await manager.status(ofAssetPackWithID: "aurora")
+        #expect(status == [.downloaded, .upToDate])
+        #expect(try manager.localVersion(ofAssetPackWithID: "aurora") == 2)
+    }
+
     @Test func aStatusComparesTheStagedAndTheOfferedVersion() throws {
         let (first, second) = (try ManagedPack("aurora"), try ManagedPack("aurora", version: 2))
         var again = first
