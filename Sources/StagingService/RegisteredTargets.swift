@@ -82,8 +82,8 @@ extension StagingTarget {
 
     /// Returns the other applications of the group whose manifests in a container offer these versions of packs, by pack.
     ///
-    /// Leaves out applications that are trusted less than the target's. Reads the registrations, and all stored manifests if
-    /// there are other applications, unless there are no `versions`.
+    /// Leaves out applications that are trusted less than the target's. Reads the registrations and the manifests of the
+    /// other applications, unless there are no `versions`.
     func othersOffering(
         _ versions: [PackID: Planner.StagedVersion],
         in reader: ContainerReader?
@@ -91,21 +91,22 @@ extension StagingTarget {
         guard !versions.isEmpty, let reader, let registration else { return [:] }
         let folders = RegistrationLocations.folders(environment: environment)
         let others = RegistrationLocations.applications(trustedAs: registration, in: folders)
-        guard !others.isEmpty else { return [:] }
-        let manifests: [Manifest]
+        var found: [PackID: ApplicationID] = [:]
         do throws(ContainerError) {
-            manifests = try reader.manifestCatalogue()?.manifests ?? []
+            for application in others.sorted() {
+                // A manifest that cannot be read offers no packs.
+                guard let record = try reader.storedManifest(for: application),
+                    let manifest = try? record.manifest(of: application)
+                else { continue }
+                for pack in manifest.packs where found[pack.id] == nil {
+                    guard let version = versions[pack.id], version.version == pack.version,
+                        version.contentDigest == pack.contentDigest
+                    else { continue }
+                    found[pack.id] = application
+                }
+            }
         } catch {
             throw .container(error)
-        }
-        var found: [PackID: ApplicationID] = [:]
-        for manifest in manifests where others.contains(manifest.application) {
-            for (id, version) in versions where found[id] == nil {
-                guard let pack = manifest[id], version.version == pack.version,
-                    version.contentDigest == pack.contentDigest
-                else { continue }
-                found[id] = manifest.application
-            }
         }
         return found
     }

@@ -75,6 +75,9 @@ struct SharingTests {
         // At first neither knows what the other one offers.
         let run = ["prefetch", "--all", "--event", "periodic"]
         for _ in 0..<2 { #expect(try await installed.world.program.run(run).status == 0) }
+        // A record of a third application that cannot be read makes no difference.
+        let records = try Directory.open(installed.container.appending("manifest"))
+        try records.write([], to: "net.example.third.json", durably: false)
         for _ in 0..<2 {
             let ending = try await installed.world.program.run(run)
             #expect(ending.status == 0 && !ending.output.contains("1 staged"), "\(ending)")
