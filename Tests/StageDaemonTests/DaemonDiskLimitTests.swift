@@ -59,9 +59,10 @@ struct DaemonDiskLimitTests {
             try await daemon.makeSession()
             let id = try await daemon.download(server.url("/gone"))
             try await poll("no request comes") { !server.requests(for: "/gone").isEmpty }
-            // Ends with an error when the disk is full.
             let filler = daemon.state.appending("filler").string
-            _ = try? await Peer(daemon).run(as: 0, 0, ["/bin/dd", "if=/dev/zero", "of=\(filler)"])
+            // dd fails when the disk is full.
+            let fill = "/bin/dd if=/dev/zero of='\(filler)' || :"
+            _ = try await Peer(daemon).run(as: 0, 0, ["/bin/sh", "-c", fill])
             gate.open()
             try await daemon.wait(for: [.disk], of: id)
             #expect(try await daemon.client.task(id).state == .waiting)
