@@ -320,7 +320,8 @@ extension Misbehaviour {
         } + [
             .answers("calls its compression an encoding", .right) { served in
                 [.content(served.content).field("Content-Encoding", "x-gzip")]
-            },
+            }
+            .on([.archive]),
             .answers("encodes as identity", .right) { served in
                 [.content(served.content).field("Content-Encoding", "identity")]
             }
