@@ -92,7 +92,8 @@ public actor AssetPackManager {
     ///     waits for its download. A version that another application of a registered application's group offers
     ///     suffices, if it is not older. With `false`, any version suffices.
     /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if the server's manifest does not offer the
-    ///   pack; the download's error, also if only the stored manifest lacks the pack and the server does not respond; with `shouldUpdate` also an error if the server does not respond.
+    ///   pack, and the download's error, also if only the stored manifest lacks the pack and the server does not respond;
+    ///   with `shouldUpdate` also an error if the server does not respond.
     public func ensureLocalAvailability(
         of assetPack: AssetPack,
         requireLatestVersion shouldUpdate: Bool = false

@@ -3,7 +3,7 @@ package import StageModel
 
 extension Planner.StagedVersion {
     /// Returns whether the generation has the version and the content of `pack`.
-    func holds(_ pack: Pack) -> Bool {
+    package func holds(_ pack: Pack) -> Bool {
         version == pack.version && contentDigest == pack.contentDigest
     }
 }

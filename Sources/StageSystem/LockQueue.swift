@@ -92,7 +92,7 @@ package final class LockQueue: Sendable {
 
     /// Ends a request that has not ended, and returns how it has ended.
     private func end(_ request: LockRequest, as end: LockRequest.End) -> LockRequest.End {
-        // First: whoever waits for the end finds the request gone.
+        // Before the end resumes its caller, which may count the requests.
         state.withLock { $0.requests.removeAll { $0 === request } }
         return request.end(as: end)
     }

@@ -98,10 +98,8 @@ extension StagingTarget {
                 guard let record = try reader.storedManifest(for: application),
                     let manifest = try? record.manifest(of: application)
                 else { continue }
-                for pack in manifest.packs where found[pack.id] == nil {
-                    guard let version = versions[pack.id], version.version == pack.version,
-                        version.contentDigest == pack.contentDigest
-                    else { continue }
+                for pack in manifest.packs
+                where found[pack.id] == nil && versions[pack.id]?.holds(pack) == true {
                     found[pack.id] = application
                 }
             }

@@ -38,6 +38,17 @@ struct SharedContainerTrustTests {
         )
     }
 
+    /// Runs the installed application 'net.example.other', whose manifest is not signed.
+    private func prefetchOther(_ world: SignedWorld) async throws -> Program.Ending {
+        try await world.installed.run(
+            "prefetch",
+            "--app",
+            "net.example.other",
+            "--attempts",
+            "1"
+        )
+    }
+
     @Test func anotherApplicationTakesNoPackOver() async throws {
         let world = try await staged(try .small(.aurora, version: 99))
         let ending = try await fetch("aurora", world)
@@ -58,13 +69,7 @@ struct SharedContainerTrustTests {
         world.installed.registration.trust = .transport
         world.installed.registration.manifestURLs = [world.server.url("/other/manifest.json")]
         try world.installed.install()
-        let ending = try await world.installed.run(
-            "prefetch",
-            "--app",
-            "net.example.other",
-            "--attempts",
-            "1"
-        )
+        let ending = try await prefetchOther(world)
         #expect(ending.status == 12, "\(ending)")
         #expect(try world.installed.staged() == ["aurora": 1])
     }
@@ -87,13 +92,7 @@ struct SharedContainerTrustTests {
         )
         world.server.answer("/other/manifest.json", with: .content(manifest.json()))
         world.server.answer("/other" + unsigned.path, with: .content(unsigned.archive))
-        let ending = try await world.installed.run(
-            "prefetch",
-            "--app",
-            "net.example.other",
-            "--attempts",
-            "1"
-        )
+        let ending = try await prefetchOther(world)
         #expect(ending.status == 0, "\(ending)")
         #expect(try world.installed.staged() == ["aurora": version])
         let signed = try SamplePack.small(.aurora)

@@ -5,26 +5,26 @@ import StageTesting
 import SystemPackage
 import Testing
 
+/// Runs `body` with a daemon that has transfers with these numbers, from 1 on.
+func withTasks(
+    _ count: Int,
+    _ body: (Installed, TestDaemon, ControlClient) async throws -> Void
+) async throws {
+    var installed = try await Installed()
+    let daemon = try installed.startTestDaemon()
+    defer { daemon.stop() }
+    let client = ControlClient(path: daemon.path)
+    try await client.makeSession("s", configuration: SessionConfiguration())
+    let requests = (1...count).map {
+        TransferRequest(token: "\($0)", kind: .download, url: "http://a/\($0)")
+    }
+    _ = try await client.createTasks(requests, in: "s")
+    try await body(installed, daemon, client)
+}
+
 /// The transfers that `pause`, `resume` and `cancel` change while they end, fail to change, and are created.
 @Suite(.server, .directory)
 struct TaskSelectionTests {
-    /// Runs `body` with a daemon that has transfers with these numbers, from 1 on.
-    private func withTasks(
-        _ count: Int,
-        _ body: (Installed, TestDaemon, ControlClient) async throws -> Void
-    ) async throws {
-        var installed = try await Installed()
-        let daemon = try installed.startTestDaemon()
-        defer { daemon.stop() }
-        let client = ControlClient(path: daemon.path)
-        try await client.makeSession("s", configuration: SessionConfiguration())
-        let requests = (1...count).map {
-            TransferRequest(token: "\($0)", kind: .download, url: "http://a/\($0)")
-        }
-        _ = try await client.createTasks(requests, in: "s")
-        try await body(installed, daemon, client)
-    }
-
     private func changed(_ daemon: TestDaemon) -> [String] {
         daemon.requests.map(\.line).filter { $0.hasPrefix("PATCH ") }
     }

@@ -218,21 +218,16 @@ struct TasksAddTests {
         problem: String?,
         text: String
     ) async throws {
-        var installed = try await Installed()
-        let daemon = try installed.startTestDaemon()
-        defer { daemon.stop() }
-        let client = ControlClient(path: daemon.path)
-        try await client.makeSession("s", configuration: SessionConfiguration())
-        let request = TransferRequest(token: "1", kind: .download, url: "http://a/1")
-        _ = try await client.createTasks([request], in: "s")
-        var event = SessionEvent(.changed, time: .now)
-        event.task = daemon.tasks.first?.id
-        event.state = .waiting
-        event.holds = [PendingReason(.disk, problem: problem)]
-        daemon.emit(event, in: "s")
-        let ending = try await installed.run("tasks")
-        let lines = ending.output.split(separator: "\n")
-        #expect(lines.contains("    waits: \(text)"), "\(ending)")
+        try await withTasks(1) { installed, daemon, _ in
+            var event = SessionEvent(.changed, time: .now)
+            event.task = daemon.tasks.first?.id
+            event.state = .waiting
+            event.holds = [PendingReason(.disk, problem: problem)]
+            daemon.emit(event, in: "s")
+            let ending = try await installed.run("tasks")
+            let lines = ending.output.split(separator: "\n")
+            #expect(lines.contains("    waits: \(text)"), "\(ending)")
+        }
     }
 
     @Test func watchingEndsWithItsReader() async throws {
