@@ -188,7 +188,8 @@ package struct SessionEvent: Hashable, Codable, Sendable {
     ///
     /// `nil` if the file was already moved.
     package var location: String?
-    /// Head of the server's response: in final events, challenges, and the first progress event after the response.
+    /// Head of the server's response: in final events, challenges, the first progress event after the response, and the
+    /// first one for a client that has missed events.
     package var response: TransferResponse?
     /// First 64 KiB of an upload's response body.
     ///

@@ -235,6 +235,14 @@ final class LiveTransfer: Sendable {
         return event
     }
 
+    /// Progress event for a client that may have missed earlier ones: also with the head of the response.
+    var currentEvent: SessionEvent {
+        var event = progressEvent
+        event.task = id
+        event.response = current.response.map { TransferResponse(bounding: $0) }
+        return event
+    }
+
     private func send(_ event: SessionEvent) {
         var event = event
         event.task = id

@@ -5,7 +5,8 @@ import Synchronization
 /// Event stream of the client attached to a session.
 ///
 /// Durable events are read from the journal once the client has received the earlier ones. Of the other events, a
-/// slow client misses some. So the memory for a client that does not read is bounded.
+/// slow client misses some. So the memory for a client that does not read is bounded. A client that has missed events,
+/// as one that has just attached, is sent the current state of the session's tasks.
 final class Subscription: Sendable {
     let session: Int64
     /// Wakes the reader when there may be events.
@@ -15,6 +16,8 @@ final class Subscription: Sendable {
 
     private struct State {
         var nonDurable: Deque<SessionEvent> = []
+        /// `true` until the client is sent the current state of the tasks.
+        var hasMissedEvents = true
         var cursor: Int64
         var hasFinished = false
     }
@@ -38,10 +41,27 @@ final class Subscription: Sendable {
     /// Queues a non-durable event.
     func enqueue(_ event: SessionEvent) {
         state.withLock { state in
-            if state.nonDurable.count >= Self.limit { state.nonDurable.removeFirst() }
+            if state.nonDurable.count >= Self.limit {
+                state.nonDurable.removeFirst()
+                state.hasMissedEvents = true
+            }
             state.nonDurable.append(event)
         }
         wake.yield()
+    }
+
+    /// Notes that events were dropped that may be of this session.
+    func noteMissedEvents() {
+        state.withLock { $0.hasMissedEvents = true }
+        wake.yield()
+    }
+
+    /// Returns whether the client must be sent the current state of the tasks, and notes that it is sent now.
+    func takeMissedEvents() -> Bool {
+        state.withLock { state in
+            defer { state.hasMissedEvents = false }
+            return state.hasMissedEvents
+        }
     }
 
     /// Wakes the reader.

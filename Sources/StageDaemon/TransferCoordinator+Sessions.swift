@@ -198,8 +198,11 @@ extension TransferCoordinator {
 
     /// Returns the events that the client has not received yet; an empty array if there are none.
     func read(_ subscription: Subscription) async throws(DaemonError) -> [SessionEvent] {
+        let missedEvents = subscription.takeMissedEvents()
+        if missedEvents { deliverProgress() }
         var events = subscription.takeNonDurable()
         guard let session = state.sessions[subscription.session] else { return events }
+        if missedEvents { events += currentEvents(of: session.record.id) }
         let cursor = subscription.cursor
         if cursor < session.record.last {
             let kept = try await journal.events(of: session.record.id, after: cursor, limit: 256)
@@ -219,6 +222,18 @@ extension TransferCoordinator {
             events.append(SessionEvent(.finishedEvents, time: .now))
         }
         return events
+    }
+
+    /// Returns events with the current state of a session's running and waiting tasks, of at most ``Subscription/limit``
+    /// tasks; clients with longer lists ask for them.
+    private func currentEvents(of session: Int64) -> [SessionEvent] {
+        let now = readClock()
+        let tasks = state.scheduler.items.filter { $0.value.session == session }.keys.sorted()
+        let running = tasks.filter { live[$0] != nil }
+        let waiting = tasks.lazy.filter { [live] in live[$0] == nil }
+        return (running + waiting.prefix(max(0, Subscription.limit - running.count))).flatMap {
+            [state.change(of: $0, at: now), live[$0]?.currentEvent].compactMap(\.self)
+        }
     }
 
     /// Records an acknowledgement and removes the acknowledged events with their tasks and files.

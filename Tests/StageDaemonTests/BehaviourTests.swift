@@ -167,6 +167,29 @@ struct BehaviourTests {
         try await creation
     }
 
+    /// The head arrived when no client was there; no byte follows it that could bring a progress event.
+    @Test func aClientThatAttachesIsToldWhatItHasMissed() async throws {
+        let gate = Gate()
+        server.answer("/a", with: Answer.content(noise(4 << 20)).held(after: 1 << 20, until: gate))
+        let running = try await daemon.download(server.url("/a"))
+        let waiting = try await daemon.download(server.url("/b")) {
+            $0.earliestBegin = Date.now + 3600
+        }
+        try await wait(for: 1 << 20, of: running)
+        let events = try await daemon.events(within: .seconds(30)) {
+            $0.task == running && $0.response != nil
+        }
+        let head = try #require(events.last)
+        #expect(head.kind == .progress)
+        #expect(head.response?.status == 200)
+        #expect(head.bytesReceived == ByteCount(1 << 20))
+        #expect(head.bytesExpected == ByteCount(4 << 20))
+        let later = try await daemon.events(within: .seconds(30)) { $0.task == waiting }
+        #expect(later.last?.state == .waiting)
+        #expect(later.last?.holds?.map(\.kind) == [.earliestBegin])
+        gate.open()
+    }
+
     @Test func aTokenIsOfItsURL() async throws {
         server.answer("/a", with: .content(noise(3 << 20)).stalled(after: 2 << 20))
         let id = try await daemon.download(server.url("/a"), token: "one")
