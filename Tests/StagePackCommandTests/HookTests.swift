@@ -445,6 +445,38 @@ struct HookTests {
         #expect(!FileStatus.exists(installed.container))
     }
 
+    /// Registers another application of the group, which has no packs.
+    private func addZoo(to installed: Installed) throws {
+        var other = installed.registration
+        other.application = try ApplicationID("net.example.zoo")
+        let manifest = Manifest(application: other.application, revision: 1, packs: [])
+        installed.world.server.answer("/zoo.json", with: .content(manifest.json()))
+        other.manifestURLs = [installed.world.server.url("/zoo.json")]
+        try installed.write(other.json(), to: "net.example.zoo.json")
+    }
+
+    @Test func theLastCompleteApplicationGetsATenthOfTheDeadline() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        try addZoo(to: installed)
+        let file = installed.folder.appending("net.example.wallpaper.json")
+        let registered = try #require(FileStatus(following: file)).changed
+        // Both times are whole seconds: a registration of the second in which a run ends counts as newer.
+        try await poll("no run ends later") {
+            #expect(try await installed.run("prefetch", "--all").status == 0)
+            return try #require(try installed.history()?.lastRun).endedAt > registered
+        }
+        let update = try packs(version: 2)
+        try installed.world.publish(update)
+        let stalled = Answer.content(update[0].archive).stalled(after: 1000)
+        installed.world.server.answer(update[0].path, with: stalled)
+        let start = ContinuousClock.now
+        let ending = try await installed.run("prefetch", "--all", "--hook", "--deadline", "60")
+        // The machine may be busy; but the rest of the deadline is much longer.
+        #expect(ContinuousClock.now - start < .seconds(45))
+        #expect(ending.output.contains("pack 'essential': the deadline passed"), "\(ending)")
+    }
+
     /// The hook repeats a run that its share of the deadline has ended: for the history, both are one failed run.
     @Test func aRunThatTheHookRepeatsIsOneFailedRun() async throws {
         var installed = try await Installed()
@@ -454,12 +486,7 @@ struct HookTests {
             packs[0].path,
             with: .content(packs[0].archive).stalled(after: 1000)
         )
-        var other = installed.registration
-        other.application = try ApplicationID("net.example.zoo")
-        let manifest = Manifest(application: other.application, revision: 1, packs: [])
-        installed.world.server.answer("/zoo.json", with: .content(manifest.json()))
-        other.manifestURLs = [installed.world.server.url("/zoo.json")]
-        try installed.write(other.json(), to: "net.example.zoo.json")
+        try addZoo(to: installed)
         let ending = try await installed.run("prefetch", "--all", "--hook", "--deadline", "8")
         #expect(ending.output.contains("1 missing: pack 'essential': the deadline"), "\(ending)")
         let entry = try installed.history()?.packs.first { $0.id == packs[0].pack.id }
