@@ -396,7 +396,7 @@ let package = Package(
                 "StageTesting", "StageTransfer", "unpack-service", logging, subprocess, system,
             ]
         ),
-        tests("StageSystem", ["StageSystem", "StageTesting", system]),
+        tests("StageSystem", ["DecoderAttempts", "StageSystem", "StageTesting", system]),
         tests(
             "StageConditions",
             ["StageConditions", "StageSystem", "StageTesting", logging, system]

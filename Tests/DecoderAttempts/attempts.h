@@ -160,5 +160,8 @@ static inline int decoder_without_landlock(void) {
     return decoder_without_call(444 /* landlock_create_ruleset */);
 }
 
+/// Simulates a file system that cannot refuse to replace a name (`RENAME_NOREPLACE`), in this thread and those that it starts.
+static inline int decoder_without_refused_renames(void) { return decoder_without_call(SYS_renameat2); }
+
 /// Simulates a kernel without filters of system calls, as it says itself.
 static inline int decoder_without_seccomp(void) { return decoder_without_call(SYS_seccomp); }

@@ -1,3 +1,4 @@
+import DecoderAttempts
 import Glibc
 import StageSystem
 import StageTesting
@@ -96,6 +97,27 @@ struct DirectoryTests {
             #expect(error.errno == .notDirectory, "\(path)")
         }
         #expect(try bytes(of: root.path.appending("file")) == [1])
+    }
+
+    /// As on a file system that cannot refuse to replace a name, such as many of FUSE.
+    @Test
+    func aNameThatIsTakenIsNotReplacedWhereTheKernelCannotRefuseIt() async {
+        await #expect(processExitsWith: .success) {
+            let name = try #require(FilePath.Component("stagepack-renames.\(getpid())"))
+            let top = try Directory.open("/tmp")
+            let directory = try top.makeDirectory(FilePath(name))
+            defer { _ = try? top.removeTree(name) }
+            try directory.write([1], to: "new", durably: false)
+            try directory.write([2], to: "taken", durably: false)
+            try #require(decoder_without_refused_renames() == 0)
+            let error = #expect(throws: FileError.self) {
+                try directory.rename("new", toUnused: "taken", in: directory)
+            }
+            try #require(error?.errno == .fileExists)
+            try #require(try bytes(of: directory.path.appending("taken")) == [2])
+            try directory.rename("new", toUnused: "unused", in: directory)
+            try #require(try bytes(of: directory.path.appending("unused")) == [1])
+        }
     }
 
     /// The kernel refuses '..' below a directory with EAGAIN while any file system object is being renamed:
