@@ -370,6 +370,29 @@ import Testing
         #expect(server.counts(for: "/pack").requests == 1)
     }
 
+    /// A manifest gives another size than the one of the version that was received in part, or as a whole.
+    @Test(arguments: [true, false])
+    func contentOfAnotherSizeIsNotContinued(isPart: Bool) async throws {
+        if isPart {
+            try await interrupt()
+        } else {
+            server.answer("/pack", with: .content(Self.old))
+            try await download(
+                DownloadRequest(server.url("/pack"), content: Self.old),
+                to: try open()
+            )
+        }
+        let content = Array(Self.new.dropLast())
+        let receipt = try await resume(
+            with: .content(content),
+            expecting: content,
+            isContentAddressed: true
+        )
+        #expect(server.requests.last?["range"] == nil)
+        #expect(receipt.attempts == 1 && receipt.bytesReused == .zero)
+        #expect(receipt.bytesReceived == ByteCount(content.count))
+    }
+
     /// Without a record nothing tells which bytes of large content are on disk.
     @Test func largeContentWithoutARecordIsNotContinued() async throws {
         try await interrupt()
