@@ -437,6 +437,16 @@ import Testing
         #expect(fileContent(part.path) == Self.content)
     }
 
+    /// A local file is on no host.
+    @Test func allowedDomainsRestrictNoLocalFile() async throws {
+        try place.directory.write(Self.content, to: "source", durably: false)
+        let url = "file://\(place.directory.path)/source"
+        var request = DownloadRequest(url, content: Self.content)
+        request.allowedDomains = AllowedDomains(["example.com"])
+        try await download(request, to: part)
+        #expect(fileContent(part.path) == Self.content)
+    }
+
     @Test func aLocalFileThatIsMissingIsAnError() async throws {
         let url = "file://\(place.directory.path)/missing"
         let error = await failure(of: DownloadRequest(url, content: [1]), to: part)
