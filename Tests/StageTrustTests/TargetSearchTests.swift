@@ -130,6 +130,38 @@ import Testing
         #expect(client.requests.count == 31)
     }
 
+    /// A server sends more bytes than were requested: those of the limit, or those that the snapshot lists.
+    @Test(arguments: [false, true]) func aLongDelegatedRoleIsNotRead(isListed: Bool) throws {
+        var repository = try Self.repository([("targets", "a", ["*"], false)])
+        repository.listsDigests = isListed
+        try repository.publish()
+        let file = try #require(repository.files["2.a.json"])
+        let length = 5001
+        repository.replace("2.a.json", with: file.padded(to: length))
+        var client = TestClient(root: repository.firstRoot)
+        client.limits.targetsLength = ByteCount(5000)
+        let fault = ContentFault.tooLong(
+            limit: ByteCount(isListed ? file.count : 5000),
+            found: ByteCount(length)
+        )
+        #expect(throws: TrustError.wrongContent("2.a.json", fault, describedBy: nil)) {
+            try client.target("x", in: repository)
+        }
+        #expect(client.stored["a.json"] == nil)
+    }
+
+    @Test func aLongStoredRoleCountsAsMissing() throws {
+        let repository = try Self.repository([("targets", "a", ["*"], false)])
+        var client = TestClient(root: repository.firstRoot)
+        _ = try client.target("x", in: repository)
+        let file = try #require(client.stored["a.json"])
+        client.damage("a.json", with: file.padded(to: 5001))
+        client.limits.targetsLength = ByteCount(5000)
+        _ = try client.target("x", in: repository)
+        #expect(client.requests == ["1.a.json"])
+        #expect(client.stored["a.json"] == file)
+    }
+
     @Test func aRoleIsVerifiedAgainstEachDelegator() throws {
         var repository = try Self.repository([
             ("targets", "a", ["a/*"], false), ("targets", "b", ["b/*"], false),
@@ -207,5 +239,12 @@ import Testing
     ])
     func namesOfDelegatedRolesHaveRules(name: String) {
         #expect(throws: ValueError.self) { try RoleName(delegated: name) }
+    }
+}
+
+extension [UInt8] {
+    /// Returns the bytes of a JSON document with as many spaces after it as give it a length.
+    fileprivate func padded(to length: Int) -> Self {
+        self + [UInt8](repeating: UInt8(ascii: " "), count: length - count)
     }
 }
