@@ -136,6 +136,10 @@ struct RequestLimitsTests {
         Row(member) { $0.resumeToken = "r" }, Row(member) { $0.headers = [:] },
         Row(member) { $0.mirrors = [] }, Row(member) { $0.allowedDomains = [] },
         Row(member) { $0.sha256 = digest },
+        Row("expected a 'staging' of at most 65536 bytes as JSON: ask for an event") {
+            $0.staging?.event = nil
+            $0.staging?.packs = Array(repeating: String(repeating: "p", count: 100), count: 700)
+        },
         Row(order) { $0.staging?.application = nil },
         Row(order) { $0.staging?.manifests = ["http://a/"] },
         Row(packs) { $0.staging?.event = nil }, Row(packs) { $0.staging?.packs = ["aurora"] },
