@@ -273,13 +273,18 @@ struct SigningTests {
         #expect(refused.error.contains("no key that was given signs for 'targets'"))
     }
 
+    /// Returns the first digits of the id of a key; that of the first one in the metadata of a manifest.
+    private func firstDigits(ofKeyIn subject: String) async throws -> Substring {
+        let shown = try await succeed("keys show \(subject)")
+        return try #require(shown.split(separator: " ").dropFirst().first).prefix(8)
+    }
+
     @Test func aKeyIsReplaced() async throws {
         try await createManifest()
         try await succeed("keys generate ../old.pem --unencrypted")
         try await succeed("keys generate ../new.pem --unencrypted --type ecdsa-p256")
         try await succeed("keys init manifest.json --key ../old.pem")
-        let shown = try await succeed("keys show manifest.json")
-        let id = try #require(shown.split(separator: " ").dropFirst().first).prefix(8)
+        let id = try await firstDigits(ofKeyIn: "manifest.json")
         let state = try await state(
             "rotate manifest.json --key ../old.pem --add ../new.pem --remove \(id)"
         )
@@ -291,7 +296,7 @@ struct SigningTests {
 
     @Test func aKeyThatReplacesAnotherGetsItsRolesOnly() async throws {
         try await createManifest()
-        for name in ["offline", "online", "next", "third"] {
+        for name in ["offline", "online", "next", "part", "third"] {
             try await succeed("keys generate ../\(name).pem --unencrypted")
         }
         try await succeed(
@@ -302,18 +307,26 @@ struct SigningTests {
             try await succeed("keys show manifest.json").split(separator: "\n").map(String.init)
                 .filter { $0.hasPrefix("roles: ") }
         }
-        let shown = try await succeed("keys show ../online.pem")
-        let id = try #require(shown.split(separator: " ").dropFirst().first).prefix(8)
+        let online = try await firstDigits(ofKeyIn: "../online.pem")
         try await succeed(
-            "rotate manifest.json --key ../offline.pem --key ../next.pem --add ../next.pem --remove \(id)"
+            "rotate manifest.json --key ../offline.pem --key ../next.pem --add ../next.pem --remove \(online)"
         )
         #expect(try await roles() == ["roles: root, targets", "roles: snapshot, timestamp"])
+        // Of the roles that a key has, the new one gets those alone that the other one loses.
+        let next = try await firstDigits(ofKeyIn: "../next.pem")
+        try await succeed(
+            "rotate manifest.json --key ../offline.pem --key ../next.pem --key ../part.pem "
+                + "--add ../part.pem --remove snapshot=\(next)"
+        )
+        #expect(
+            try await roles() == ["roles: root, targets", "roles: snapshot", "roles: timestamp"]
+        )
         // A key that replaces none gets all roles, as '--help' says.
         try await succeed("rotate manifest.json --key ../offline.pem --add ../third.pem")
         #expect(
             try await roles() == [
                 "roles: root, targets", "roles: root, targets, snapshot, timestamp",
-                "roles: snapshot, timestamp",
+                "roles: snapshot", "roles: timestamp",
             ]
         )
     }
