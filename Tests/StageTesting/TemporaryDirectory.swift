@@ -40,6 +40,7 @@ package struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
         let name = "\(getpid())-\(UInt64.random(in: .min ... .max))"
         let component = try #require(FilePath.Component(name))
         let directory = try parent.makeDirectory(FilePath(component))
+        try directory.markAsUsed()
         do {
             try await TemporaryDirectory.$current.withValue(directory) { try await function() }
         } catch {
@@ -72,6 +73,13 @@ package struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
             guard error.errno == .directoryNotEmpty else { throw error }
             return false
         }
+    }
+}
+
+extension Directory {
+    /// Locks the directory while it is open: `Scripts/test-leftovers` removes none that is locked.
+    package func markAsUsed() throws {
+        guard flock(descriptor.rawValue, LOCK_SH) == 0 else { throw Errno(rawValue: errno) }
     }
 }
 

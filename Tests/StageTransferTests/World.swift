@@ -19,6 +19,7 @@ final class TemporaryDirectory: Sendable {
         // In memory where there is such a place: these tests are not about the disk.
         let root = (try? Directory.open("/dev/shm"))?.path ?? "/tmp"
         directory = try Directory.make(root.appending(name))
+        try directory.markAsUsed()
     }
 
     deinit {

@@ -1,0 +1,62 @@
+import Glibc
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// The script that removes the directories of killed test runs before the next one.
+@Suite(.directory)
+struct TestLeftoversTests {
+    private let place: Directory
+    /// A number that no process has: it is the kernel's limit.
+    private let dead = 4_194_304
+
+    init() throws { place = try TemporaryDirectory.required() }
+
+    /// Runs the script on everything in the directory of the test; the shell runs `setup` first.
+    private func removeLeftovers(after setup: String = ":") async throws {
+        let script = FilePath(#filePath).removingLastComponent().removingLastComponent()
+            .removingLastComponent().appending("Scripts/test-leftovers")
+        let command = #"cd "$1" && \#(setup) && exec "$0" "$1"/*"#
+        let program = Program(wrapper: [
+            "/usr/bin/unshare", "-m", "/bin/sh", "-c", command, script.string, place.path.string,
+        ])
+        let ending = try await program.run([])
+        #expect(ending == Program.Ending(status: 0, output: "", error: ""))
+    }
+
+    private var names: Set<String> {
+        get throws { try Set(place.entries().map(\.path.string)) }
+    }
+
+    @Test(.enabled("the script runs in a mount namespace") { await Program.canMount })
+    func onlyDirectoriesOfDeadProcessesAreRemoved() async throws {
+        let kept = try place.makeDirectory("kept")
+        try kept.write([1], to: "file", durably: false)
+        for name in ["stage-\(dead)-1", "\(dead)-2"] {
+            try place.makeDirectory(FilePath(name)).createLink("link", to: "../kept")
+        }
+        let locked = try place.makeDirectory(FilePath("\(dead)-locked"))
+        try locked.markAsUsed()
+        try place.createLink(FilePath("\(dead)-link"), to: "kept")
+        let others = ["\(getpid())-1", "stage-\(getpid())-2", "stage-none-1", "other-\(dead)"]
+        for name in others { _ = try place.makeDirectory(FilePath(name)) }
+        try await removeLeftovers()
+        #expect(try names == Set(others + ["kept", "\(dead)-locked", "\(dead)-link"]))
+        #expect(try bytes(of: kept.path.appending("file")) == [1])
+        extendLifetime(locked)
+    }
+
+    @Test(.enabled("mounting takes root") { await Program.isRootThatCanMount })
+    func theContentOfMountsStays() async throws {
+        let kept = try place.makeDirectory("kept")
+        try kept.write([1], to: "file", durably: false)
+        let setup = """
+            mkdir -p "\(dead)-1/a b" && mount -t tmpfs none "\(dead)-1/a b" \
+                && mkdir "\(dead)-1/a b/c" && mount --bind kept "\(dead)-1/a b/c"
+            """
+        try await removeLeftovers(after: setup)
+        #expect(try names == ["kept"])
+        #expect(try bytes(of: kept.path.appending("file")) == [1])
+    }
+}
