@@ -90,4 +90,12 @@ struct MaintainerScriptTests {
         #expect(try disk.entries().map(\.path.string) == ["other"])
         #expect(!FileStatus.existsAsEntry(directory.path.appending("state/stagepack")))
     }
+
+    @Test func aPurgeThatCannotRemoveTheStampOfTheTimerRemovesThePacks() async throws {
+        for name in ["systemd/timers/stamp-stagepack-periodic.timer", "stagepack/groups"] {
+            _ = try Directory.make(directory.path.appending("state/\(name)"))
+        }
+        _ = try await commands(of: "postrm", "purge")
+        #expect(!FileStatus.exists(directory.path.appending("state/stagepack")))
+    }
 }
