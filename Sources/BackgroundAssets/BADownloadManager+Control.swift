@@ -25,7 +25,7 @@ extension BADownloadManager {
             let (lock, queue) = try control()
             guard try queue.block(for: lock, within: .until(date)) else { throw Self.others }
             handler(true, nil)
-            extendLifetime(lock)
+            lock.release()
         } catch {
             handler(false, error)
         }
@@ -55,7 +55,7 @@ extension BADownloadManager {
             try self.control()
         }
         guard try await queue.wait(for: lock, within: .until(date)) else { throw Self.others }
-        defer { extendLifetime(lock) }
+        defer { lock.release() }
         return try await body()
     }
 

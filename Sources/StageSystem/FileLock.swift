@@ -119,7 +119,7 @@ package import SystemPackage
 
 /// An exclusive lock on a file that is opened once and locked by any of several attempts, like a ``FileLock``.
 ///
-/// Held from the first successful attempt for the lifetime of the value.
+/// Held from the first successful attempt until ``release()``, or until the value ends.
 package final class RetriedLock: Sendable {
     private let file: File
 
@@ -141,5 +141,5 @@ package final class RetriedLock: Sendable {
     }
 
     /// Releases the lock, if it is held.
-    func release() { FileLock.release(file) }
+    package func release() { FileLock.release(file) }
 }

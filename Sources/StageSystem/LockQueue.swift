@@ -21,6 +21,8 @@ package final class LockQueue: Sendable {
 
     /// Takes the lock; blocks the thread for `limit` at most.
     ///
+    /// The caller has to call ``RetriedLock/release()``: the queue may have a reference to the lock for longer than the caller.
+    ///
     /// - Returns: `false` if others held the lock until then.
     /// - Throws: ``FileError`` if the file cannot be locked.
     package func block(for lock: RetriedLock, within limit: Duration) throws(FileError) -> Bool {
@@ -36,6 +38,8 @@ package final class LockQueue: Sendable {
     }
 
     /// Takes the lock; suspends the task for `limit` at most.
+    ///
+    /// The caller has to call ``RetriedLock/release()``, as after ``block(for:within:)``.
     ///
     /// - Returns: `false` if others held the lock until then.
     /// - Throws: ``FileError`` if the file cannot be locked, and `CancellationError` if the task is cancelled.

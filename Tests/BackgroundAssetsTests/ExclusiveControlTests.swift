@@ -3,6 +3,7 @@ import StageExtension
 import StageModel
 import StageSystem
 import StageTesting
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -73,6 +74,22 @@ import Testing
         #expect(try await other.withExclusiveControl { 2 } == 2)
         await withBlockingThread {
             other.withExclusiveControl { isHeld, error in #expect(isHeld && error == nil) }
+        }
+    }
+
+    /// The thread that waits for the lock, and the time limit of the call, may have a reference to the lock for longer.
+    @Test func controlThatACallHasWaitedForEndsWithTheCall() async throws {
+        let (one, other) = (try manager(), try manager())
+        for _ in 0..<100 {
+            let next = try await one.withExclusiveControl {
+                let next = Task { try await other.withExclusiveControl { 1 } }
+                try await poll("the other call does not wait") {
+                    other.controls.withLock { $0.values.contains { $0.count == 1 } }
+                }
+                return next
+            }
+            #expect(try await next.value == 1)
+            #expect(try await one.withExclusiveControl(before: .now) { 2 } == 2)
         }
     }
 

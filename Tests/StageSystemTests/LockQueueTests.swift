@@ -93,6 +93,16 @@ struct LockQueueTests {
         }
     }
 
+    @Test func aReleasedLockIsFreeWhileThereAreReferencesToIt() async throws {
+        let lock = try lock()
+        let isHeld = try await queue.wait(for: lock, within: .seconds(200))
+        #expect(isHeld)
+        lock.release()
+        let other = try self.lock()
+        #expect(try other.attempt())
+        extendLifetime(lock)
+    }
+
     private final class Order: Sendable {
         private let all = Mutex<[Int]>([])
         var numbers: [Int] { all.withLock(\.self) }
