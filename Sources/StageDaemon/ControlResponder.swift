@@ -75,6 +75,12 @@ struct ControlResponder: Sendable {
         to request: Request,
         over connection: ClientConnection
     ) async throws(ControlRefusal) -> Answer {
+        guard !request.uri.hasLongCombiningSequence else {
+            throw ControlRefusal(
+                .malformed,
+                message: "expected at most \(CombiningSequence.limit) combining characters in a row"
+            )
+        }
         // Requests without a body take their turn now, the others after their body has arrived.
         if ![.put, .post, .patch].contains(request.method) { try await connection.takeTurn() }
         let client = try await credentials(of: request, over: connection)
@@ -271,6 +277,17 @@ struct ControlResponder: Sendable {
             try connection.reserveMemory(body: count)
             content.writeImmutableBuffer(part)
         }
+    }
+}
+
+extension URI {
+    /// `true` if a part of the path or of the query takes long to compare with other text.
+    fileprivate var hasLongCombiningSequence: Bool {
+        CombiningSequence.exceedsLimit(in: string)
+            || path.split(separator: "/").contains {
+                CombiningSequence.exceedsLimit(in: $0.percentDecoded ?? "")
+            }
+            || queryParameters.contains { CombiningSequence.exceedsLimit(in: $0.value) }
     }
 }
 

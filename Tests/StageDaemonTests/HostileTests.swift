@@ -70,6 +70,7 @@ struct HostileTests {
     private static let long = String(repeating: "x", count: 4097)
     private static let marks =
         String(repeating: "\u{301}", count: 200_000) + String(repeating: "\u{316}", count: 200_000)
+    private static let escapedMarks = String(repeating: "%CC%81", count: 1000)
     private static let many = String(repeating: "x", count: 33_000)
 
     private static func fields(_ count: Int) -> String {
@@ -211,6 +212,8 @@ struct HostileTests {
         ("GET /v1/tasks/-1", "", 404), ("GET /v1/tasks/\(huge)", "", 400),
         ("GET /v1/tasks/1%00", "", 400), ("GET /v1/tasks/0x1", "", 400),
         ("TRACE /v1/", "", 404), ("OPTIONS *", "", 404),
+        // Slow to compare.
+        ("GET /v1/\(escapedMarks)", "", 400), ("GET /v1/sessions?all=\(escapedMarks)", "", 400),
     ]
 
     @Test func whatCannotBeMeantIsRefused() async throws {
