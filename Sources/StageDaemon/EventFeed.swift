@@ -5,7 +5,7 @@ import Synchronization
 /// Delivers events to the clients attached to sessions, and to watchers of all sessions.
 ///
 /// Durable events are read from the journal by each ``Subscription``, which is only woken here. All other events may
-/// be dropped; the subscriptions are then told.
+/// be dropped; the subscription of their session is then told.
 final class EventFeed: Sendable {
     /// Event stream of all sessions that are visible to one client.
     struct Watch: Sendable {
@@ -44,16 +44,13 @@ final class EventFeed: Sendable {
     /// Queues a progress event, from any thread; drops it if no client listens.
     func report(_ event: SessionEvent, of session: Int64) {
         guard listenerCount.load(ordering: .relaxed) > 0 else { return }
-        let isFull = progress.withLock { progress in
-            let isFull = progress.count >= Self.limit
-            if isFull { progress.removeFirst() }
+        let missed = progress.withLock { progress -> Int64? in
+            var missed: Int64?
+            if progress.count >= Self.limit { missed = progress.removeFirst().session }
             progress.append((event, session))
-            return isFull
+            return missed
         }
-        if isFull {
-            let subscriptions = state.withLock { Array($0.subscriptions.values) }
-            for subscription in subscriptions { subscription.noteMissedEvents() }
-        }
+        if let missed { state.withLock { $0.subscriptions[missed] }?.noteMissedEvents() }
         progressWake.yield()
     }
 

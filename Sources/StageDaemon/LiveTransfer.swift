@@ -235,12 +235,17 @@ final class LiveTransfer: Sendable {
         return event
     }
 
-    /// Progress event for a client that may have missed earlier ones: also with the head of the response.
-    var currentEvent: SessionEvent {
-        var event = progressEvent
-        event.task = id
-        event.response = current.response.map { TransferResponse(bounding: $0) }
-        return event
+    /// Returns a progress event for a client that may have missed earlier ones: also with the head of the response.
+    ///
+    /// Calls `deliver` before, at a time at which all earlier progress events are queued, and no later one is.
+    func currentEvent(delivering deliver: () -> Void) -> SessionEvent {
+        throttle.withoutReports {
+            deliver()
+            var event = progressEvent
+            event.task = id
+            event.response = current.head
+            return event
+        }
     }
 
     private func send(_ event: SessionEvent) {

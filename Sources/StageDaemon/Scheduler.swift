@@ -71,6 +71,8 @@ struct Scheduler {
     }
 
     private(set) var items: [Int64: Item] = [:]
+    /// Identifiers of ``items`` by session: one session's transfers are found without reading those of all users.
+    private(set) var transfers: [Int64: Set<Int64>] = [:]
     var limits: Limits
     /// Current network and power conditions.
     var conditions = Conditions.unknown {
@@ -123,6 +125,7 @@ struct Scheduler {
     /// Adds a transfer.
     mutating func add(_ id: Int64, as item: Item, at now: Date) {
         let old = items.updateValue(item, forKey: id)
+        transfers[item.session, default: []].insert(id)
         if old == nil, !item.isConnected { stagings += 1 }
         enqueueIfReady(id, at: now)
     }
@@ -147,6 +150,8 @@ struct Scheduler {
     /// some seconds to end.
     mutating func remove(_ id: Int64, hasAttempt: Bool = false) {
         guard let item = items.removeValue(forKey: id) else { return }
+        transfers[item.session]?.remove(id)
+        if transfers[item.session]?.isEmpty ?? false { transfers[item.session] = nil }
         if !item.isConnected { stagings -= 1 }
         switch item.phase {
         case .pending: break

@@ -50,7 +50,7 @@ final class Subscription: Sendable {
         wake.yield()
     }
 
-    /// Notes that events were dropped that may be of this session.
+    /// Notes that an event was dropped before it was queued here.
     func noteMissedEvents() {
         state.withLock { $0.hasMissedEvents = true }
         wake.yield()

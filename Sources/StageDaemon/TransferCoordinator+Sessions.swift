@@ -196,46 +196,6 @@ extension TransferCoordinator {
         setTimer()
     }
 
-    /// Returns the events that the client has not received yet; an empty array if there are none.
-    func read(_ subscription: Subscription) async throws(DaemonError) -> [SessionEvent] {
-        let missedEvents = subscription.takeMissedEvents()
-        if missedEvents { deliverProgress() }
-        var events = subscription.takeNonDurable()
-        guard let session = state.sessions[subscription.session] else { return events }
-        if missedEvents { events += currentEvents(of: session.record.id) }
-        let cursor = subscription.cursor
-        if cursor < session.record.last {
-            let kept = try await journal.events(of: session.record.id, after: cursor, limit: 256)
-            let (files, user) = (files, session.record.user)
-            // Non-durable events that arrived during the read precede the durable events just read: no non-durable
-            // event of a task follows its end.
-            events += subscription.takeNonDurable()
-            // On a blocking thread: the user controls the directory and can make it slow.
-            events += try await withBlockingThread { () throws(DaemonError) in
-                try files.located(kept, of: user)
-            }
-            subscription.cursor = kept.last?.sequence ?? session.record.last
-        }
-        let current = state.sessions[subscription.session]
-        let isDone = subscription.cursor >= current?.record.last ?? 0 && current?.unfinished == 0
-        if subscription.mark(finished: isDone) {
-            events.append(SessionEvent(.finishedEvents, time: .now))
-        }
-        return events
-    }
-
-    /// Returns events with the current state of a session's running and waiting tasks, of at most ``Subscription/limit``
-    /// tasks; clients with longer lists ask for them.
-    private func currentEvents(of session: Int64) -> [SessionEvent] {
-        let now = readClock()
-        let tasks = state.scheduler.items.filter { $0.value.session == session }.keys.sorted()
-        let running = tasks.filter { live[$0] != nil }
-        let waiting = tasks.lazy.filter { [live] in live[$0] == nil }
-        return (running + waiting.prefix(max(0, Subscription.limit - running.count))).flatMap {
-            [state.change(of: $0, at: now), live[$0]?.currentEvent].compactMap(\.self)
-        }
-    }
-
     /// Records an acknowledgement and removes the acknowledged events with their tasks and files.
     func acknowledge(
         _ message: Acknowledgement,

@@ -98,7 +98,7 @@ extension TransferState {
     /// - Returns: Its unfinished tasks, which the caller forgets after their attempts have ended.
     mutating func beginRemoval(of id: Int64) -> [Int64] {
         sessions[id]?.isEnding = true
-        return scheduler.items.filter { $0.value.session == id }.map(\.key)
+        return Array(scheduler.transfers[id] ?? [])
             + ending.filter { $0.value == id }.map(\.key)
     }
 
@@ -110,7 +110,7 @@ extension TransferState {
     /// - Returns: Effects that stop attempts of tasks created during the removal.
     mutating func removed(_ id: Int64, at now: Date) -> [Effect] {
         var effects: [Effect] = []
-        for (task, item) in scheduler.items where item.session == id {
+        for task in scheduler.transfers[id] ?? [] {
             if attempts.contains(task) { effects.append(.stop(task)) }
             forget(task, at: now)
         }
@@ -136,7 +136,7 @@ extension TransferState {
         }
         sessions[id]?.isAttached = true
         if session.record.configuration.isTransient {
-            for (task, item) in scheduler.items where item.session == id { assign(task, at: now) }
+            for task in scheduler.transfers[id] ?? [] { assign(task, at: now) }
         }
         guard launch == nil else { return (session, false) }
         endWaits(of: id, at: now)

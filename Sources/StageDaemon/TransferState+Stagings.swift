@@ -103,12 +103,8 @@ extension TransferState {
     mutating func handToWorkers(_ session: Int64, at now: Date) -> [Effect] {
         guard sessions[session]?.record.configuration.isTransient ?? false else { return [] }
         var effects: [Effect] = []
-        for (id, item) in scheduler.items where item.session == session {
-            if attempts.contains(id) {
-                if item.host == Scheduler.clientHost { effects.append(.stop(id)) }
-            } else if item.host == Scheduler.clientHost {
-                assign(id, at: now)
-            }
+        for id in scheduler.transfers[session] ?? [] where isAssignedToClient(id) {
+            if attempts.contains(id) { effects.append(.stop(id)) } else { assign(id, at: now) }
         }
         return effects
     }

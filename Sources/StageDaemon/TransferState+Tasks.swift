@@ -241,7 +241,7 @@ extension TransferState {
     ///
     /// Not called for a launched handler, which is started for events and not for tasks.
     mutating func endWaits(of session: Int64, at now: Date) {
-        for (id, item) in scheduler.items where item.session == session {
+        for id in scheduler.transfers[session] ?? [] {
             endWait(of: id, for: Self.clientReasons, at: now)
         }
     }

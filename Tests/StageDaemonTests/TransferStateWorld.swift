@@ -353,11 +353,18 @@ struct TransferStateWorld {
         for (id, session) in state.sessions {
             let own = open.values.filter { $0.record.session == id }.count
             if session.unfinished != own { faults.append("session \(id) counts wrongly") }
+            let scheduled = state.scheduler.items.filter { $0.value.session == id }
+            if state.scheduler.transfers[id] ?? [] != Set(scheduled.keys) {
+                faults.append("session \(id) has other transfers")
+            }
             if session.challenged.contains(where: {
                 state.scheduler.items[$0]?.blocks.contains(.authentication) != true
             }) {
                 faults.append("a challenge is kept")
             }
+        }
+        if !Set(state.scheduler.transfers.keys).isSubset(of: state.sessions.keys) {
+            faults.append("transfers of a session that is gone are kept")
         }
         for holds in state.quotaWaiters.values where !holds.isSubset(of: open.keys) {
             faults.append("a wait for quota is kept")

@@ -1,0 +1,80 @@
+import FoundationEssentials
+import HeapModule
+import StageControl
+import StageSystem
+
+/// Events for the clients that are attached to sessions.
+extension TransferCoordinator {
+    /// Returns the events that the client has not received yet; an empty array if there are none.
+    func read(_ subscription: Subscription) async throws(DaemonError) -> [SessionEvent] {
+        var events = subscription.takeMissedEvents() ? currentEvents(for: subscription) : []
+        events += subscription.takeNonDurable()
+        guard let session = state.sessions[subscription.session] else { return events }
+        let cursor = subscription.cursor
+        if cursor < session.record.last {
+            let kept = try await journal.events(of: session.record.id, after: cursor, limit: 256)
+            let (files, user) = (files, session.record.user)
+            // Non-durable events that arrived during the read precede the durable events just read: no non-durable
+            // event of a task follows its end.
+            events += subscription.takeNonDurable()
+            // On a blocking thread: the user controls the directory and can make it slow.
+            events += try await withBlockingThread { () throws(DaemonError) in
+                try files.located(kept, of: user)
+            }
+            subscription.cursor = kept.last?.sequence ?? session.record.last
+        }
+        let current = state.sessions[subscription.session]
+        let isDone = subscription.cursor >= current?.record.last ?? 0 && current?.unfinished == 0
+        if subscription.mark(finished: isDone) {
+            events.append(SessionEvent(.finishedEvents, time: .now))
+        }
+        return events
+    }
+
+    /// Returns the queued events of a client that has missed others, and the current state of its session's running and
+    /// waiting tasks, the running ones first.
+    ///
+    /// Of at most ``Subscription/limit`` tasks, so that neither the memory nor the time for a client that attaches
+    /// again and again grows with its tasks.
+    private func currentEvents(for subscription: Subscription) -> [SessionEvent] {
+        let now = readClock()
+        deliverProgress()
+        var events = subscription.takeNonDurable()
+        for id in tasksToReport(of: subscription.session) {
+            let change = state.change(of: id, at: now)
+            events.append(change)
+            // An attempt that is being stopped reports nothing that the client can use.
+            guard change.state == .running, let transfer = live[id] else { continue }
+            let current = transfer.currentEvent {
+                // Earlier events of the task have fewer bytes, so they must precede.
+                deliverProgress()
+                events += subscription.takeNonDurable()
+            }
+            events.append(current)
+        }
+        return events
+    }
+
+    private func tasksToReport(of session: Int64) -> [Int64] {
+        let tasks = state.scheduler.transfers[session] ?? []
+        let running = tasks.lazy.filter { [live] in live[$0] != nil }.smallest(Subscription.limit)
+        let waiting = tasks.lazy.filter { [live] in live[$0] == nil }
+            .smallest(Subscription.limit - running.count)
+        return running + waiting
+    }
+}
+
+extension Sequence<Int64> {
+    /// Returns the smallest elements, at most `count`, in ascending order, without sorting the others.
+    fileprivate func smallest(_ count: Int) -> [Int64] {
+        var found = Heap<Int64>()
+        for element in self {
+            if found.count < count {
+                found.insert(element)
+            } else if let last = found.max, element < last {
+                found.replaceMax(with: element)
+            }
+        }
+        return found.unordered.sorted()
+    }
+}
