@@ -179,6 +179,15 @@ struct ClientTaskState {
         return end()
     }
 
+    /// Records that the reader of the session's events is told the reasons to wait; returns whether they are new to it.
+    ///
+    /// The daemon repeats the state of its tasks to a client that attaches.
+    mutating func report(_ holds: [PendingReason]) -> Bool {
+        guard daemon?.reportedHolds != holds else { return false }
+        daemon?.reportedHolds = holds
+        return true
+    }
+
     /// The application's request, or the daemon's; an upload's body is its file.
     var originalRequest: URLRequest? {
         guard var original else { return URLRequest(request) }

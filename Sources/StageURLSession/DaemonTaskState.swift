@@ -10,6 +10,8 @@ struct DaemonTaskState {
     var discoveryAttachment: Int?
     /// Reasons for which the task waits.
     var holds: [PendingReason] = []
+    /// Reasons that the reader of the session's events was told last.
+    var reportedHolds: [PendingReason] = []
     /// Number of events that were recorded.
     var eventCount = 0
     /// Number of requests to create the task that the daemon may have received.

@@ -91,7 +91,9 @@ extension URLSession {
             }
         default:
             delegateCalls.add { [self] in
-                if let holds = event.holds { relay?.add(.waiting(task, holds)) }
+                if let holds = event.holds, task.record.withLock({ $0.report(holds) }) {
+                    relay?.add(.waiting(task, holds))
+                }
                 link.finish(event.sequence)
             }
         }

@@ -214,6 +214,39 @@ struct ScriptedDaemonTests {
         world.daemon.stop()
     }
 
+    /// The daemon sends the state of its tasks to each client that attaches.
+    @Test func aReaderIsToldOfTheSameReasonsOnce() async throws {
+        let world = try ScriptedWorld()
+        let session = URLSession(configuration: world.configuration)
+        let task = session.downloadTask(with: try URL(text: "http://host/file"))
+        task.resume()
+        try await world.attach()
+        world.emit(.changed, task) { $0.holds = [] }
+        world.emit(.progress, task) { $0.bytesReceived = ByteCount(1) }
+        var seen: [String] = []
+        for await event in session.events {
+            switch event {
+            case .waiting(_, let holds) where holds.isEmpty:
+                seen.append("waiting for nothing")
+                world.emit(.completed, task)
+            case .waiting(_, let holds):
+                seen.append("waiting for \(holds.count)")
+                world.emit(.changed, task) { $0.holds = holds }
+                world.emit(.progress, task) { $0.bytesReceived = ByteCount(2) }
+            case .progress(_, let count, _):
+                seen.append("\(count)")
+                let holds = count == 1 ? [PendingReason(.offline)] : []
+                world.emit(.changed, task) { $0.holds = holds }
+            case .completed:
+                seen.append("completed")
+                session.finishTasksAndInvalidate()
+            default: seen.append("?")
+            }
+        }
+        #expect(seen == ["1", "waiting for 1", "2", "waiting for nothing", "completed"])
+        world.daemon.stop()
+    }
+
     @Test func theStateOfATaskIsKeptOnceForALateReader() async throws {
         let world = try ScriptedWorld()
         let session = URLSession(configuration: world.configuration)
