@@ -161,6 +161,8 @@ extension TransferCoordinator {
                 await endUnanswered(task)
             }
             turn()
+            // The end of an attempt that stops reports it.
+            if live[id] == nil { sendPendingReasons(of: id) }
         }
         return try await self.task(id, for: client)
     }

@@ -192,6 +192,7 @@ actor TransferCoordinator {
                 var event = SessionEvent(.changed, time: .now)
                 event.task = id
                 event.state = .running
+                event.holds = []
                 distribute(event, to: session)
             }
         }

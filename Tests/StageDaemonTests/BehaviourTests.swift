@@ -190,6 +190,26 @@ struct BehaviourTests {
         gate.open()
     }
 
+    @Test func aClientIsToldWhyItsTaskWaitsAndThatTheWaitIsOver() async throws {
+        server.answer("/a", with: .content(noise(1000)))
+        let id = try await daemon.download(server.url("/a")) { $0.earliestBegin = .now + 3600 }
+        let stream = try await daemon.attach()
+        defer { stream.close() }
+        _ = try await stream.take { $0.holds?.map(\.kind) == [.earliestBegin] }
+        var change = TransferChange()
+        change.state = .paused
+        try await daemon.client.change(id, by: change)
+        _ = try await stream.take { $0.holds?.map(\.kind) == [.pausedByUser, .earliestBegin] }
+        change.state = .unpaused
+        try await daemon.client.change(id, by: change)
+        _ = try await stream.take { $0.holds?.map(\.kind) == [.earliestBegin] }
+        change = TransferChange()
+        change.earliestBegin = .now
+        try await daemon.client.change(id, by: change)
+        let begun = try await stream.take { $0.kind == .changed && $0.state == .running }
+        #expect(begun.last?.holds == [])
+    }
+
     @Test func aTokenIsOfItsURL() async throws {
         server.answer("/a", with: .content(noise(3 << 20)).stalled(after: 2 << 20))
         let id = try await daemon.download(server.url("/a"), token: "one")
