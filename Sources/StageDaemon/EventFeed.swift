@@ -62,6 +62,15 @@ final class EventFeed: Sendable {
         }
     }
 
+    /// Has the current state of its tasks sent to each attached client.
+    func noteMissedEvents() {
+        let subscriptions = state.withLock { Array($0.subscriptions.values) }
+        for subscription in subscriptions { subscription.noteMissedEvents() }
+    }
+
+    /// Set if there is a watcher.
+    var hasWatchers: Bool { state.withLock { !$0.watchers.isEmpty } }
+
     /// Returns whether a client would receive the non-durable events of a session.
     func hasListeners(of session: Int64) -> Bool {
         state.withLock { !$0.watchers.isEmpty || $0.subscriptions[session] != nil }

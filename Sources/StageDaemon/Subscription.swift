@@ -50,7 +50,7 @@ final class Subscription: Sendable {
         wake.yield()
     }
 
-    /// Notes that an event was dropped before it was queued here.
+    /// Notes that an event was not queued here, so that the current state of the tasks is sent instead.
     func noteMissedEvents() {
         state.withLock { $0.hasMissedEvents = true }
         wake.yield()

@@ -322,6 +322,7 @@ extension TransferCoordinator {
         if let error = await record(ending) {
             unrecorded.append(ending)
             waitForSpace(problem: error.isOutOfSpace ? nil : "\(error)")
+            for outcome in outcomes { sendPendingReasons(of: outcome.id) }
         }
         turn()
     }

@@ -60,7 +60,10 @@ extension TransferCoordinator {
         let running = tasks.lazy.filter { [live] in live[$0] != nil }.smallest(Subscription.limit)
         let waiting = tasks.lazy.filter { [live] in live[$0] == nil }
             .smallest(Subscription.limit - running.count)
-        return running + waiting
+        // They have left the scheduler.
+        let unrecorded = state.unrecorded.filter { state.ending[$0] == session }
+            .smallest(Subscription.limit - running.count - waiting.count)
+        return running + waiting + unrecorded
     }
 }
 

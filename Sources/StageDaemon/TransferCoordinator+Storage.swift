@@ -64,7 +64,10 @@ extension TransferCoordinator {
         let free = freeSpace
         // SQLite's errors do not tell a read-only file system from a full one.
         let problem = problem ?? readOnlyProblem
-        guard state.waitForSpace(free: free, problem: problem, at: readClock()) else { return }
+        let isWaiting = state.scheduler.fullUntil != nil
+        let isNew = state.waitForSpace(free: free, problem: problem, at: readClock())
+        if !isWaiting { sendAllPendingReasons() }
+        guard isNew else { return }
         var metadata: Logger.Metadata = [
             "file.path": "\(files.root.path)", "disk.free": "\(free)",
             "disk.reserve": "\(state.configuration.reserve)",
@@ -82,6 +85,7 @@ extension TransferCoordinator {
     func checkSpace() {
         if state.isSpaceDue(at: readClock()) {
             state.checkSpace(free: freeSpace, at: readClock())
+            if state.scheduler.fullUntil == nil { sendAllPendingReasons() }
         }
         guard state.endDiskWait(at: readClock()) else { return }
         logger.notice(

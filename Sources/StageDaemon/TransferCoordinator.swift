@@ -299,20 +299,21 @@ extension TransferCoordinator {
 
     /// Sends the pending reasons of a task, if it is waiting.
     func sendPendingReasons(of id: Int64) {
-        guard let session = state.scheduler.items[id]?.session, feed.hasListeners(of: session)
-        else { return }
+        guard let session = state.session(of: id), feed.hasListeners(of: session) else { return }
         let event = state.change(of: id, at: readClock())
         if event.state == .waiting { distribute(event, to: session) }
     }
 
-    /// Sends the pending reasons of all tasks after the conditions have changed.
-    private func sendAllPendingReasons() {
-        // At most 1,000 tasks; clients with longer lists ask for them.
+    /// Sends the pending reasons of all tasks, after network, power or the disk has changed.
+    func sendAllPendingReasons() {
+        // Each client reads the state of its own tasks: those of other users must not come before them.
+        feed.noteMissedEvents()
+        guard feed.hasWatchers else { return }
+        // At most 1,000 tasks; watchers with longer lists ask for them.
         for id in state.scheduler.items.keys.sorted().prefix(1000) {
-            guard let session = state.scheduler.items[id]?.session,
-                feed.hasListeners(of: session)
+            guard let session = state.session(of: id), let record = state.sessions[session]?.record
             else { continue }
-            distribute(state.change(of: id, at: readClock()), to: session)
+            feed.sendToWatchers(state.change(of: id, at: readClock()), of: record)
         }
     }
 

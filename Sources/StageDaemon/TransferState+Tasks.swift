@@ -78,7 +78,7 @@ extension TransferState {
     ///
     /// If it was the leader of its content, a follower becomes the leader.
     mutating func forget(_ id: Int64, at now: Date) {
-        if let session = scheduler.items[id]?.session ?? ending[id] {
+        if let session = session(of: id) {
             sessions[session]?.challenged.remove(id)
             if let user = sessions[session]?.record.user { removeQuotaWaiter(of: id, user: user) }
         }
@@ -95,6 +95,9 @@ extension TransferState {
 
     /// Returns whether a task has not ended.
     func isUnfinished(_ id: Int64) -> Bool { scheduler.items[id] != nil || ending[id] != nil }
+
+    /// Returns the session of an unfinished task.
+    func session(of id: Int64) -> Int64? { scheduler.items[id]?.session ?? ending[id] }
 
     /// Returns the reasons why a task does not run, with the failures that caused them.
     ///

@@ -81,6 +81,33 @@ struct ConditionTests {
         #expect(server.requests(for: "/b").isEmpty)
     }
 
+    /// The tasks of another session precede its own in the daemon's order.
+    @Test func eachClientIsToldOfConditionsWhateverOthersHave() async throws {
+        try await daemon.makeSession("others")
+        let many = (0..<1000).map { number in
+            var request = TransferRequest(
+                token: "\(number)",
+                kind: .download,
+                url: server.url("/b")
+            )
+            request.isSuspended = true
+            return request
+        }
+        _ = try await daemon.client.createTasks(many, in: "others")
+        let id = try await daemon.download(server.url("/a")) {
+            $0.earliestBegin = .now + 3600
+            $0.allowsExpensiveNetworkAccess = false
+        }
+        let stream = try await daemon.attach()
+        defer { stream.close() }
+        _ = try await stream.take { $0.task == id }
+        try bus.set("Metered", of: .networkManager, to: .number(1))
+        let events = try await stream.take { event in
+            event.holds?.contains { $0.kind == .metered } ?? false
+        }
+        #expect(events.last?.task == id)
+    }
+
     @Test func aPortalStopsEverything() async throws {
         let id = try await daemon.download(server.url("/a"))
         try await interrupt(id, holds: [.portal]) {

@@ -58,6 +58,8 @@ struct DaemonDiskLimitTests {
             try await daemon.start()
             try await daemon.makeSession()
             let id = try await daemon.download(server.url("/gone"))
+            let stream = try await daemon.attach()
+            defer { stream.close() }
             try await poll("no request comes") { !server.requests(for: "/gone").isEmpty }
             let filler = daemon.state.appending("filler").string
             // dd fails when the disk is full.
@@ -66,6 +68,10 @@ struct DaemonDiskLimitTests {
             gate.open()
             try await daemon.wait(for: [.disk], of: id)
             #expect(try await daemon.client.task(id).state == .waiting)
+            _ = try await stream.take { $0.task == id && $0.holds?.map(\.kind) == [.disk] }
+            stream.close()
+            // A client that attaches meanwhile is told as well.
+            _ = try await daemon.events { $0.task == id && $0.holds?.map(\.kind) == [.disk] }
             let full = "The disk is full, and all transfers wait"
             #expect(try daemon.said().contains(full))
             let metrics = try await daemon.client.metrics()
