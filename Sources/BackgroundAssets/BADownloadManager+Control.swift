@@ -1,7 +1,6 @@
 public import Foundation
 import StageExtension
 import StageSystem
-import Synchronization
 import SystemPackage
 
 // The names are Apple's.
@@ -89,11 +88,7 @@ extension BADownloadManager {
             directory = try Directory.make(FilePath(folder.path(percentEncoded: false)))
         }
         let file = try directory.file(updating: Self.lockName, exactly: .ownerReadWrite)
-        let queue = controls.withLock { queues in
-            let queue = queues[directory.path] ?? LockQueue()
-            queues[directory.path] = queue
-            return queue
-        }
+        let queue = try LockQueue.shared(for: file)
         return (RetriedLock(file), queue)
     }
 }

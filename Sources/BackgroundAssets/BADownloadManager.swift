@@ -4,7 +4,6 @@ import StageExtension
 import StageModel
 import StageSystem
 import Synchronization
-import SystemPackage
 
 /// The downloads of an application.
 ///
@@ -35,8 +34,6 @@ public final class BADownloadManager: Sendable {
     /// The request that the process received as an extension, if it is one.
     let request: @Sendable () -> ExtensionRequest?
     private let state = Mutex(State())
-    /// The calls of this process that wait for exclusive control, by the directory of the group.
-    let controls = Mutex<[FilePath: LockQueue]>([:])
 
     /// Creates a manager for a process with this environment.
     init(

@@ -187,22 +187,13 @@ final class PackSource: Sendable {
         let isPinned = try store.pin(of: id) != nil
         let isWithdrawn = isPinned ? false : await withdraw(id)
         // The worker of a cancelled transfer holds the pack until it has ended.
-        let end = ContinuousClock.now + (isWithdrawn ? .seconds(15) : .zero)
-        while true {
-            let result = await attemptRemoval(of: id)
-            if case .failure(.container(.busy)) = result, ContinuousClock.now < end {
-                try await Task.sleep(for: .milliseconds(50))
-                continue
-            }
-            return try result.get() || isWithdrawn
-        }
-    }
-
-    private func attemptRemoval(of id: PackID) async -> Result<Bool, PackStoreError> {
-        do throws(PackStoreError) {
-            return .success(try await store.remove(id))
+        let patience = isWithdrawn ? Duration.seconds(15) : .zero
+        do {
+            let isRemoved = try await store.remove(id, waitingAtMost: patience)
+            return isRemoved || isWithdrawn
         } catch {
-            return .failure(error)
+            try Task.checkCancellation()
+            throw error
         }
     }
 

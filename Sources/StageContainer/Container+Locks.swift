@@ -1,4 +1,3 @@
-import Glibc
 import StageSystem
 import SystemPackage
 
@@ -41,12 +40,16 @@ extension Container {
         mode: FileLock.Mode,
         seconds: Int = 5
     ) throws(FileError) -> FileLock {
-        for _ in 0..<seconds * 100 {
-            let file = try lockFile(name, in: locks)
-            if let lock = try FileLock.attempt(file, mode: mode) { return lock }
-            usleep(10_000)
+        let lock = try FileLock.block(
+            for: name,
+            in: locks,
+            mode: mode,
+            atMost: .seconds(seconds)
+        ) { () throws(FileError) in
+            try lockFile(name, in: locks)
         }
-        throw FileError(lockedByOthers: locks.path.appending(name))
+        guard let lock else { throw FileError(lockedByOthers: locks.path.appending(name)) }
+        return lock
     }
 
     /// Renames the spare lock file to `name`; returns `false` if there is no spare, or the file system cannot rename it

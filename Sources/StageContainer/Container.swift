@@ -130,6 +130,30 @@ public final class Container: Sendable {
             return PackLock(id: id, lock: lock)
         }
     }
+
+    /// Acquires the lock on a pack; suspends the task for `limit` at most while another process or task holds it.
+    ///
+    /// - Returns: `nil` if others held the lock until then, or until the task was cancelled.
+    package func waitForLock(
+        _ id: PackID,
+        within limit: Duration
+    ) async throws(ContainerError) -> PackLock? {
+        let name = id.component
+        do throws(FileError) {
+            let lock = try await FileLock.wait(
+                for: name,
+                in: locks,
+                mode: .exclusive,
+                atMost: limit
+            ) { () throws(FileError) in
+                try lockFile(name, in: locks)
+            }
+            guard let lock else { return nil }
+            return PackLock(id: id, lock: lock)
+        } catch {
+            throw .file(error)
+        }
+    }
 }
 
 /// The exclusive right to stage, publish or remove one pack, held until the value is destroyed.

@@ -52,6 +52,31 @@ extension Container {
         try ContainerError.wrapping { () throws(FileError) in try attemptLock(ofDownload: name) }
     }
 
+    /// Acquires the lock for downloading to a name in `downloads/`; suspends the task for `limit` at most while another
+    /// process or task holds it.
+    ///
+    /// - Returns: `nil` if others held the lock until then, or until the task was cancelled.
+    package func waitForDownloadLock(
+        _ name: FilePath.Component,
+        within limit: Duration
+    ) async throws(ContainerError) -> DownloadLock? {
+        do throws(FileError) {
+            let file = try lockName(ofDownload: name)
+            let lock = try await FileLock.wait(
+                for: file,
+                in: downloads,
+                mode: .exclusive,
+                atMost: limit
+            ) { () throws(FileError) in
+                try lockFile(file, in: downloads)
+            }
+            guard let lock else { return nil }
+            return DownloadLock(in: downloads, file: file, holding: lock)
+        } catch {
+            throw .file(error)
+        }
+    }
+
     /// Returns whether a task of this process holds the lock for a name in `downloads/`.
     public func holdsDownloadLock(_ name: FilePath.Component) -> Bool {
         let path = downloads.path.appending("\(name.string).lock")
@@ -59,14 +84,21 @@ extension Container {
     }
 
     func attemptLock(ofDownload name: FilePath.Component) throws(FileError) -> DownloadLock? {
-        guard let lockName = FilePath.Component("\(name.string).lock") else {
-            throw FileError("lock", path: downloads.path.appending(name), errno: .invalidArgument)
-        }
-        let lock = try FileLock.attempt(lockName, in: downloads, mode: .exclusive) {
+        let file = try lockName(ofDownload: name)
+        let lock = try FileLock.attempt(file, in: downloads, mode: .exclusive) {
             () throws(FileError) in
-            try lockFile(lockName, in: downloads)
+            try lockFile(file, in: downloads)
         }
         guard let lock else { return nil }
-        return DownloadLock(in: downloads, file: lockName, holding: lock)
+        return DownloadLock(in: downloads, file: file, holding: lock)
+    }
+
+    private func lockName(
+        ofDownload name: FilePath.Component
+    ) throws(FileError) -> FilePath.Component {
+        guard let file = FilePath.Component("\(name.string).lock") else {
+            throw FileError("lock", path: downloads.path.appending(name), errno: .invalidArgument)
+        }
+        return file
     }
 }

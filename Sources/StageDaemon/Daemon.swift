@@ -94,16 +94,15 @@ package struct Daemon: Sendable {
         )
     }
 
-    /// Takes the lock of the state directory; retries for two seconds.
+    /// Takes the lock of the state directory; waits for two seconds at most.
     ///
     /// A killed daemon may leave the lock for a moment to a handler process that it was about to start.
     private func lockState() async throws(DaemonError) -> FileLock {
-        for _ in 0..<40 {
-            if let lock = try TransferFiles.lock(state) { return lock }
-            // Cancelled: the daemon is to end.
-            guard (try? await Task.sleep(for: .milliseconds(50))) != nil else { break }
+        // Cancelled: the daemon is to end.
+        guard let lock = try await TransferFiles.lock(state, within: .seconds(2)) else {
+            throw .alreadyRunning(state)
         }
-        throw .alreadyRunning(state)
+        return lock
     }
 
     private func listeningSocket() throws(DaemonError) -> (CInt, FilePath) {

@@ -211,8 +211,13 @@ struct TransferFiles: Sendable {
         return try parent.makeDirectory(FilePath(name), permissions: passable)
     }
 
-    /// Takes the lock of the state directory, or returns `nil` if another daemon has it.
-    static func lock(_ path: FilePath) throws(DaemonError) -> FileLock? {
+    /// Takes the lock of the state directory; waits for `limit` at most.
+    ///
+    /// - Returns: `nil` if another daemon had the lock until then, or until the task was cancelled.
+    static func lock(
+        _ path: FilePath,
+        within limit: Duration
+    ) async throws(DaemonError) -> FileLock? {
         do throws(FileError) {
             let root = try makeRoot(path)
             // Any user who can open a lock file could take the lock.
@@ -221,7 +226,7 @@ struct TransferFiles: Sendable {
             // The journal contains secrets of clients; SQLite gives its further files the same mode.
             try root.file(updating: "journal.sqlite", permissions: .privateFile)
                 .setMode(.privateFile)
-            return try FileLock.attempt(file, mode: .exclusive)
+            return try await FileLock.wait(for: file, mode: .exclusive, atMost: limit)
         } catch {
             throw .file(error)
         }

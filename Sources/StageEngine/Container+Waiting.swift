@@ -1,30 +1,17 @@
 import StageContainer
 import StageModel
+import StageSystem
 import SystemPackage
 
 extension Container {
-    /// Acquires a lock of the container, and waits while another process or task holds it.
-    ///
-    /// Polls with a delay that grows from 10 to 200 ms: a thread that blocks in the kernel could not be
-    /// cancelled, and callers have deadlines.
-    func lock<Lock: Sendable>(
-        report: @Sendable (StagingEvent) -> Void,
-        reporting event: @autoclosure () -> StagingEvent = .waitingForOther,
-        _ attempt: (Container) throws(ContainerError) -> Lock?
-    ) async throws(StageError) -> Lock {
-        var pause = Duration.milliseconds(10)
-        var isWaiting = false
-        while true {
-            let lock = try StageError.wrapping { () throws(ContainerError) in try attempt(self) }
-            if let lock { return lock }
-            if !isWaiting { report(event()) }
-            isWaiting = true
-            do {
-                try await Task.sleep(for: pause)
-            } catch {
-                throw .cancelled
-            }
-            pause = min(pause * 2, .milliseconds(200))
+    /// Acquires the lock on a pack, and waits while another process or task holds it.
+    func packLock(
+        _ id: PackID,
+        report: @Sendable (StagingEvent) -> Void
+    ) async throws(StageError) -> PackLock {
+        try await lock(report: report, reporting: .waitingForOther) {
+            limit async throws(ContainerError) in
+            try await waitForLock(id, within: limit)
         }
     }
 
@@ -36,8 +23,51 @@ extension Container {
         try await lock(
             report: report,
             reporting: holdsDownloadLock(name) ? .waitingForSharedDownload : .waitingForOther
-        ) { container throws(ContainerError) in
-            try container.attemptDownloadLock(name)
+        ) { limit async throws(ContainerError) in
+            try await waitForDownloadLock(name, within: limit)
         }
+    }
+
+    /// Returns the single files of a version, after creating their directory if necessary; waits while another process
+    /// deletes them.
+    ///
+    /// Polls, with a delay that grows from 10 to 200 ms: it is a deletion that has to end, and not only its lock, and no
+    /// process deletes them again and again.
+    func partialContent(
+        of digest: Digest,
+        report: @Sendable (StagingEvent) -> Void
+    ) async throws(StageError) -> PartialContent {
+        var pause = Duration.milliseconds(10)
+        var isWaiting = false
+        while true {
+            let content = try StageError.wrapping { () throws(ContainerError) in
+                try makePartialContent(of: digest)
+            }
+            if let content { return content }
+            if !isWaiting { report(.waitingForOther) }
+            isWaiting = true
+            do {
+                try await Task.sleep(for: pause)
+            } catch {
+                throw .cancelled
+            }
+            pause = min(pause * 2, .milliseconds(200))
+        }
+    }
+
+    /// Acquires a lock of the container, and reports an event before it waits for others.
+    private func lock<Lock: Sendable>(
+        report: @Sendable (StagingEvent) -> Void,
+        reporting event: @autoclosure () -> StagingEvent,
+        waiting wait: (Duration) async throws(ContainerError) -> Lock?
+    ) async throws(StageError) -> Lock {
+        do throws(ContainerError) {
+            if let lock = try await wait(.zero) { return lock }
+            report(event())
+            if let lock = try await wait(.longest) { return lock }
+        } catch {
+            throw error.stageError
+        }
+        throw .cancelled
     }
 }

@@ -23,9 +23,7 @@ struct PackWork: Sendable {
         defer { _ = endSharing() }
         await waitForSharedArchive()
         do throws(StageError) {
-            let lock = try await container.lock(report: report) {
-                container throws(ContainerError) in try container.attemptLock(pack.id)
-            }
+            let lock = try await container.packLock(pack.id, report: report)
             if let outcome = try await stageFromContainer(reason, holding: lock) { return outcome }
             let source = try await source()
             defer { source.end() }
@@ -38,9 +36,7 @@ struct PackWork: Sendable {
     /// Stages the pack for a reason from a plan if the container keeps its content; `nil` if it has to be downloaded.
     func stageKept(_ reason: Plan.Reason) async -> StagingOutcome? {
         do throws(StageError) {
-            let lock = try await container.lock(report: report) {
-                container throws(ContainerError) in try container.attemptLock(pack.id)
-            }
+            let lock = try await container.packLock(pack.id, report: report)
             return try await stageFromContainer(reason, holding: lock)
         } catch {
             return .failed(error)

@@ -58,10 +58,10 @@ extension IndexSource {
     /// Downloads one file into the directory for individual files of unstaged packs.
     fileprivate func fetchFile(_ path: ContentPath) async throws(StageError) -> FilePath {
         // Held until the end, so that no other process removes the directory meanwhile.
-        let place = try await work.container.lock(report: work.report) {
-            container throws(ContainerError) in
-            try container.makePartialContent(of: reference.contentDigest)
-        }
+        let place = try await work.container.partialContent(
+            of: reference.contentDigest,
+            report: work.report
+        )
         let verified = try await index(for: place.directory)
         let index = verified.content
         guard let found = index.resolve(path) else { throw .noSuchFile(path, .isMissing) }

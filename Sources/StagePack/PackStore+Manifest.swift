@@ -99,8 +99,26 @@ extension PackStore {
     ///   it cannot be removed; then it is not staged any more.
     @discardableResult
     public func remove(_ id: PackID) async throws(PackStoreError) -> Bool {
-        try await onBlockingThread { [self] () throws(ContainerError) in
-            let copies = try lockCopies(of: id)
+        try await remove(id, waitingAtMost: .zero)
+    }
+
+    /// Removes a pack as ``remove(_:)`` does, but waits for `limit` at most while other processes stage it.
+    ///
+    /// - Throws: ``PackStoreError``; ``ContainerError/busy(_:)`` in it after that time, or once the task is cancelled.
+    package func remove(
+        _ id: PackID,
+        waitingAtMost limit: Duration
+    ) async throws(PackStoreError) -> Bool {
+        let found = try await onBlockingThread { [self] () throws(ContainerError) in
+            try changeableContainers(with: id)
+        }
+        let copies: [(container: Container, lock: PackLock)]
+        do throws(ContainerError) {
+            copies = try await Self.lock(id, in: found, within: limit)
+        } catch {
+            throw .container(error)
+        }
+        return try await onBlockingThread { [self] () throws(ContainerError) in
             release(id)
             var removal = Removal()
             for (container, lock) in copies { removal.add(try container.remove(lock)) }
@@ -109,11 +127,30 @@ extension PackStore {
         }
     }
 
-    /// Locks the pack in every container that has it and that this user can change; throws if one pins it.
-    private func lockCopies(
-        of id: PackID
-    ) throws(ContainerError) -> [(container: Container, lock: PackLock)] {
+    /// Locks the pack in each of the containers; throws if one pins it.
+    private static func lock(
+        _ id: PackID,
+        in containers: [Container],
+        within limit: Duration
+    ) async throws(ContainerError) -> [(container: Container, lock: PackLock)] {
+        let deadline = ContinuousClock.now + limit.sleepable
         var copies: [(Container, PackLock)] = []
+        for container in containers {
+            let rest = deadline - .now
+            guard let lock = try await container.waitForLock(id, within: rest) else {
+                throw .busy(id)
+            }
+            if let pin = try container.reader.pin(of: id) {
+                throw .pinned(id, version: pin.version)
+            }
+            copies.append((container, lock))
+        }
+        return copies
+    }
+
+    /// Returns the containers that have the pack and that this user can change; throws if only others have it.
+    private func changeableContainers(with id: PackID) throws(ContainerError) -> [Container] {
+        var found: [Container] = []
         var foreign: FilePath?
         for path in containers {
             guard let reader = try ContainerReader.open(path), try reader.hasAny(of: id),
@@ -123,14 +160,12 @@ extension PackStore {
                 foreign = path
                 continue
             }
-            guard let lock = try container.attemptLock(id) else { throw .busy(id) }
-            if let pin = try reader.pin(of: id) { throw .pinned(id, version: pin.version) }
-            copies.append((container, lock))
+            found.append(container)
         }
-        if copies.isEmpty, let foreign {
+        if found.isEmpty, let foreign {
             throw .file(FileError("change", path: foreign, errno: .permissionDenied))
         }
-        return copies
+        return found
     }
 
     /// Removes the packs that no manifest offers from the first container.

@@ -1,6 +1,6 @@
 extension Duration {
     /// Longest duration that ``sleepable`` and ``wholeMilliseconds`` start from: about 31 years.
-    private static let longest = Duration.seconds(1_000_000_000)
+    package static let longest = Duration.seconds(1_000_000_000)
 
     /// The duration within zero and about 31 years.
     ///

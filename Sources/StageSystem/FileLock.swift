@@ -9,7 +9,10 @@ package import SystemPackage
 /// deinitializer unlocks explicitly: after closing the file alone, a child process that another thread has
 /// just forked would hold the lock until it executes its program.
 @safe package struct FileLock: ~Copyable, Sendable {
-    private let file: File
+    /// Unlocked explicitly: a thread that has waited for the lock may refer to it for a moment longer.
+    private let lock: RetriedLock
+
+    private init(_ lock: RetriedLock) { self.lock = lock }
 
     /// The kind of a lock.
     package enum Mode: Sendable {
@@ -21,24 +24,45 @@ package import SystemPackage
 
     /// Takes the lock on `file`, or returns `nil` if a conflicting lock is held.
     package static func attempt(_ file: consuming File, mode: Mode) throws(FileError) -> FileLock? {
-        guard try tryToTake(file, mode: mode) else { return nil }
-        return FileLock(file: file)
+        let lock = RetriedLock(file, mode: mode)
+        guard try lock.attempt() else { return nil }
+        return FileLock(lock)
     }
 
-    /// Takes the lock on `file`, or returns `false` if a conflicting lock is held.
-    fileprivate static func tryToTake(
-        _ file: borrowing File,
-        mode: Mode
-    ) throws(FileError) -> Bool {
+    /// Takes the lock on `file`; blocks the thread for `limit` at most while a conflicting lock is held.
+    ///
+    /// - Returns: `nil` if others held the lock until then.
+    package static func block(
+        for file: consuming File,
+        mode: Mode,
+        atMost limit: Duration
+    ) throws(FileError) -> FileLock? {
+        guard limit > .zero else { return try attempt(file, mode: mode) }
+        let queue = try LockQueue.shared(for: file)
+        let lock = RetriedLock(file, mode: mode)
+        guard try queue.block(for: lock, within: limit) else { return nil }
+        return FileLock(lock)
+    }
+
+    /// Takes the lock on `file`; suspends the task for `limit` at most while a conflicting lock is held.
+    ///
+    /// - Returns: `nil` if others held the lock until then, or until the task was cancelled.
+    package static func wait(
+        for file: consuming File,
+        mode: Mode,
+        atMost limit: Duration
+    ) async throws(FileError) -> FileLock? {
+        let queue = try LockQueue.shared(for: file)
+        let lock = RetriedLock(file, mode: mode)
         do {
-            try take(file, mode: mode)
-            return true
-        } catch
-            where error.errno == .resourceTemporarilyUnavailable
-            || error.errno == .permissionDenied
-        {
-            return false
+            guard try await queue.wait(for: lock, within: limit) else { return nil }
+        } catch let error as FileError {
+            throw error
+        } catch {
+            // The task was cancelled.
+            return nil
         }
+        return FileLock(lock)
     }
 
     /// Takes the lock on a file that its last holder removes, or returns `nil` if a conflicting lock is held.
@@ -50,11 +74,48 @@ package import SystemPackage
         mode: Mode,
         opening open: () throws(FileError) -> File
     ) throws(FileError) -> FileLock? {
+        try block(for: name, in: directory, mode: mode, atMost: .zero, opening: open)
+    }
+
+    /// Takes the lock as ``attempt(_:in:mode:opening:)`` does, but blocks the thread for `limit` at most while a
+    /// conflicting lock is held.
+    ///
+    /// - Returns: `nil` if others held the lock until then.
+    package static func block(
+        for name: FilePath.Component,
+        in directory: Directory,
+        mode: Mode,
+        atMost limit: Duration,
+        opening open: () throws(FileError) -> File
+    ) throws(FileError) -> FileLock? {
+        let deadline = ContinuousClock.now + limit.sleepable
         while true {
             let file = try open()
             let inode = try file.status().inode
-            guard let lock = try attempt(file, mode: mode) else { return nil }
+            let rest = deadline - .now
+            guard let lock = try block(for: file, mode: mode, atMost: rest) else { return nil }
             // The last holder may have removed the file between opening and locking.
+            if try directory.status(FilePath(name))?.inode == inode { return lock }
+        }
+    }
+
+    /// Takes the lock as ``attempt(_:in:mode:opening:)`` does, but suspends the task for `limit` at most while a
+    /// conflicting lock is held.
+    ///
+    /// - Returns: `nil` if others held the lock until then, or until the task was cancelled.
+    package static func wait(
+        for name: FilePath.Component,
+        in directory: Directory,
+        mode: Mode,
+        atMost limit: Duration,
+        opening open: () throws(FileError) -> File
+    ) async throws(FileError) -> FileLock? {
+        let deadline = ContinuousClock.now + limit.sleepable
+        while true {
+            let file = try open()
+            let inode = try file.status().inode
+            let rest = deadline - .now
+            guard let lock = try await wait(for: file, mode: mode, atMost: rest) else { return nil }
             if try directory.status(FilePath(name))?.inode == inode { return lock }
         }
     }
@@ -62,30 +123,25 @@ package import SystemPackage
     /// Removes the locked file, unless `name` is another file by now.
     borrowing func removeFile(_ name: FilePath.Component, in directory: Directory) {
         // A file that stays does no harm.
-        guard let inode = try? file.status().inode,
+        guard let inode = try? lock.file.status().inode,
             (try? directory.status(FilePath(name))?.inode) == inode
         else { return }
         _ = try? directory.remove(name)
     }
 
-    deinit { Self.release(file) }
-
-    fileprivate static func release(_ file: borrowing File) {
-        // Unlocking cannot fail on an open file, and closing a file releases its lock.
-        _ = stage_ofd_lock(file.descriptor.rawValue, Int16(F_UNLCK))
-    }
+    deinit { lock.release() }
 
     /// Converts a shared lock to an exclusive one, and returns whether this succeeded.
     borrowing func tryUpgradeToExclusive() -> Bool {
         // An error means that the lock may be held elsewhere.
-        (try? Self.take(file, mode: .exclusive)) != nil
+        (try? lock.take(.exclusive)) != nil
     }
 
     /// Reads from the file, so that its access time records the use.
     package borrowing func touch() {
         var byte: UInt8 = 0
         // An error is ignored: the lock holds even if the file cannot be read.
-        _ = unsafe pread(file.descriptor.rawValue, &byte, 1, 0)
+        _ = unsafe pread(lock.file.descriptor.rawValue, &byte, 1, 0)
     }
 
     /// Returns whether a process holds a lock on the file, shared or exclusive, at this moment.
@@ -108,38 +164,57 @@ package import SystemPackage
             stage_ofd_is_locked(descriptor, Int16(F_RDLCK))
         } > 0
     }
-
-    private static func take(_ file: borrowing File, mode: Mode) throws(FileError) {
-        let kind = Int16(mode == .shared ? F_RDLCK : F_WRLCK)
-        let descriptor = file.descriptor.rawValue
-        let path = file.path
-        try Directory.attempt("lock", at: path) { stage_ofd_lock(descriptor, kind) }
-    }
 }
 
-/// An exclusive lock on a file that is opened once and locked by any of several attempts, like a ``FileLock``.
+/// A lock on a file that is opened once and locked by any of several attempts, like a ``FileLock``.
 ///
 /// Held from the first successful attempt until ``release()``, or until the value ends.
 package final class RetriedLock: Sendable {
-    private let file: File
+    fileprivate let file: File
+    private let mode: FileLock.Mode
 
     /// Creates the value before the first attempt.
-    package init(_ file: consuming File) { self.file = file }
-
-    deinit { FileLock.release(file) }
-
-    /// Takes the lock, or returns `false` if another owner holds a lock on the file.
-    package func attempt() throws(FileError) -> Bool {
-        try FileLock.tryToTake(file, mode: .exclusive)
+    package init(_ file: consuming File, mode: FileLock.Mode = .exclusive) {
+        self.file = file
+        self.mode = mode
     }
 
-    /// Takes the lock; blocks the thread while another owner holds one on the file.
+    deinit { release() }
+
+    /// Takes the lock, or returns `false` if another owner holds a conflicting one.
+    package func attempt() throws(FileError) -> Bool {
+        do throws(FileError) {
+            try take(mode)
+            return true
+        } catch {
+            guard error.errno == .resourceTemporarilyUnavailable || error.errno == .permissionDenied
+            else { throw error }
+            return false
+        }
+    }
+
+    /// Takes a lock of this mode, or fails if another owner holds a conflicting one.
+    fileprivate func take(_ mode: FileLock.Mode) throws(FileError) {
+        let descriptor = file.descriptor.rawValue
+        let path = file.path
+        try Directory.attempt("lock", at: path) { stage_ofd_lock(descriptor, mode.kind) }
+    }
+
+    /// Takes the lock; blocks the thread while another owner holds a conflicting one.
     func wait() throws(FileError) {
         let descriptor = file.descriptor.rawValue
         let path = file.path
-        _ = try Directory.attempt("lock", at: path) { stage_ofd_wait(descriptor, Int16(F_WRLCK)) }
+        try Directory.attempt("lock", at: path) { stage_ofd_wait(descriptor, mode.kind) }
     }
 
     /// Releases the lock, if it is held.
-    package func release() { FileLock.release(file) }
+    package func release() {
+        // Unlocking cannot fail on an open file, and closing a file releases its lock.
+        _ = stage_ofd_lock(file.descriptor.rawValue, Int16(F_UNLCK))
+    }
+}
+
+extension FileLock.Mode {
+    /// The type of the lock for fcntl(2).
+    fileprivate var kind: Int16 { Int16(self == .shared ? F_RDLCK : F_WRLCK) }
 }

@@ -36,15 +36,16 @@ package struct LockFile: ~Copyable, Sendable {
         mode: FileLock.Mode,
         timeout: Duration
     ) async throws(FileError) -> LockFile {
-        let deadline = ContinuousClock.now + timeout.sleepable
-        while true {
-            if let lock = try attempt(name, in: directory, mode: mode) { return lock }
-            guard ContinuousClock.now < deadline, !Task.isCancelled else {
-                throw FileError(lockedByOthers: directory.path.appending(name))
-            }
-            // Cancelled: one more attempt follows.
-            try? await Task.sleep(for: .milliseconds(10))
+        let lock = try await FileLock.wait(
+            for: name,
+            in: directory,
+            mode: mode,
+            atMost: timeout
+        ) { () throws(FileError) in
+            try open(name, in: directory)
         }
+        guard let lock else { throw FileError(lockedByOthers: directory.path.appending(name)) }
+        return LockFile(directory: directory, name: name, lock: lock)
     }
 
     /// Opens the lock file, and creates it if it does not exist.

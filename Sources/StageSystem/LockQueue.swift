@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Requests of this process for the exclusive lock on a file, granted in their order.
+/// Requests of this process for the lock on a file, granted in their order.
 ///
 /// While requests wait, one thread waits for the lock in the kernel. A process that takes the lock again and again leaves others their
 /// turn only if they wait there: those that tried from time to time would find it held.
@@ -12,6 +12,32 @@ package final class LockQueue: Sendable {
     }
 
     private let state = Mutex(State())
+    private static let queues = Mutex<[Place: Reference]>([:])
+
+    /// A file.
+    private struct Place: Hashable {
+        let device: UInt64
+        let inode: UInt64
+    }
+
+    private struct Reference {
+        weak var queue: LockQueue?
+    }
+
+    /// Returns the queue of this process for the lock on `file`.
+    ///
+    /// One for all that wait for a file, so that requests that have ended leave at most one thread behind.
+    package static func shared(for file: borrowing File) throws(FileError) -> LockQueue {
+        let status = try file.status()
+        let place = Place(device: status.device, inode: status.inode)
+        return queues.withLock { queues in
+            if let queue = queues[place]?.queue { return queue }
+            queues = queues.filter { $0.value.queue != nil }
+            let queue = LockQueue()
+            queues[place] = Reference(queue: queue)
+            return queue
+        }
+    }
 
     /// Creates a queue without requests.
     package init() {}

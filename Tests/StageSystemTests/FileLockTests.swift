@@ -105,6 +105,35 @@ struct LockFileTests {
         _ = consume lock
     }
 
+    /// A process that takes a lock again and again would take every turn from one that only tries from time to time.
+    @Test(.timeLimit(.minutes(5)), arguments: [FileLock.Mode.shared, .exclusive])
+    func aRequestWaitsInTheKernelUntilTheLockIsFree(mode: FileLock.Mode) async throws {
+        let held = try LockFile.attempt(Self.name, in: directory, mode: .exclusive)
+        let status = try #require(try directory.status(FilePath(Self.name)))
+        let directory = directory
+        let request = Task {
+            _ = try await LockFile.wait(
+                for: Self.name,
+                in: directory,
+                mode: mode,
+                timeout: .seconds(200)
+            )
+        }
+        try await poll("it does not wait in the kernel") { try status.hasWaitingLockRequest() }
+        _ = consume held
+        try await request.value
+        #expect(try directory.entries() == [])
+    }
+
+    /// Otherwise each request that has ended would keep a thread, for as long as another process has the lock.
+    @Test func requestsOfAProcessForAFileWaitInOneQueue() throws {
+        let queue = try LockQueue.shared(for: try directory.file(updating: "a"))
+        let same = try LockQueue.shared(for: try directory.file(updating: "a"))
+        let other = try LockQueue.shared(for: try directory.file(updating: "b"))
+        #expect(same === queue)
+        #expect(other !== queue)
+    }
+
     /// Each increments a number under the lock: no increment is lost.
     @Test func aWaitingProcessFindsTheNewFile() async throws {
         try directory.write([1], to: "file", durably: false)

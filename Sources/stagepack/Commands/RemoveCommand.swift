@@ -131,7 +131,9 @@ private struct PackRemoval {
             let isPinned = try container.reader.pin(of: id) != nil
             if !isPinned { tasks = await withdraw(id, from: view.containers[position]) }
             if !tasks.isEmpty { report.transfersCancelled = tasks }
-            guard let lock = try await lock(id, in: container, isEnding: !tasks.isEmpty) else {
+            // The worker of a cancelled transfer holds the pack until it has ended.
+            let patience = tasks.isEmpty ? Duration.zero : Self.patience
+            guard let lock = try await container.waitForLock(id, within: patience) else {
                 throw .busy(id)
             }
             let removal = try container.remove(lock)
@@ -177,21 +179,6 @@ private struct PackRemoval {
                 metadata: ["pack.id": "\(id)", "error": "\(error)"]
             )
             return []
-        }
-    }
-
-    /// Locks the pack; waits for the worker of a transfer that is ending.
-    private func lock(
-        _ id: PackID,
-        in container: Container,
-        isEnding: Bool
-    ) async throws(ContainerError) -> PackLock? {
-        let end = ContinuousClock.now + (isEnding ? Self.patience : .zero)
-        while true {
-            if let lock = try container.attemptLock(id) { return lock }
-            guard ContinuousClock.now < end else { return nil }
-            // Cancelled: the next attempt is the last.
-            guard (try? await Task.sleep(for: .milliseconds(50))) != nil else { return nil }
         }
     }
 
