@@ -227,14 +227,22 @@ struct MessageFields {
         return ByteCount(number)
     }
 
+    /// Reads a text, which must not take long to compare: a compromised decoder may send any.
     mutating func takeText() -> String? {
-        takeBytes().flatMap { String(validating: $0, as: UTF8.self) }
+        guard let text = takeBytes().flatMap({ String(validating: $0, as: UTF8.self) }),
+            !CombiningSequence.exceedsLimit(in: text, limit: CombiningSequence.quotationLimit)
+        else { return nil }
+        return text
     }
 
-    /// Reads a value that was added as JSON.
+    /// Reads a value that was added as JSON; its texts must not take long to compare.
     mutating func takeValue<Value: Decodable>(_ type: Value.Type) -> Value? {
+        let limit = CombiningSequence.quotationLimit
+        guard let bytes = takeBytes().map({ Array($0) }),
+            CombiningSequence.excess(inJSON: bytes.span, limit: limit) == nil
+        else { return nil }
         // An invalid value is treated as a broken connection.
-        takeBytes().flatMap { try? JSONDecoder().decode(type, from: Data($0)) }
+        return try? JSONDecoder().decode(type, from: Data(bytes))
     }
 
     private mutating func takeBytes() -> ArraySlice<UInt8>? {

@@ -77,17 +77,28 @@ enum JSONRecord {
     }
 
     /// Reads the bytes of the record at `name`; returns `nil` if it does not exist.
+    ///
+    /// The container may be another user's, so text that takes long to compare counts as damage.
     static func bytes(
         of name: FilePath,
         in directory: Directory
     ) throws(ContainerError) -> [UInt8]? {
+        let bytes: [UInt8]?
         do throws(FileError) {
-            return try directory.bytes(of: name, limit: sizeLimit)
+            bytes = try directory.bytes(of: name, limit: sizeLimit)
         } catch {
             guard error.isWrongKindOrSize else { throw .file(error) }
             let detail = error.isNotRegularFile ? "it is not a regular file" : "it is too large"
             throw .damagedRecord(directory.path.pushing(name), detail: detail)
         }
+        let limit = CombiningSequence.quotationLimit
+        if let bytes, CombiningSequence.excess(inJSON: bytes.span, limit: limit) != nil {
+            throw .damagedRecord(
+                directory.path.pushing(name),
+                detail: "it has more than \(limit) combining characters in a row"
+            )
+        }
+        return bytes
     }
 
     /// Writes the record at `name` atomically.

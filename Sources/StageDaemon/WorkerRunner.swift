@@ -200,10 +200,7 @@ struct WorkerRunner: Sendable {
         while let message = try? socket.receiveBytes() {
             // Limits the processor time that a worker can cause by sending messages without pause.
             usleep(10_000)
-            let data = Data(message)
-            guard let update = try? ControlFormat.decode(WorkerMessage.self, from: data) else {
-                continue
-            }
+            guard let update = decode(message) else { continue }
             live.take(update)
             guard let reportedEnd = update.end else { continue }
             do throws(ControlRefusal) {
@@ -216,6 +213,15 @@ struct WorkerRunner: Sendable {
         // A worker that says more ends by that.
         socket.end()
         return end
+    }
+
+    /// Returns a message of a worker; `nil` if it is not valid, or takes long to decode or to compare.
+    private static func decode(_ message: [UInt8]) -> WorkerMessage? {
+        let limit = CombiningSequence.quotationLimit
+        guard CombiningSequence.excess(inJSON: message.span, limit: limit) == nil
+        else { return nil }
+        // A message that is not valid says nothing.
+        return try? ControlFormat.decode(WorkerMessage.self, from: Data(message))
     }
 }
 

@@ -2,25 +2,31 @@
 ///
 /// Swift sorts adjacent combining characters by insertion whenever it compares or hashes text: 1 MiB of them takes
 /// minutes each time. So text from outside is checked, in linear time, before anything compares it. Records of StagePack
-/// are not: their messages quote names of up to 2,048 bytes.
+/// and messages between its processes have a limit of their own, since they quote names of up to 2,048 bytes.
 package struct CombiningSequence {
     /// The most combining characters in a row: more than any language needs.
     package static let limit = 30
+    /// The most in records of StagePack and in messages between its processes: as many as a quoted name may have.
+    package static let quotationLimit = 1024
 
+    private let limit: Int
     private var length = 0
 
-    private init() {}
+    private init(limit: Int) { self.limit = limit }
 
     /// Adds the next character of the text, and returns whether the sequence that it belongs to is too long.
     private mutating func isTooLong(adding scalar: Unicode.Scalar) -> Bool {
         length = scalar.isSortedByNormalization ? length + 1 : 0
-        return length > Self.limit
+        return length > limit
     }
 
-    /// Returns whether a sequence in the text is too long.
-    package static func exceedsLimit(in text: some StringProtocol) -> Bool {
+    /// Returns whether a sequence in the text is longer than `limit`.
+    package static func exceedsLimit(
+        in text: some StringProtocol,
+        limit: Int = Self.limit
+    ) -> Bool {
         guard text.utf8.contains(where: { $0 >= 0x80 }) else { return false }
-        var sequence = CombiningSequence()
+        var sequence = CombiningSequence(limit: limit)
         return text.unicodeScalars.contains { sequence.isTooLong(adding: $0) }
     }
 
@@ -35,11 +41,11 @@ package struct CombiningSequence {
         )
     }
 
-    /// Returns the offset of the first character that makes a sequence too long, or `nil` if there is none.
+    /// Returns the offset of the first character that makes a sequence longer than `limit`, or `nil` if there is none.
     ///
     /// Escapes count as the characters that they stand for. The bytes need not be valid JSON or UTF-8.
-    package static func excess(inJSON json: Span<UInt8>) -> Int? {
-        var sequence = CombiningSequence()
+    package static func excess(inJSON json: Span<UInt8>, limit: Int = Self.limit) -> Int? {
+        var sequence = CombiningSequence(limit: limit)
         var position = 0
         while position < json.count {
             let byte = json[position]

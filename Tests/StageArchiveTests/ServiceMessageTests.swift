@@ -118,6 +118,18 @@ struct ServiceMessageTests {
         }
     }
 
+    /// A compromised decoder may send text that takes long to compare; names in errors have at most 2,048 bytes.
+    @Test(arguments: [(1024, true), (1025, false)])
+    func textHasALimitOfCombiningCharacters(count: Int, isMessage: Bool) throws {
+        let marks = String(repeating: "\u{301}", count: count)
+        let failure = bytes(ServiceAnswer.failure(.damaged(entry: marks, "it ends early")))
+        #expect(try (read(failure, as: ServiceAnswer.self) != nil) == isMessage)
+        let limits = UnpackLimits(entries: 0, bytes: .zero)
+        let task = ServiceRequest.Task.unpack(destination: marks, fileName: nil, limits)
+        let request = bytes(ServiceRequest(task: task, format: .tar))
+        #expect(try (read(request, as: ServiceRequest.self) != nil) == isMessage)
+    }
+
     @Test(arguments: [[], [9], [0], [1, 255, 255, 255, 255, 255, 255, 255, 255]] as [[UInt8]])
     func invalidBytesAreNoMessage(bytes: [UInt8]) throws {
         #expect(try read(bytes, as: ServiceAnswer.self) == nil)

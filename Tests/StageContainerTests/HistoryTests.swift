@@ -168,6 +168,16 @@ import Testing
         }
     }
 
+    /// Another user's container may have text that takes long to compare; names in messages have at most 2,048 bytes.
+    @Test(arguments: [(1024, true), (1025, false)])
+    func theTextOfAHistoryHasALimitOfCombiningCharacters(count: Int, isRead: Bool) throws {
+        var history = StagingHistory()
+        history.applicationVersion = "1" + String(repeating: "\u{301}", count: count)
+        try keep(history)
+        let found = try container.reader.history(of: Self.application)
+        #expect(found == (isRead ? history : nil))
+    }
+
     @Test func anyGenerationThatWasReadCountsAsLoaded() throws {
         #expect(try !container.reader.hasBeenLoaded(.aurora))
         try container.publishAurora(version: 1, "1")

@@ -32,6 +32,10 @@ struct WorkerTests {
             daemon.send(b'{"end": {"failure": 7}}')
             daemon.send(b"\\xff\\xfe")
             daemon.send(b'{"end": {"hold": "slot"}}')
+        elif mode == "marks":
+            # The reason takes the daemon long to compare.
+            marks = "\\u0301\\u0316" * 600
+            daemon.send(b'{"end": {"failure": {"kind": "lost", "reason": "%s"}, "hold": "backoff"}}' % marks.encode())
         elif mode == "files":
             # The kernel refuses them from Linux 6.16 on, before that the daemon does.
             try:
@@ -109,7 +113,7 @@ struct WorkerTests {
         .ownerReadWriteExecute, .groupReadExecute, .otherReadExecute,
     ]
 
-    @Test(arguments: ["huge", "garbage", "files"])
+    @Test(arguments: ["huge", "garbage", "marks", "files"])
     func whatAWorkerSaysEndsNothing(_ mode: String) async throws {
         try await start(mode, permissions: Self.executable)
         let id = try await ask()
