@@ -3,8 +3,8 @@ import Logging
 import StageSystem
 import SystemPackage
 
-/// Main loop of a monitor's thread: exchanges messages between the bus and ``BusWatch``, reads power supplies, and
-/// sleeps.
+/// Main loop of a monitor's thread: exchanges messages between the bus and ``BusWatch``, reads power supplies and the
+/// kernel's messages about the network, and sleeps.
 struct ConditionLoop: ~Copyable {
     private let sources: ConditionSources
     private let board: SharedConditions
@@ -23,6 +23,10 @@ struct ConditionLoop: ~Copyable {
     private var supplies: PowerSupplies?
     private var deviceEvents: DeviceEvents?
 
+    private var networkEvents: NetworkEvents?
+    private var inventory = NetworkInventory()
+    private var networkDebouncer: NetworkChangeDebouncer
+
     private var debouncer: ConditionDebouncer
     private var hasSettled = false
 
@@ -35,16 +39,19 @@ struct ConditionLoop: ~Copyable {
         self.sources = sources
         self.board = board
         self.logger = logger
+        networkDebouncer = NetworkChangeDebouncer(delay: sources.debounce)
         debouncer = ConditionDebouncer(delay: sources.debounce, initial: board.current)
     }
 
     /// Runs until the board requests the end.
     mutating func run() {
+        watchNetwork()
         while true {
             if board.isStopping { return board.end() }
             connectIfDue()
             exchange()
             readSupplies()
+            readNetwork()
             publish()
             sleep()
         }
@@ -141,6 +148,43 @@ extension ConditionLoop {
     }
 }
 
+// MARK: - The kernel's network
+
+extension ConditionLoop {
+    private mutating func watchNetwork() {
+        guard sources.watchesNetwork else { return }
+        do throws(FileError) {
+            networkEvents = try NetworkEvents()
+        } catch {
+            loseNetwork(error)
+        }
+    }
+
+    /// Reads the pending messages, and reports a change that is due.
+    private mutating func readNetwork() {
+        do throws(FileError) {
+            let events = try networkEvents?.takePending() ?? []
+            for event in events where inventory.handle(event) {
+                networkDebouncer.add(at: now)
+            }
+        } catch {
+            loseNetwork(error)
+        }
+        guard networkDebouncer.takeReport(at: now) else { return }
+        logger.debug("the network has changed")
+        board.reportNetworkChange()
+    }
+
+    /// Continues without the kernel's messages, as in a container that is refused the socket.
+    private mutating func loseNetwork(_ error: FileError) {
+        networkEvents = nil
+        logger.notice(
+            "The kernel does not report changes of the network",
+            metadata: ["error": "\(error)"]
+        )
+    }
+}
+
 // MARK: - Publishing and waiting
 
 extension ConditionLoop {
@@ -167,10 +211,12 @@ extension ConditionLoop {
     private mutating func sleep() {
         let bus = connection?.pollDescriptor ?? pollfd(fd: -1, events: 0, revents: 0)
         let events = deviceEvents?.descriptor.rawValue ?? -1
+        let network = networkEvents?.descriptor.rawValue ?? -1
         var descriptors = [
             pollfd(fd: board.signal.descriptor.rawValue, events: Int16(POLLIN), revents: 0),
             bus,
             pollfd(fd: events, events: Int16(POLLIN), revents: 0),
+            pollfd(fd: network, events: Int16(POLLIN), revents: 0),
         ]
         // After an interruption or a memory error, the loop checks everything anyway.
         unsafe _ = poll(&descriptors, nfds_t(descriptors.count), timeout)
@@ -184,7 +230,10 @@ extension ConditionLoop {
     /// Timeout for poll(2) in milliseconds; -1 for none.
     private var timeout: CInt {
         let settlingTime = hasSettled ? nil : sources.readingTimeout
-        let deadline = [connectionTime, debouncer.deadline, settlingTime].compactMap(\.self).min()
+        let deadlines = [
+            connectionTime, debouncer.deadline, networkDebouncer.deadline, settlingTime,
+        ]
+        let deadline = deadlines.compactMap(\.self).min()
         let waits = [deadline.map { $0 - now }, connection?.timeout].compactMap(\.self)
         guard let wait = waits.min() else { return -1 }
         // Rounded up, so that the thread does not wake just before the deadline and spin.

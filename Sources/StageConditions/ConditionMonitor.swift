@@ -8,10 +8,11 @@ package import StageSystem
 /// again as soon as it is available.
 ///
 /// Without NetworkManager, connectivity is unknown: the routing table does not tell it, since servers may be local to
-/// a machine without a default route, and a default route may lead nowhere.
+/// a machine without a default route, and a default route may lead nowhere. A link, an address or a route that appears
+/// is a reason to try again, though: ``networkChanges`` reports it, with any network service or none.
 ///
-/// One thread does all the work, and sleeps until an event. It uses timers only while the end of an obstacle is
-/// debounced and while a bus refuses connections.
+/// One thread does all the work, and sleeps until an event. It uses timers only while the end of an obstacle or a change
+/// of the network is debounced and while a bus refuses connections.
 ///
 /// The thread ends with the monitor.
 package final class ConditionMonitor: Sendable {
@@ -39,6 +40,12 @@ package final class ConditionMonitor: Sendable {
     /// A slow reader misses intermediate changes, but always receives the latest. The stream ends when the monitor
     /// stops.
     package func changes() -> AsyncStream<Conditions> { board.subscribe() }
+
+    /// Stream of changes by which hosts may be reachable that were not, if
+    /// ``ConditionSources/watchesNetwork`` is set.
+    ///
+    /// For one reader; several changes that it has not read are one. The stream ends when the monitor stops.
+    package var networkChanges: AsyncStream<Void> { board.networkChanges }
 
     /// Waits for the first readings, and returns the conditions.
     ///

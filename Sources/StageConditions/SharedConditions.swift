@@ -16,8 +16,17 @@ final class SharedConditions: Sendable {
     private let state = Mutex(State())
     /// Signal that wakes the thread.
     let signal: WakeSignal
+    /// Reports that hosts may be reachable that were not.
+    let networkChanges: AsyncStream<Void>
+    private let networkChange: AsyncStream<Void>.Continuation
 
-    init() throws(FileError) { signal = try WakeSignal() }
+    init() throws(FileError) {
+        signal = try WakeSignal()
+        (networkChanges, networkChange) = AsyncStream.makeStream(
+            of: Void.self,
+            bufferingPolicy: .bufferingNewest(1)
+        )
+    }
 
     /// Current conditions, after debouncing.
     var current: Conditions { state.withLock { $0.current } }
@@ -71,6 +80,9 @@ extension SharedConditions {
         }
     }
 
+    /// Reports that hosts may be reachable that were not.
+    func reportNetworkChange() { networkChange.yield() }
+
     /// Marks the first readings as complete.
     func settle() {
         let (waiters, conditions) = state.withLock { state in
@@ -93,5 +105,6 @@ extension SharedConditions {
         }
         for waiter in waiters { waiter.resume(returning: conditions) }
         for stream in streams { stream.finish() }
+        networkChange.finish()
     }
 }

@@ -295,6 +295,7 @@ extension Daemon {
 
     private func watchConditions(_ coordinator: TransferCoordinator) async -> DaemonError? {
         var sources = ConditionSources()
+        sources.watchesNetwork = true
         sources.debounce = .seconds(configuration.settlingTime)
         if let address = configuration.busAddress { sources.busAddress = address }
         do {
@@ -302,8 +303,14 @@ extension Daemon {
             defer { monitor.stop() }
             // Unknown conditions permit transfers, so wait until the sources have answered.
             await coordinator.start(await monitor.settled())
-            for await conditions in monitor.changes() {
-                await coordinator.setConditions(conditions)
+            await withTaskGroup(of: Void.self) { group in
+                group.addTask {
+                    for await _ in monitor.networkChanges { await coordinator.networkChanged() }
+                }
+                for await conditions in monitor.changes() {
+                    await coordinator.setConditions(conditions)
+                }
+                group.cancelAll()
             }
         } catch {
             // Unknown conditions permit transfers.

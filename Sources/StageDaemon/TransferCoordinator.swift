@@ -140,6 +140,14 @@ actor TransferCoordinator {
         turn()
     }
 
+    /// Lets tasks try again whose hosts may be reachable now, since a link, an address or a route has appeared.
+    func networkChanged() {
+        state.networkChanged(at: readClock())
+        logger.info("The network has changed")
+        sendAllPendingReasons()
+        turn()
+    }
+
     /// Starts scheduling and launching, once the initial network and power conditions are known.
     func start(_ conditions: Conditions) async {
         state.scheduler.conditions = conditions

@@ -156,12 +156,11 @@ extension TransferState {
             scheduler.attemptEnded(id, pending: nil, at: now)
         case .retry(let reason):
             histories[id]?.noteFailure(report)
-            noteHost(
-                of: id,
-                item: item,
-                isUnreachable: reason.kind == .backoff && report.isUnreachable
-            )
-            scheduler.attemptEnded(id, pending: reason, at: now)
+            let isUnreachable = reason.kind == .backoff && report.isUnreachable
+            noteHost(of: id, item: item, isUnreachable: isUnreachable)
+            // The attempt began before the network changed, so its failure tells nothing about the network of now.
+            let isOutdated = isUnreachable && report.started.map { $0 < networkChange } ?? false
+            scheduler.attemptEnded(id, pending: isOutdated ? nil : reason, at: now)
             if reason.kind == .quota {
                 // Registered before the search for freed quota, so that files removed during the search are noticed.
                 quotaWaiters[item.user, default: []].insert(id)

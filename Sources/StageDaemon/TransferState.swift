@@ -72,6 +72,8 @@ struct TransferState {
     var counters: [UInt32: TransferCounters] = [:]
     var sharing = ContentSharing()
     var unreachable = UnreachableHosts()
+    /// Time at which the network last returned or changed.
+    var networkChange = Date.distantPast
     /// Deadlines of tasks, earliest first; may contain tasks that have ended.
     var expiries = Heap<Expiry>()
     /// Tasks that wait for quota, by user.
@@ -147,16 +149,22 @@ struct TransferState {
         let old = scheduler.conditions
         guard conditions != old else { return false }
         scheduler.conditions = conditions
-        if old.connectivity == .portal || old.connectivity == .none {
-            // The network is back, so these delays have lost their reason.
-            endWaits(at: now) { $0.notBefore?.kind == .portal }
-            for id in unreachable.removeAll() { endWait(of: id, for: [.backoff], at: now) }
-            endWaits(at: now) {
-                $0.host == Scheduler.workerHost && $0.notBefore?.kind == .backoff
-            }
-        }
+        if old.connectivity == .portal || old.connectivity == .none { networkChanged(at: now) }
         handOverAll(at: now)
         return true
+    }
+
+    /// Ends the delays of tasks that a changed network may let succeed: those that could not reach their hosts, those that
+    /// wait for a portal, and those whose workers have failed.
+    ///
+    /// An attempt that began before and does not reach its host is repeated at once, too.
+    mutating func networkChanged(at now: Date) {
+        networkChange = now
+        endWaits(at: now) { $0.notBefore?.kind == .portal }
+        for id in unreachable.removeAll() { endWait(of: id, for: [.backoff], at: now) }
+        endWaits(at: now) {
+            $0.host == Scheduler.workerHost && $0.notBefore?.kind == .backoff
+        }
     }
 }
 
@@ -170,6 +178,7 @@ extension TransferState {
         )
         for id in sessions.keys { sessions[id]?.record.launchLimiter.clockChanged(by: seconds) }
         lastSweep += seconds
+        networkChange += seconds
         diskHeldAt = diskHeldAt.map { $0 + seconds }
     }
 

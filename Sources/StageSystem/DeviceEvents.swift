@@ -34,7 +34,7 @@ package import SystemPackage
         var bytes = [UInt8](repeating: 0, count: Self.maximumLength)
         var isAffected = false
         while true {
-            let count = unsafe stage_receive_device_event(
+            let count = unsafe stage_receive_kernel_message(
                 descriptor.rawValue,
                 &bytes,
                 bytes.count

@@ -418,6 +418,51 @@ struct TransferStateTests {
         #expect(!state.attempts.contains(1))
     }
 
+    /// Has the attempt of a task fail, after which the task is to wait for an hour.
+    private func fail(
+        _ task: FullTask,
+        begun: Date,
+        isUnreachable: Bool = true,
+        in state: inout TransferState
+    ) {
+        var report = AttemptReport()
+        report.started = begun
+        report.isUnreachable = isUnreachable
+        #expect(state.endAttempt(of: task.record.id) == true)
+        state.note(report, of: task.record.id)
+        let verdict = TransferVerdict.retry(PendingReason(.backoff, until: now + 3600))
+        #expect(state.judge(verdict, of: task, report: report, at: now + 2) == .wait)
+    }
+
+    @Test func aChangeOfTheNetworkEndsTheDelaysOfHostsThatWereNotReachedOnce() throws {
+        var state = state()
+        let (lost, refused) = (FullTask(1, host: "a"), FullTask(2, host: "b"))
+        try create([lost, refused], in: &state)
+        #expect(state.turn(at: now).count == 2)
+        fail(lost, begun: now, in: &state)
+        fail(refused, begun: now, isUnreachable: false, in: &state)
+        state.networkChanged(at: now + 1)
+        let wait = PendingReason(.backoff, until: now + 3600)
+        #expect(state.pendingReasons(of: 1, at: now + 1) == [PendingReason(.slot)])
+        #expect(state.pendingReasons(of: 2, at: now + 1) == [wait])
+        #expect(state.turn(at: now + 1).count == 1)
+        fail(lost, begun: now + 1, in: &state)
+        #expect(state.pendingReasons(of: 1, at: now + 2) == [wait])
+    }
+
+    @Test func anAttemptFromBeforeAChangeOfTheNetworkIsRepeatedAtOnce() throws {
+        var state = state()
+        let (lost, refused) = (FullTask(1, host: "a"), FullTask(2, host: "b"))
+        try create([lost, refused], in: &state)
+        #expect(state.turn(at: now).count == 2)
+        state.networkChanged(at: now + 1)
+        fail(lost, begun: now, in: &state)
+        fail(refused, begun: now, isUnreachable: false, in: &state)
+        #expect(state.pendingReasons(of: 1, at: now + 2) == [PendingReason(.slot)])
+        let wait = PendingReason(.backoff, until: now + 3600)
+        #expect(state.pendingReasons(of: 2, at: now + 2) == [wait])
+    }
+
     @Test func aDiskThatCannotBeWrittenIsNamedWithItsError() throws {
         var state = state()
         try create([FullTask(1)], in: &state)

@@ -302,6 +302,7 @@ struct TransferStateWorld {
         conditions.connectivity =
             [.full, .full, .none, .portal].randomElement(using: &random) ?? .full
         _ = state.setConditions(conditions, at: now)
+        if Bool.random(using: &random) { state.networkChanged(at: now) }
     }
 
     private mutating func turn() {

@@ -1,0 +1,59 @@
+import Glibc
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Networks that appear without a service that tells of them: the daemon runs in a network namespace of its own.
+@Suite(.directory, .daemon, .enabled("a network of its own takes root") { geteuid() == 0 })
+struct NetworkChangeTests {
+    private let daemon: DaemonProcess
+
+    init() throws { daemon = try .required() }
+
+    /// Answers every request, and becomes the daemon.
+    private static let server = """
+        import os, socket, sys
+        listener = socket.create_server(("", 8000))
+        if os.fork() == 0:
+            while True:
+                client, _ = listener.accept()
+                client.recv(65536)
+                client.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 1\\r\\n\\r\\nx")
+                client.close()
+        os.execv(sys.argv[1], sys.argv[1:])
+        """
+
+    private func start() async throws {
+        let bus = daemon.directory.appending("no-bus").string
+        // The first wait takes half an hour, on the average.
+        try daemon.configure(
+            #"{"retryBase": 3600, "settlingTime": 0.2, "busAddress": "unix:path=\#(bus)"}"#
+        )
+        let script = #"ip link set lo up && exec python3 -c "$0" "$@""#
+        try await daemon.start(
+            by: ["/usr/bin/unshare", "-n", "/bin/sh", "-c", script, Self.server]
+        )
+        try await daemon.makeSession()
+    }
+
+    /// Runs a command in the network of the daemon.
+    private func change(_ command: String) async throws {
+        let process = try #require(daemon.process)
+        let entering = ["/usr/bin/nsenter", "--target", "\(process)", "--net"]
+        let log = daemon.directory.appending("network.log")
+        let change = try StartedProcess(entering + ["/bin/sh", "-c", command], log: log)
+        try await poll("the network does not change") { change.status != nil }
+        #expect(change.status == 0, "\(try text(of: log))")
+    }
+
+    @Test func anAddressThatAppearsEndsTheDelaysOfHostsThatWereNotReached() async throws {
+        try await start()
+        let id = try await daemon.download("http://198.51.100.1:8000/a")
+        try await daemon.wait(for: [.backoff], of: id)
+        try await change("ip address add 198.51.100.1/32 dev lo")
+        // Its delay takes longer than the test may wait.
+        try await daemon.wait(for: .completed, of: id)
+        #expect(try daemon.said().contains("The network has changed"))
+    }
+}
