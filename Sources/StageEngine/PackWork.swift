@@ -23,7 +23,7 @@ struct PackWork: Sendable {
         defer { _ = endSharing() }
         await waitForSharedArchive()
         do throws(StageError) {
-            let lock = try await container.packLock(pack.id, report: report)
+            let lock = try await lock()
             if let outcome = try await stageFromContainer(reason, holding: lock) { return outcome }
             let source = try await source()
             defer { source.end() }
@@ -36,10 +36,22 @@ struct PackWork: Sendable {
     /// Stages the pack for a reason from a plan if the container keeps its content; `nil` if it has to be downloaded.
     func stageKept(_ reason: Plan.Reason) async -> StagingOutcome? {
         do throws(StageError) {
-            let lock = try await container.packLock(pack.id, report: report)
+            let lock = try await lock()
             return try await stageFromContainer(reason, holding: lock)
         } catch {
             return .failed(error)
+        }
+    }
+
+    /// Acquires the lock of the pack.
+    private func lock() async throws(StageError) -> PackLock {
+        try await container.packLock(pack.id, within: patience, report: report)
+    }
+
+    /// Time limit of the wait for another process that works on the pack; `nil` if there is none.
+    private var patience: LockPatience? {
+        stager.options.lockTimeLimit.map { limit in
+            LockPatience(limit: limit, error: .container(.busy(pack.id)))
         }
     }
 
@@ -233,7 +245,8 @@ extension PackWork {
     /// Acquires the download lock of an object.
     func downloadLock(_ digest: Digest) async throws(StageError) -> DownloadLock {
         let first = sharing.first(with: digest, besides: pack.id)
-        return try await container.downloadLock(ContainerLayout.downloadName(of: digest)) { event in
+        let name = ContainerLayout.downloadName(of: digest)
+        return try await container.downloadLock(name, within: patience) { event in
             // The first pack may still hold the lock for a moment; it is not another process.
             if first == nil { report(event) }
         }

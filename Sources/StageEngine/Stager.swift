@@ -25,6 +25,9 @@ public struct StagerOptions: Sendable {
     /// Returns whether a pack may still be published; called while the lock of the pack is held, before its download
     /// and before its publication.
     package var mayPublish: @Sendable () -> Bool = { true }
+    /// Time limit of the wait for another process that works on a pack, after which the pack fails with
+    /// ``ContainerError/busy(_:)``; `nil` to wait until that process has ended.
+    package var lockTimeLimit: Duration?
 
     /// Ways to unpack archives.
     public enum Unpacking: Hashable, Sendable {

@@ -68,7 +68,14 @@ struct HookRun: Sendable {
                 let rest = max(.zero, timeLimit - (ContinuousClock.now - start))
                 let share = order.share(of: rest, at: index)
                 let earlier = late.removeValue(forKey: entry.turn)
-                guard let ending = await run(entry.turn, within: share, after: earlier) else {
+                let comesBack = earlier == nil && entry.rank != .complete
+                let othersWait = index + 1 < order.entries.count || !late.isEmpty
+                let turn = Turn(
+                    application: entry.turn,
+                    share: share,
+                    lockTimeLimit: comesBack && othersWait ? Self.lockTimeLimit : nil
+                )
+                guard let ending = await run(turn, after: earlier) else {
                     if let earlier { report(earlier, worsening: &status) }
                     continue
                 }
@@ -108,6 +115,18 @@ struct HookRun: Sendable {
         Console.say("stagepack: no application is registered")
         return .manifestInvalid
     }
+
+    /// The turn of an application, or of the session that the options name.
+    private struct Turn {
+        var application: ApplicationID?
+        /// The application's share of the time that is left.
+        var share: Duration
+        /// Time limit of the wait for other processes that work on packs of the application; `nil` if there is none.
+        var lockTimeLimit: Duration?
+    }
+
+    /// The wait for other processes in the first turn of an application, while other applications need the time.
+    private static let lockTimeLimit = Duration.seconds(1)
 
     private struct Ending {
         var line: String
@@ -160,14 +179,10 @@ struct HookRun: Sendable {
     /// Stages for one application; returns `nil` if it is no longer registered.
     ///
     /// `earlier` is the ending of the run that is repeated.
-    private func run(
-        _ turn: ApplicationID?,
-        within rest: Duration,
-        after earlier: Ending?
-    ) async -> Ending? {
+    private func run(_ turn: Turn, after earlier: Ending?) async -> Ending? {
         let session: Session
         do throws(CommandFailure) {
-            guard let found = try sessions.session(of: turn) else { return nil }
+            guard let found = try sessions.session(of: turn.application) else { return nil }
             session = found
         } catch {
             // No later run succeeds before the file of the registration is corrected.
@@ -178,7 +193,7 @@ struct HookRun: Sendable {
             )
         }
         if earlier == nil { warnOfHiddenRegistration(of: session.target) }
-        return await run(session, within: rest, after: earlier)
+        return await run(session, in: turn, after: earlier)
     }
 
     /// Prints a line if users cannot read a registration of the system: to their programs, the application is not
@@ -195,7 +210,7 @@ struct HookRun: Sendable {
 
     private func run(
         _ session: Session,
-        within rest: Duration,
+        in turn: Turn,
         after earlier: Ending?
     ) async -> Ending {
         let staged = earlier?.staged ?? StagedSoFar()
@@ -210,9 +225,10 @@ struct HookRun: Sendable {
                 output: quiet
             )
             run.request.isRepetition = earlier != nil
+            run.request.options.lockTimeLimit = turn.lockTimeLimit
             return run
         }
-        let (result, interruption) = await withInterruption(after: rest) {
+        let (result, interruption) = await withInterruption(after: turn.share) {
             () async -> Result<StagingRuns, CommandFailure> in
             do throws(CommandFailure) {
                 return .success(try await run.get().run())
@@ -245,6 +261,7 @@ struct HookRun: Sendable {
                 of: name,
                 runs: runs,
                 isLate: interruption == .deadline,
+                hasLeftLocks: turn.lockTimeLimit != nil,
                 after: staged
             )
             ending.isInterrupted = interruption == .signal
@@ -256,6 +273,7 @@ struct HookRun: Sendable {
         of name: String,
         runs: StagingRuns,
         isLate: Bool,
+        hasLeftLocks: Bool,
         after earlier: StagedSoFar
     ) -> Ending {
         let packs = runs.reports.flatMap(\.packs)
@@ -278,7 +296,9 @@ struct HookRun: Sendable {
         // Severe failures, which no later run resolves, determine the status even after the deadline. Another process may
         // end in the time that is left.
         let isUnfinished = isLate && status.severity < ExitStatus.digestMismatch.severity
-        let canContinue = isUnfinished || isLate && status == .inUse
+        let waitsForOther =
+            hasLeftLocks && failures.contains { $0.status == ExitStatus.inUse.rawValue }
+        let canContinue = isUnfinished || isLate && status == .inUse || waitsForOther
         // No later run stages a pinned pack.
         let release = status == .pinned ? failure.hint : nil
         return Ending(

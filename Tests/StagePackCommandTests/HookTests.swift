@@ -138,25 +138,6 @@ struct HookTests {
         #expect(history.packs.allSatisfy { $0.problem == nil && $0.failures == 0 })
     }
 
-    /// Another process holds the lock of a pack, and does not end.
-    @Test func aPackThatAnotherProcessWorksOnIsReportedAsSuch() async throws {
-        var installed = try await Installed()
-        let packs = try packs()
-        try installed.world.publish(packs)
-        let id = packs[0].pack.id
-        let container = try Container.make(installed.container)
-        let lock = try #require(try container.attemptLock(id))
-        let arguments = Self.hook + ["--deadline", "3", "--strict"]
-        let hook = try await installed.world.program.run(arguments)
-        let problem = "another process works on pack 'essential'"
-        let line = "0 here, 1 missing: \(problem); the next periodic run retries\n"
-        #expect(hook.output.hasSuffix("stagepack: net.example.wallpaper: \(line)"), "\(hook)")
-        #expect(hook.status == 42, "\(hook)")
-        let entry = try installed.history()?.packs.first { $0.id == id }
-        #expect(entry?.problem?.message == problem)
-        #expect(lock.id == id)
-    }
-
     @Test func aDeadlineDoesNotHideWhatFailedUntilThen() async throws {
         var installed = try await Installed()
         let packs = try packs()

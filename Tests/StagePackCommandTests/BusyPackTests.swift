@@ -1,0 +1,73 @@
+import Glibc
+import StageContainer
+import StageModel
+import StageTesting
+import Synchronization
+import Testing
+
+/// Hooks of package managers beside another process that works on a pack.
+@Suite(
+    .apart,
+    .server,
+    .directory,
+    .enabled("root needs a '/var/lib' of its own") {
+        guard geteuid() == 0 else { return true }
+        return await Program.canMount
+    }
+)
+struct BusyPackTests {
+    /// Another process holds the lock of a pack, and does not end.
+    @Test func aPackThatAnotherProcessWorksOnIsReportedAsSuch() async throws {
+        var installed = try await Installed()
+        let id = try PackID("essential")
+        try installed.world.publish(try .small(id))
+        let container = try Container.make(installed.container)
+        let lock = try #require(try container.attemptLock(id))
+        let arguments = ["prefetch", "--all", "--hook", "--deadline", "3", "--strict"]
+        let hook = try await installed.world.program.run(arguments)
+        let problem = "another process works on pack 'essential'"
+        let line = "0 here, 1 missing: \(problem); the next periodic run retries\n"
+        #expect(hook.output.hasSuffix("stagepack: net.example.wallpaper: \(line)"), "\(hook)")
+        #expect(hook.status == 42, "\(hook)")
+        let entry = try installed.history()?.packs.first { $0.id == id }
+        #expect(entry?.problem?.message == problem)
+        #expect(lock.id == id)
+    }
+
+    /// The other process works on the pack of the first application until that of the second one is staged.
+    @Test func anotherProcessDoesNotTakeTheTimeOfOtherApplications() async throws {
+        var mine = try await Installed()
+        let id = try PackID("essential")
+        try mine.world.publish(try .small(id))
+        let lions = try SamplePack.small(try PackID("lions"))
+        var zoo = mine.registration
+        zoo.application = try ApplicationID("net.example.zoo")
+        zoo.manifestURLs = [mine.world.server.url("/zoo.json")]
+        let manifest = Manifest(application: zoo.application, revision: 1, packs: [lions.pack])
+        mine.world.server.answer("/zoo.json", with: .content(manifest.json()))
+        mine.world.server.answer(lions.path, with: .content(lions.archive))
+        try mine.write(zoo.json(), to: "net.example.zoo.json")
+        let installed = mine
+        let container = try Container.make(installed.container)
+        let held = Mutex(try container.attemptLock(id))
+        let isHeld = held.withLock { $0 != nil }
+        try #require(isHeld)
+        // Half of this deadline is longer than the test waits.
+        let arguments = ["prefetch", "--all", "--hook", "--strict", "--deadline", "3600"]
+        let hook = try await installed.world.program.run(arguments) { _ in
+            try await poll("nothing of the second application is staged") {
+                try installed.staged() == ["lions": 1]
+            }
+            held.withLock { $0 = nil }
+        }
+        #expect(hook.status == 0, "\(hook)")
+        let lines = hook.output.split(separator: "\n").dropFirst()
+        let starts = [
+            "stagepack: net.example.zoo: 1 staged (", "stagepack: net.example.wallpaper: 1 staged (",
+        ]
+        #expect(lines.count == 2, "\(hook)")
+        let areInOrder = zip(lines, starts).allSatisfy { line, start in line.hasPrefix(start) }
+        #expect(areInOrder, "\(hook)")
+        #expect(try installed.staged() == ["essential": 1, "lions": 1])
+    }
+}
