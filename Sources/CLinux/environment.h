@@ -24,6 +24,7 @@ static inline int stage_is_believed(const char *variable) {
         {"STAGEPACK_OFFLINE", ~0ul},
         {"STAGEPACK_HOOK_DEADLINE", ~0ul},
         {"DPKG_MAINTSCRIPT_NAME", ~0ul},
+        {"DPKG_ROOT", ~0ul},
         // Only the empty value, which disables the daemon: the environment must not choose another daemon.
         {"STAGEPACK_SOCKET", 0},
         // The daemon sets them for the handlers that it starts, and ignores a launch that it does not know.

@@ -68,6 +68,31 @@ struct HookTests {
         #expect(ending.output.split(separator: "\n").count == 2)
     }
 
+    /// dpkg runs scripts outside of the root that it changes (`--root`, `--force-script-chrootless`).
+    @Test(arguments: [["--hook"], []])
+    func nothingIsStagedOnThisMachineForAnotherRoot(options: [String]) async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        if options.isEmpty {
+            installed.world.program.environment["DPKG_MAINTSCRIPT_NAME"] = "postinst"
+        }
+        installed.world.program.environment["DPKG_ROOT"] = "/target"
+        let command = ["prefetch", "--app", "net.example.wallpaper"] + options
+        let ending = try await installed.world.program.run(command)
+        let line =
+            "stagepack: nothing staged: dpkg changes the root '/target'; "
+            + "the first periodic run there stages its packs\n"
+        #expect(ending == Program.Ending(status: 0, output: line, error: ""))
+        #expect(!FileStatus.exists(installed.container))
+        #expect(installed.world.server.counts(for: "/manifest.json").requests == 0)
+        let quiet = try await installed.world.program.run(command + ["--quiet"])
+        #expect(quiet == Program.Ending(status: 0, output: "", error: ""))
+
+        let container = installed.world.container.string
+        let named = try await installed.world.program.run(command + ["--container", container])
+        #expect(named.output.contains("net.example.wallpaper: 1 staged"), "\(named)")
+    }
+
     @Test func aRegistrationThatIsNotValidIsLeftToNoLaterRun() async throws {
         let installed = try await Installed()
         try installed.write(Array("{}".utf8), to: "net.example.wallpaper.json")

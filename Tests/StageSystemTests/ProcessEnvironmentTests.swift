@@ -33,7 +33,7 @@ struct ProcessEnvironmentTests {
         ("https_proxy", "http://proxy.example:3128"), ("NO_PROXY", "example.org"),
         ("STAGEPACK_LAUNCH", "6f1d2a0e-launch"), ("STAGEPACK_SESSION", "s"),
         ("NOTIFY_SOCKET", "/run/systemd/notify"), ("DPKG_MAINTSCRIPT_NAME", "postinst"),
-        ("TERM", "dumb"), ("NO_COLOR", "1"), ("JOURNAL_STREAM", "8:4711"),
+        ("DPKG_ROOT", "/target"), ("TERM", "dumb"), ("NO_COLOR", "1"), ("JOURNAL_STREAM", "8:4711"),
     ])
     func aPrivilegedProcessBelievesWhatCannotHurtIt(name: String, value: String) {
         let trusted = ProcessEnvironment.trusted([name: value], isPrivileged: true)

@@ -13,7 +13,9 @@ struct PrefetchCommand: SourcedSubcommand {
             In the hook of a package manager ('--hook', or when dpkg runs the maintainer script that \
             calls it) only essential packs are staged, within a deadline of 60 seconds, one line is \
             printed at the start and one for each application, and the status is always 0. The next \
-            'stagepack prefetch --all --event periodic' stages packs that are still missing.
+            'stagepack prefetch --all --event periodic' stages packs that are still missing. \
+            Where dpkg changes another root from outside (DPKG_ROOT), nothing is staged without \
+            '--container'.
             """
     )
 
@@ -75,7 +77,25 @@ struct PrefetchCommand: SourcedSubcommand {
         hook || ProcessEnvironment.current["DPKG_MAINTSCRIPT_NAME"] != nil
     }
 
+    /// The root that dpkg changes from outside, for which this machine's packs must not be staged; `nil` if there is none, or if
+    /// the command names a container.
+    private var otherRoot: String? {
+        guard isHook, source.container == nil,
+            let root = ProcessEnvironment.current["DPKG_ROOT"], !root.isEmpty
+        else { return nil }
+        return root
+    }
+
     func perform() async throws(CommandFailure) -> ExitStatus {
+        if let otherRoot {
+            if !output.quiet {
+                Console.say(
+                    "stagepack: nothing staged: dpkg changes the root '\(otherRoot.forDisplay())'; "
+                        + "the first periodic run there stages its packs"
+                )
+            }
+            return .success
+        }
         let environment = ProcessEnvironment.current
         let network = isHook ? network.forHook : network
         let sessions = ApplicationSessions(source: source, network: network, isForAll: all)
