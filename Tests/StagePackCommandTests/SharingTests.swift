@@ -104,6 +104,53 @@ struct SharingTests {
         #expect(try installed.staged() == ["common": 1])
     }
 
+    @Test func applicationsOfAGroupThatOfferOtherContentUnderOneVersionAreNamed() async throws {
+        let installed = try await Installed()
+        let server = installed.world.server
+        try installed.uninstall()
+        for name in ["first", "second"] {
+            var registration = installed.registration
+            registration.application = try ApplicationID("net.example.\(name)")
+            registration.manifestURLs = [server.url("/\(name).json")]
+            try installed.write(registration.json(), to: "\(registration.application).json")
+            let packs = try ["common", "other"].map { id in
+                var pack = try SamplePack(
+                    try PackID(id),
+                    [.init("readme.txt", content: Array("\(name) \(id)\n".utf8))]
+                )
+                pack.pack.archive?.url = "packs/\(name)-\(id).tar.zst"
+                server.answer(pack.path, with: .content(pack.archive))
+                return pack.pack
+            }
+            let manifest = Manifest(
+                application: registration.application,
+                revision: 1,
+                packs: packs
+            )
+            server.answer("/\(name).json", with: .content(manifest.json()))
+        }
+        let conflict =
+            "'net.example.first' and 'net.example.second' offer version 1 of pack 'common' with "
+            + "different content; the same for 1 other pack"
+        let hint =
+            "tell the publisher of one of them to give its pack another id, or a version of its own"
+        let told = "stagepack: warning: \(conflict)\nhint: \(hint)\n"
+        let all = try await installed.run("prefetch", "--all", "--quiet")
+        #expect(all == Program.Ending(status: 0, output: "", error: told))
+        let plan = try await installed.run("plan", "--app", "net.example.second")
+        #expect(plan.status == 0 && plan.error.contains(told), "\(plan)")
+        for options in [[], ["--app", "net.example.first"]] {
+            let status = try await installed.world.program.run(["status"] + options)
+            #expect(status.status == 0 && status.error == told, "\(status)")
+            let doctor = try await installed.world.program.run(["doctor"] + options)
+            let finding = "problem: packs: \(conflict)\n  hint: \(hint)\n"
+            #expect(doctor.output.contains(finding), "\(doctor)")
+        }
+        // A manifest of an application that is not registered any more counts for no run.
+        try Directory.open(installed.folder).remove("net.example.second.json")
+        #expect(try await installed.run("status").error == "")
+    }
+
     @Test func packsOfSeveralApplicationsAreToldApart() async throws {
         var world = try World()
         try world.publish(.small(try PackID("one")))

@@ -1,5 +1,6 @@
 import ArgumentParser
 import FoundationEssentials
+import StageContainer
 import StageDisplay
 import StageModel
 
@@ -115,7 +116,7 @@ extension StagePackSubcommand {
         return runs.mostSevere.flatMap { ExitStatus(rawValue: $0.status) } ?? .success
     }
 
-    /// Prints each failure to standard error, and each hint once.
+    /// Prints each failure and each warning to standard error, and each hint once.
     private static func tell(_ reports: [StagingReport]) {
         var hints: [String] = []
         for report in reports {
@@ -129,6 +130,10 @@ extension StagePackSubcommand {
                         + (age ?? "")
                 )
                 if let hint = problem.hint { hints.append(hint) }
+            }
+            for conflict in report.conflicts {
+                Console.note("stagepack: warning: \(conflict.text)")
+                if !hints.contains(OfferConflict.hint) { hints.append(OfferConflict.hint) }
             }
             for failure in FailureGroups(of: report).failures {
                 Console.note("stagepack: error: \(failure.message)")

@@ -21,7 +21,11 @@ struct StatusCommand: ScopedSubcommand, ReportingSubcommand {
     func perform() async throws(CommandFailure) -> ExitStatus {
         var scopes = try ContainerScopes(source)
         let report = try StatusReport(of: &scopes)
-        return scopes.conclude(report, asJSON: json)
+        let status = scopes.conclude(report, asJSON: json)
+        let conflicts = report.parts.flatMap(\.conflicts)
+        for conflict in conflicts { Console.note("stagepack: warning: \(conflict.text)") }
+        if !conflicts.isEmpty { Console.note("hint: \(OfferConflict.hint)") }
+        return status
     }
 }
 

@@ -10,6 +10,8 @@ struct PackCheck {
     let scope: ContainerScope
     /// The manifests, in the order of their applications.
     let records: [AcceptedRecord]
+    /// The conflicts between these manifests and others of the group.
+    let conflicts: [OfferConflict]
     /// The packs that the first launch waits for and that are not staged, by application.
     private(set) var missing: [ApplicationID: [Pack]] = [:]
     /// The records of runs, with the paths of their containers.
@@ -23,7 +25,9 @@ struct PackCheck {
     ) throws(CommandFailure) {
         self.scope = scope
         self.view = view
-        records = try scope.manifests(view)
+        let stored = try scope.storedManifests(view)
+        records = scope.selected(stored)
+        conflicts = scope.conflicts(among: stored)
         do throws(ContainerError) {
             try readHistories()
             try findMissing(folders)
@@ -98,6 +102,9 @@ extension DoctorReport {
     mutating func check(_ packs: PackCheck) {
         checkManifests(packs)
         checkEssentialPacks(packs)
+        for conflict in packs.conflicts {
+            add(.problem, subject: "packs", finding: conflict.text, hint: OfferConflict.hint)
+        }
         for (path, id, history) in packs.histories {
             check(history, of: id, in: path, packs: packs)
         }

@@ -3,11 +3,6 @@ import StageModel
 import StagingService
 
 extension ContainerScope {
-    /// Returns the manifests that the options select, in the order of their applications.
-    func manifests(_ view: ContainerView) throws(CommandFailure) -> [AcceptedRecord] {
-        selected(try storedManifests(view))
-    }
-
     /// Returns the stored manifests, in the order of their applications.
     func storedManifests(_ view: ContainerView) throws(CommandFailure) -> [AcceptedRecord] {
         do throws(ContainerError) {
@@ -42,4 +37,27 @@ extension ContainerScope {
         // A manifest that cannot be read offers no packs.
         return GroupOffers(found.compactMap { try? $0.manifest.get() })
     }
+    /// Returns the conflicts between the selected manifests and others that count for the group.
+    ///
+    /// Leaves out applications that are not registered for the group any more, unless an option names the container only.
+    func conflicts(among stored: [AcceptedRecord]) -> [OfferConflict] {
+        guard !OfferConflict.all(among: stored.manifests).isEmpty else { return [] }
+        let folders = RegistrationLocations.folders(environment: session.target.environment)
+        let group = applications.lazy
+            .compactMap { RegistrationLocations.registration(of: $0, in: folders)?.group }.first
+        let current = stored.filter { record in
+            guard let group else { return true }
+            let found = RegistrationLocations.registration(of: record.application, in: folders)
+            return found?.group == group
+        }
+        let chosen = Set(selected(stored).map(\.application))
+        return OfferConflict.all(among: current.manifests).filter { conflict in
+            conflict.applications.contains(where: chosen.contains)
+        }
+    }
+}
+
+extension [AcceptedRecord] {
+    /// The manifests that can be read.
+    fileprivate var manifests: [Manifest] { compactMap { try? $0.manifest.get() } }
 }

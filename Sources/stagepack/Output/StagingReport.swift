@@ -120,6 +120,8 @@ struct PackReport: Encodable {
     var location: ContainerLocation?
     /// Another container that has the pack, for a pack that is up to date there, for people.
     var otherContainer: String?
+    /// Another application of the group whose content is staged under the offered version, for people; `nil` if there is none.
+    var conflictingApplication: ApplicationID?
     /// The reason, with times in a form for people.
     var textOfReason: String
     var downloadSize: ByteCount
@@ -149,6 +151,12 @@ struct PackReport: Encodable {
         outcome = result.outcome
         reason = result.reason.text(for: result.outcome, audience: .programs)
         textOfReason = result.reason.text(for: result.outcome, audience: .people)
+        if case .offeredByOther(let other, let staged) = result.reason,
+            staged == result.pack.version
+        {
+            // The planner has taken it from an application's identifier.
+            conflictingApplication = try? ApplicationID(other)
+        }
         downloadSize = result.pack.downloadSize
         installedSize = result.pack.installedSize
         transferred = result.transferred

@@ -35,6 +35,8 @@ struct StatusReport: Encodable {
         var packs: [PackStatus] = []
         /// The signed metadata of applications that are registered with a root.
         var trust: [TrustSummary] = []
+        /// The conflicts between these manifests and others of the group, for people.
+        var conflicts: [OfferConflict] = []
     }
 
     struct ContainerStatus: Encodable {
@@ -117,6 +119,7 @@ extension StatusReport.Part {
         let stored = try scope.storedManifests(view)
         let manifests = scope.selected(stored)
         trust = try scope.trust(in: view, for: manifests)
+        conflicts = scope.conflicts(among: stored)
         do throws(ContainerError) {
             awaited = try scope.awaitedManifests(besides: manifests, in: view)
             try add(manifests, of: stored, from: view, in: scope)
