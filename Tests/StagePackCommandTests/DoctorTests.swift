@@ -223,6 +223,48 @@ struct DoctorTests {
         withExtendedLifetime(front) {}
     }
 
+    /// The quota is less than the packs take, and than the essential pack takes.
+    @Test(arguments: [(2, "note"), (1, "problem")])
+    func aContainerOverItsQuotaIsReported(packs: Int, level: String) async throws {
+        var installed = try await Installed()
+        let essential = try SamplePack.small(.aurora)
+        let events: Set<InstallationEvent> = [.firstInstallation, .subsequentUpdate]
+        let other = try SamplePack.small(try PackID("other"), policy: .prefetch(events))
+        try installed.world.publish(essential, other)
+        #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
+        #expect(try installed.staged() == ["aurora": 1, "other": 1])
+        let sizes = [essential, other].prefix(packs).map { pack in
+            StoredGeneration.size(pack.pack.installedSize, fileCount: pack.pack.fileCount).rawValue
+        }
+        installed.registration.quota = ByteCount(sizes.reduce(-1, +))
+        try installed.install()
+        let isProblem = level == "problem"
+        let report = try await report(installed, status: isProblem ? 3 : 0)
+        let finding = try #require(report.checks.first { $0.subject == "quota" })
+        #expect(finding.level == level && finding.hint != nil, "\(finding)")
+        #expect(finding.finding.contains("over its quota") == isProblem, "\(finding)")
+        let ending = try await follow(finding, installed)
+        #expect(ending.status == 0, "\(ending)")
+        if !isProblem { #expect(try installed.staged() == ["aurora": 1]) }
+    }
+
+    @Test(
+        .enabled("only root has registrations of the system") { geteuid() == 0 },
+        arguments: ["/etc/stagepack", "/etc/stagepack/apps.d"]
+    )
+    func aDirectoryOfRegistrationsThatOthersMayChangeIsAProblem(path: String) async throws {
+        let installed = try await installed()
+        let place = installed.world.directory.path.string + path
+        #expect(unsafe chmod(place, 0o775) == 0)
+        let problems = try await report(installed, status: 3).problems()
+        #expect(problems.map(\.subject) == ["registrations"])
+        #expect(problems.map(\.hint) == ["as root, run 'chmod go-w \(path)'"])
+        #expect(unsafe chmod(place, 0o755) == 0)
+        #expect(unsafe chown(place, 65534, 0) == 0)
+        let owned = try await report(installed, status: 3).problems()
+        #expect(owned.map(\.hint) == ["as root, run 'chown root \(path)'"])
+    }
+
     @Test func aMountWithoutTimesOfAccessIsAProblemWhereThereIsAQuota() async throws {
         var installed = try await installed()
         let script = "mount -o remount,bind,noatime /var/lib || exit 99; exec \"$@\""

@@ -43,6 +43,7 @@ struct DoctorCommand: SourcedSubcommand, ReportingSubcommand {
         if !isOfContainer {
             await report.checkUnits(environment: environment, folders: folders)
             report.checkFolders(folders)
+            report.checkWriters()
             report.checkFolderOfPackages(environment: environment)
             let applications = try applications(folders)
             if applications.isEmpty { report.addNoApplication(in: folders) }

@@ -61,6 +61,7 @@ extension DoctorReport {
                 // Only root looks after the system's container.
                 guard path == scope.own || scope.own == nil else { continue }
                 try check(container, needing: space)
+                checkQuota(of: container, scope)
                 checkAccessTimes(of: path, scope)
             } catch {
                 add(CommandFailure(error), ofContainersAt: [path])
@@ -135,6 +136,26 @@ extension DoctorReport {
                 hint: "remove files ('df -i' counts them)" + (source.spaceCommand ?? "")
             )
         }
+    }
+
+    /// Checks that the packs of a container fit into its quota; a note if the next run can evict enough of them.
+    private mutating func checkQuota(of container: ContainerReader, _ scope: ContainerScope) {
+        guard let quota = scope.session.target.quota(of: container.root.path),
+            // Other findings name what cannot be read.
+            let policy = try? EvictionPolicy(container)
+        else { return }
+        var part = GarbageReport.Part()
+        part.compare(policy, with: quota)
+        guard let excess = part.excess, let removable = part.removable else { return }
+        guard removable < excess else {
+            return add(
+                .note,
+                subject: "quota",
+                finding: "packs take \(policy.lastingSize) of \(quota), until the next run",
+                hint: Self.run(HintSource.current.local("gc"))
+            )
+        }
+        if let failure = scope.failure(of: part) { add(failure, subject: "quota") }
     }
 
     /// The number of files that a small pack takes.

@@ -1,4 +1,5 @@
 import FoundationEssentials
+import Glibc
 import StageContainer
 import StageModel
 import StageSystem
@@ -32,6 +33,29 @@ extension DoctorReport {
             } catch {
                 // A missing folder is not an error; any other error makes the command fail.
             }
+        }
+    }
+
+    /// Reports directories of the system's registrations and settings that users other than root may change: they could take
+    /// the place of files that root uses.
+    mutating func checkWriters() {
+        for path in RegistrationLocations.ofSystem.flatMap({ [$0.removingLastComponent(), $0] }) {
+            guard let status = FileStatus(following: path), status.kind == .directory else {
+                continue
+            }
+            // In the namespace of another user, the files of root have no owner.
+            let isForeign = geteuid() == 0 && status.owner != 0
+            let commands = [
+                isForeign ? "chown root \(path)" : nil,
+                status.mode & 0o022 == 0 ? nil : "chmod go-w \(path)",
+            ].compactMap(\.self)
+            guard !commands.isEmpty else { continue }
+            add(
+                .problem,
+                subject: "registrations",
+                finding: "'\(path)': users other than root can replace the files in it",
+                hint: "as root, run '\(commands.joined(separator: " && "))'"
+            )
         }
     }
 
