@@ -90,10 +90,8 @@ struct ManifestFile {
             guard try edit(&document) else { return (document, false) }
         } catch {
             var failure = CommandFailure(error, manifest: name)
-            if case .unknownPack(let id) = error,
-                let similar = id.text.mostSimilar(in: document.manifest.packs.map(\.id.text))
-            {
-                failure.hint = "did you mean '\(similar)'?"
+            if case .unknownPack(let id) = error {
+                failure.hint = Self.hint(besides: id, in: document.manifest)
             }
             throw failure
         }
@@ -110,6 +108,13 @@ struct ManifestFile {
             throw CommandFailure(output: error)
         }
         return (document, true)
+    }
+
+    /// Returns the hint at the packs of a manifest that lacks a pack; `nil` if it has none.
+    private static func hint(besides id: PackID, in manifest: Manifest) -> String? {
+        let known = manifest.packs.map(\.id.text)
+        if let similar = id.text.mostSimilar(in: known) { return "did you mean '\(similar)'?" }
+        return known.isEmpty ? nil : "the manifest has \(known.named(upTo: 5, of: "pack"))"
     }
 
     /// Returns the directory of the manifest, and its name there.

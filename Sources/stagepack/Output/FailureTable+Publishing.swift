@@ -103,7 +103,7 @@ extension CommandFailure {
                 .manifestInvalid, "run \(HintSource.quoted(["manifest", "lint", manifest]))"
             )
         case .unknownPack:
-            (status, hint) = (.unknownPack, "'stagepack manifest add --help' says how to add it")
+            (status, hint) = (.unknownPack, nil)
         case .contentOfVersionChanged:
             (status, hint) = (
                 .manifestRefused,
