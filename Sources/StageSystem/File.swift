@@ -77,18 +77,21 @@ public import SystemPackage
         return bytes
     }
 
-    /// Reads the whole file.
+    /// Reads the whole file; of a pipe, a socket or a device, which has no positions, all up to its end.
     ///
     /// - Throws: ``FileError`` with `EFBIG` if it has more than `limit` bytes.
     public func readAll(limit: Int) throws(FileError) -> [UInt8] {
-        let size = try status().size
+        let found = try status()
+        let (size, isStream) = (found.size, found.kind == .other)
         guard size <= limit else { throw FileError("read", path: path, errno: .fileTooLarge) }
         var content: [UInt8] = []
         // A file system may report any size, and have less content (proc(5), fuse(4)).
         content.reserveCapacity(Int(min(size, 16 << 20)))
         var buffer = [UInt8](repeating: 0, count: max(4096, Int(min(size, (1 << 20) - 1)) + 1))
         while true {
-            let count = try read(into: &buffer, at: Int64(content.count))
+            let count =
+                try isStream
+                ? readNext(into: &buffer) : read(into: &buffer, at: Int64(content.count))
             if count == 0 { return content }
             content += buffer[..<count]
             guard content.count <= limit else {
@@ -197,6 +200,15 @@ public import SystemPackage
                     rest.count,
                     off_t(offset)
                 )
+            }
+        }
+    }
+
+    /// Reads the next bytes of a stream with one call.
+    private func readNext(into buffer: inout [UInt8]) throws(FileError) -> Int {
+        try attempt("read") {
+            unsafe buffer.withUnsafeMutableBytes {
+                unsafe Glibc.read(descriptor.rawValue, $0.baseAddress, $0.count)
             }
         }
     }

@@ -101,6 +101,24 @@ struct PackageTests {
         #expect(names == ["assets", "build", "recipe.json"])
     }
 
+    /// The recipe comes in two parts, with more bytes than one read takes.
+    @Test func aRecipeCanBeAPipe() async throws {
+        try tree()
+        let file = try await program.run(["package", "recipe.json", "-o", "file.tar", "--json"])
+        #expect(file.status == 0, "\(file)")
+        var piped = program
+        piped.wrapper = [
+            "/bin/sh", "-c",
+            #"cd "$0" && { cat recipe.json; head -c 9000 /dev/zero | tr '\0' ' '; } | exec "$@""#,
+            directory.path.string, try Program.path.string,
+        ]
+        let arguments = ["package", "/dev/stdin", "-o", "pipe.tar", "--json"]
+        let pipe = try await piped.run(arguments)
+        #expect(pipe.status == 0, "\(pipe)")
+        let digests = try [file, pipe].map { try decode(Package.self, $0.output).sha256 }
+        #expect(digests[0] == digests[1])
+    }
+
     @Test(arguments: [["-o", "assets/aurora.tar"], ["-o", "assets", "--indexed"]])
     func aPackDoesNotContainItsOwnArchive(options: [String]) async throws {
         try tree()
