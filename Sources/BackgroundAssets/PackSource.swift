@@ -127,7 +127,7 @@ final class PackSource: Sendable {
         let manifests = try store.storedManifests().filter { others.contains($0.key) }
         // A manifest that cannot be read, or is one of another application, offers no packs.
         let offers = GroupOffers(manifests.compactMap { try? $0.value.manifest(of: $0.key) })
-        for (pack, record) in present where offers.keep(record, insteadOf: pack) {
+        for (pack, record) in present where offers.keeps(record, insteadOf: pack) {
             kept.insert(pack.id)
         }
         return kept

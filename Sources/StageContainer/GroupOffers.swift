@@ -12,7 +12,7 @@ package struct GroupOffers: Sendable {
 
     /// Returns whether a staged version stays although the application offers `pack`: another application offers it, and
     /// it is not older.
-    package func keep(_ present: StagedPack, insteadOf pack: Pack) -> Bool {
+    package func keeps(_ present: StagedPack, insteadOf pack: Pack) -> Bool {
         guard present.version >= pack.version, let offered = packs[present.id] else { return false }
         return offered.contains { present.holds($0) }
     }

@@ -207,8 +207,8 @@ extension TransferState {
         return true
     }
 
-    /// Date from which the disk counts as usable unless it stops a transfer before; `nil` if transfers do not wait, or
-    /// certainly wait.
+    /// Date from which the disk counts as usable unless it stops a transfer before; `nil` if no transfers wait for it, or
+    /// while a full disk or an end that is not recorded shows that some do.
     private var diskHoldEnd: Date? {
         guard scheduler.fullUntil == nil, unrecorded.isEmpty else { return nil }
         return diskHeldAt.map { $0 + 2 * Self.diskWait }

@@ -115,8 +115,8 @@ struct ExchangeEnd: Sendable {
     private var skipped = 0
     /// `true` if the first line of a head is not an HTTP status line.
     private var isStatusLineUnreadable = false
-    /// `true` if a line of a head or of a trailer takes long to compare.
-    private var hasExcess = false
+    /// `true` if a line of a head or of a trailer has too many combining characters in a row.
+    private var hasLongCombiningSequence = false
     /// `true` if body bytes arrived before the head of a final response.
     private var hasEarlyBody = false
     /// Size in bytes of all heads, interim ones included, and of trailers.
@@ -238,7 +238,7 @@ struct ExchangeEnd: Sendable {
                 "its head has more than \(limits.fields.quantity(of: "field")) or \(limits.bytes.quantity(of: "byte"))"
         }
         if isLineTooLong { return "its trailers have a line of more than 102400 bytes" }
-        if hasExcess {
+        if hasLongCombiningSequence {
             return "its head has more than \(CombiningSequence.limit) combining characters in a row"
         }
         if isStatusLineUnreadable { return "it does not begin with an HTTP status line" }
@@ -255,8 +255,8 @@ extension Exchange {
         // libcurl keeps every line, trailers too, for as long as the exchange lasts.
         guard lineBytes <= lineLimit else { return false }
         let text = unsafe String(decoding: line, as: UTF8.self)[...]
-        hasExcess = CombiningSequence.exceedsLimit(in: text)
-        guard !hasExcess else { return false }
+        hasLongCombiningSequence = CombiningSequence.exceedsLimit(in: text)
+        guard !hasLongCombiningSequence else { return false }
         if use != nil {
             guard text.beginsHead else { return true }
             // After a 417, libcurl repeats the request by itself, without the 'Expect' field.

@@ -5,8 +5,8 @@ struct MirrorHistory: Equatable, Sendable {
     private var rangeUnsafe: [String: Duration] = [:]
     private var time = Duration.zero
 
-    /// Sets the time, since the engine's start, and forgets what is older than an hour: a daemon runs for months, and most
-    /// faults of ranges are those of single files, or of filters on the way.
+    /// Sets the time since the engine's start, and forgets faults of ranges that are older than an hour: a daemon runs for
+    /// months, and most of these faults concern single files or a proxy.
     mutating func advance(to time: Duration) {
         self.time = time
         rangeUnsafe = rangeUnsafe.filter { time - $0.value < Self.rangeMemory }

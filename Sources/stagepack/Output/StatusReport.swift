@@ -164,7 +164,7 @@ extension StatusReport.Part {
                 if status.state == .outdated, let present {
                     let group = offers ?? scope.offers(besides: manifest.application, of: stored)
                     offers = group
-                    if group.keep(present, insteadOf: pack) { status.state = .staged }
+                    if group.keeps(present, insteadOf: pack) { status.state = .staged }
                 }
                 if status.state == .outdated {
                     let reader = copies.first.flatMap { view.readers[$0.container] }

@@ -146,7 +146,7 @@ enum ContainerFolder {
         }
     }
 
-    /// Returns whether a link leads to a directory that is not beside it, where it would be listed itself.
+    /// Returns whether a link leads to a directory elsewhere than in `path`, where it is listed under its own name.
     private static func leadsElsewhere(_ name: FilePath.Component, in path: FilePath) -> Bool {
         guard let target = path.appending(name).resolved,
             FileStatus(following: target)?.kind == .directory
