@@ -183,6 +183,14 @@ struct ExchangeEnd: Sendable {
     /// Status of the final response; `nil` before its head is complete.
     var status: Int? { use == nil ? nil : head?.status }
 
+    /// Size of the body that is transferred, of the response once its head is complete, and the number of bytes of it that
+    /// are missing; `nil` if they are unknown.
+    var body: (size: Int64, rest: Int64)? {
+        guard use != nil else { return source.map { (size: $0.rest, rest: $0.unread) } }
+        guard let size = head?.bodyLength else { return nil }
+        return (size: size, rest: max(size - bytes, 0))
+    }
+
     /// `true` if the exchange ends, with this result, while the name of the server or of the proxy is looked up.
     func isLookingUp(at code: CURLcode?) -> Bool {
         (code == nil || code == CURLE_OPERATION_TIMEDOUT) && easy?.wasNameResolved == false

@@ -49,6 +49,9 @@ public struct TransferConfiguration: Sendable {
 }
 
 /// Rule for stalled transfers: fewer than `minimum` bytes within a whole `window`.
+///
+/// A body, or the rest of one, that is smaller than `minimum` only needs a tenth of its size in each window, so that a short
+/// document arrives over any slow link, and a server can delay it by ten windows at most.
 public struct StallRule: Equatable, Sendable {
     /// Minimum number of bytes within a window.
     public var minimum: ByteCount
@@ -59,6 +62,13 @@ public struct StallRule: Equatable, Sendable {
     public init(minimum: ByteCount = .kibibytes(60), window: Duration = .seconds(60)) {
         self.minimum = minimum
         self.window = window
+    }
+
+    /// Returns the number of bytes that must arrive in a window, at whose start `rest` bytes of a body of `size` bytes are
+    /// missing.
+    func minimum(ofBody size: Int64, rest: Int64) -> Int64 {
+        guard rest < minimum.rawValue else { return minimum.rawValue }
+        return max(min(size, minimum.rawValue) / 10, 1)
     }
 }
 

@@ -209,7 +209,12 @@ extension TransferEngine {
                 }
             } else if elapsed >= rule.window {
                 exchange.window = (now, exchange.moved)
-                if moved < rule.minimum.rawValue { finish(tag, code: nil, stalled: rule.window) }
+                let minimum = exchange.body.map { body in
+                    rule.minimum(ofBody: body.size, rest: body.rest + moved)
+                }
+                if moved < minimum ?? rule.minimum.rawValue {
+                    finish(tag, code: nil, stalled: rule.window)
+                }
             }
         }
     }

@@ -69,6 +69,9 @@ import SystemPackage
     /// Size of the current request's body in bytes.
     var rest: Int64 { end - start }
 
+    /// Number of bytes of the current request's body that were not read yet.
+    var unread: Int64 { end - position }
+
     /// Offset of the next byte.
     var offset: Int64 { position }
 

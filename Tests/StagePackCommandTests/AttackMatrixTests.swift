@@ -144,8 +144,8 @@ struct AttackMatrixTests {
 
     /// The version that was verified last is used instead.
     ///
-    /// The rule for stalled transfers is that of the engine, which all clients have: 60 KiB in a minute, and less here for
-    /// the library. ``SlowRetrievalTests`` has workers of the daemon, which try four times before they say so.
+    /// The rule for stalled transfers is that of the engine, which all clients have: a tenth of a short document in a minute,
+    /// and here in a second for the library. ``SlowRetrievalTests`` has workers of the daemon, which try four times before they say so.
     @Test(
         .waiting,
         arguments: AttackWorld.Kind.allCases,

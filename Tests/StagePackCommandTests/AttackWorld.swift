@@ -90,14 +90,14 @@ struct AttackWorld {
         if serving { signed.serve() }
     }
 
-    /// Has the server send the timestamp metadata a byte each fifth of a second.
+    /// Has the server send the timestamp metadata a byte each three seconds: less than a tenth in a minute.
     func dripTimestamp() throws {
         let bytes = try #require(signed.repository.files["timestamp.json"])
         server.answer(
             "/metadata/timestamp.json",
             with: .script { wire in
                 wire.send("HTTP/1.1 200 OK\r\nContent-Length: \(bytes.count)\r\n\r\n")
-                wire.drip(bytes, pause: 200_000)
+                wire.drip(bytes, pause: 3_000_000)
             }
         )
     }

@@ -272,7 +272,7 @@ import Testing
         let content = noise(3000)
         server.answer("/pack", with: .content(content).slowed(to: 3000))
         var configuration = TransferConfiguration.single
-        configuration.stall = StallRule(minimum: .mebibytes(1), window: .milliseconds(250))
+        configuration.stall = StallRule(minimum: ByteCount(3000), window: .milliseconds(250))
         var request = DownloadRequest(server.url("/pack"), content: content)
         let error = await failure(of: request, to: part, configuration)
         let detail = "the transfer stalled for 0.25 seconds"

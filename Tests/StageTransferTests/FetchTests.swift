@@ -49,6 +49,33 @@ import Testing
         #expect(other != .notModified)
     }
 
+    @Test func aShortDocumentMayArriveMoreSlowlyThanLargeContent() async throws {
+        let document = noise(3000)
+        // It takes 2.5 seconds at least, and stalls at an eighth of this rate.
+        server.answer("/manifest", with: .content(document).slowed(to: 1200))
+        var configuration = TransferConfiguration.single
+        configuration.stall = StallRule(minimum: .kibibytes(60), window: .seconds(2))
+        let request = FetchRequest(mirrors: [server.url("/manifest")], limit: .mebibytes(1))
+        let content = try await withEngine(configuration) { try await $0.fetch(request) }
+        guard case .document(let fetched) = content else {
+            Issue.record("\(content)")
+            return
+        }
+        #expect(fetched.bytes == document)
+    }
+
+    /// The size of a body, the bytes that are missing, and those that have to arrive in a window.
+    static let windows: [(size: Int64, rest: Int64, minimum: Int64)] = [
+        (1 << 30, 1 << 30, 61_440), (1 << 30, 61_440, 61_440), (1 << 30, 61_439, 6144),
+        (61_440, 61_440, 61_440), (61_439, 61_439, 6143), (20_480, 20_480, 2048),
+        (20_480, 100, 2048), (9, 9, 1), (0, 0, 1),
+    ]
+
+    @Test(arguments: windows)
+    func aShortBodyNeedsATenthInEachWindow(size: Int64, rest: Int64, minimum: Int64) {
+        #expect(StallRule().minimum(ofBody: size, rest: rest) == minimum)
+    }
+
     /// Caches answer for days whether a version is current.
     @Test func aDocumentThatChangesIsAskedOfItsServer() async throws {
         server.answer("/manifest", with: .content(Self.document).tagged("\"7\""))
