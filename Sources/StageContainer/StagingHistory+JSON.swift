@@ -199,9 +199,12 @@ extension StagingHistory.Run {
             guard let request = ContentRequest(rawValue: name) else { return nil }
             self.request = request
         }
+        if case .boolean(let hasFailed)? = json["hasFailed"] { self.hasFailed = hasFailed }
         guard let json = json["problem"] else { return }
         guard let problem = StagingHistory.Problem.decoded(from: json) else { return nil }
         self.problem = problem
+        // Records of earlier versions have no member for it.
+        hasFailed = true
     }
 }
 

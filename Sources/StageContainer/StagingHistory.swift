@@ -61,6 +61,8 @@ public struct StagingHistory: Hashable, Sendable {
         /// The failure to obtain the manifest, from the server or at all, or the selection of the extension;
         /// `nil` if there was none.
         public var problem: Problem?
+        /// `true` if the run had such a problem, or a pack or file of it failed.
+        public var hasFailed = false
 
         /// Creates the record of a run.
         public init(
@@ -73,6 +75,7 @@ public struct StagingHistory: Hashable, Sendable {
             self.request = request
             self.isEssentialOnly = isEssentialOnly
             self.problem = problem
+            hasFailed = problem != nil
         }
     }
 

@@ -133,7 +133,9 @@ struct RunRecorder {
         updateHistory(of: result.application, after: before) { history in
             let problem = (result.manifestProblem ?? result.extensionProblem)
                 .map(StagingHistory.Problem.init)
-            history.lastRun = run(problem: problem, selection: selection, at: now)
+            var ended = run(problem: problem, selection: selection, at: now)
+            ended.hasFailed = ended.hasFailed || result.hasFailures
+            history.lastRun = ended
             if case .event = selection {
                 // Other events may have begun meanwhile.
                 history.pending.subtract(events)
@@ -145,9 +147,7 @@ struct RunRecorder {
             }
             history.add(result, of: selection, isRepetition: isRepetition, at: now)
             // A run for named packs says nothing about the others, whose failure it would hide.
-            if selection.isEvent, problem == nil, !result.hasFailures {
-                history.lastSuccessAt = history.lastRun?.endedAt
-            }
+            if selection.isEvent, !ended.hasFailed { history.lastSuccessAt = ended.endedAt }
         }
     }
 

@@ -187,13 +187,12 @@ private struct ApplicationMetrics {
         )
         guard let history else { return }
         if let run = history.lastRun {
-            let hasFailed = history.hasFailed(run)
             metrics.add(
                 "stagepack_last_run_timestamp_seconds",
                 labels: labels,
                 value: Double(run.endedAt)
             )
-            metrics.add("stagepack_last_run_failed", labels: labels, value: hasFailed ? 1 : 0)
+            metrics.add("stagepack_last_run_failed", labels: labels, value: run.hasFailed ? 1 : 0)
         }
         metrics.add(
             "stagepack_pending_event",
@@ -221,24 +220,5 @@ private struct ApplicationMetrics {
         static func < (left: Self, right: Self) -> Bool {
             (left.policy, left.state) < (right.policy, right.state)
         }
-    }
-}
-
-extension StagingHistory {
-    /// Returns whether the last run has failed, or a pack of it.
-    ///
-    /// The success of a run for packs that were requested by name is not recorded.
-    fileprivate func hasFailed(_ run: Run) -> Bool {
-        guard run.request == nil else { return lastSuccessAt != run.endedAt }
-        return run.problem != nil || packs.contains { $0.hasFailed(in: run) }
-    }
-}
-
-extension StagingHistory.PackEntry {
-    /// Returns whether a run for packs that were requested by name could not stage the pack.
-    fileprivate func hasFailed(in run: StagingHistory.Run) -> Bool {
-        // A run for an event may have ended within the same second.
-        if case .policy = rule { return false }
-        return decidedAt == run.endedAt && problem != nil
     }
 }
