@@ -107,6 +107,10 @@ struct WithdrawnStagingTests {
             }
             #expect(left.status == 130 && left.error.contains("the daemon continues it"), "\(left)")
             let id = try #require(try await client.tasks().first?.id)
+            let hint =
+                "hint: the daemon continues it: run the same command again to wait for it, or "
+                + "'stagepack cancel \(id)' to end it\n"
+            #expect(left.error.hasSuffix(hint), "\(left)")
             let why = try await world.installed.run("why", world.pack)
             #expect(why.output.contains("again: by the daemon, as transfer \(id)\n"), "\(why)")
             gate.open()
@@ -134,6 +138,8 @@ struct WithdrawnStagingTests {
             let failure = try JSONNode(json: Array(ending.output.utf8)).value
             #expect(failure["error"]?["transfer"]?.integer == id, "\(ending)")
             #expect(try schemas.faults(of: failure, as: "error") == [])
+            let hint = failure["error"]?["hint"]?.string ?? ""
+            #expect(hint.contains("'stagepack cancel \(task)'"), "\(ending)")
             let lines = try ending.error.split(separator: "\n")
                 .map { try JSONNode(json: Array($0.utf8)).value }
             let line = try #require(lines.first { $0["event"]?.string == "leftToDaemon" })

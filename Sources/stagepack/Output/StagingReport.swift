@@ -62,6 +62,12 @@ struct StagingReport: Encodable {
         manifestVerified = result.manifestVerifiedAt.map {
             Date(timeIntervalSince1970: Double($0))
         }
+        guard let task = result.resumedTask else { return }
+        for (index, pack) in result.packs.enumerated() where pack.hasEndedEarly {
+            packs[index].error?.hint =
+                "the daemon continues it: run the same command again to wait for it, or "
+                + "\(HintSource.quoted(["cancel", "\(task)"])) to end it"
+        }
     }
 
     /// Returns the report with the location of each staged pack, in the containers that readers search.
@@ -105,6 +111,13 @@ struct StagingReport: Encodable {
     var failures: [FailureReport] {
         [extensionProblem].compactMap(\.self) + packs.compactMap(\.error)
             + (files ?? []).compactMap(\.error)
+    }
+}
+
+extension PackResult {
+    /// True if a signal or the deadline has ended the run before the pack was staged.
+    fileprivate var hasEndedEarly: Bool {
+        failure?.kind == .interrupted || failure?.kind == .deadlineExceeded
     }
 }
 
