@@ -121,20 +121,20 @@ extension ControlResponder {
         over connection: ClientConnection
     ) async throws {
         let watch = coordinator.feed.watch(for: client)
-        connection.whenClosed { watch.continuation.finish() }
+        connection.whenClosed { watch.end() }
         do {
             var body = try await writer.writeHead(Self.streamHead)
             try await body.write(Self.line(SessionEvent(.attached, time: .now)))
-            async let _: Void = Self.beat { watch.continuation.yield($0) }
-            for await event in watch.events {
-                try await body.write(Self.line(event))
+            async let _: Void = Self.beat { watch.enqueue($0) }
+            for await _ in watch.wakes {
+                while let event = watch.next() { try await body.write(Self.line(event)) }
             }
             try await body.finish(nil)
         } catch {
-            coordinator.feed.unwatch(watch.id)
+            coordinator.feed.unwatch(watch)
             throw error
         }
-        coordinator.feed.unwatch(watch.id)
+        coordinator.feed.unwatch(watch)
     }
 
     private static let streamHead = HTTPResponse(

@@ -7,22 +7,9 @@ import Synchronization
 /// Durable events are read from the journal by each ``Subscription``, which is only woken here. All other events may
 /// be dropped; the subscription of their session is then told.
 final class EventFeed: Sendable {
-    /// Event stream of all sessions that are visible to one client.
-    struct Watch: Sendable {
-        var id: Int
-        var events: AsyncStream<SessionEvent>
-        var continuation: AsyncStream<SessionEvent>.Continuation
-    }
-
-    private struct Watcher {
-        var client: ClientCredentials
-        var continuation: AsyncStream<SessionEvent>.Continuation
-    }
-
     private struct State {
         var subscriptions: [Int64: Subscription] = [:]
-        var watchers: [Int: Watcher] = [:]
-        var nextWatcher = 1
+        var watchers: [ObjectIdentifier: Watch] = [:]
     }
 
     /// Wakes the reader of ``takeProgress()``.
@@ -91,7 +78,7 @@ final class EventFeed: Sendable {
             var event = event
             event.session = session.identifier
             for watcher in state.watchers.values where watcher.client.sees(session) {
-                watcher.continuation.yield(event)
+                watcher.enqueue(event)
             }
         }
     }
@@ -125,23 +112,16 @@ final class EventFeed: Sendable {
 
     /// Adds a watcher of all sessions that are visible to a client.
     func watch(for client: ClientCredentials) -> Watch {
-        let (events, continuation) = AsyncStream.makeStream(
-            of: SessionEvent.self,
-            bufferingPolicy: .bufferingNewest(Subscription.limit)
-        )
-        let id = state.withLock { state in
-            defer { state.nextWatcher += 1 }
-            state.watchers[state.nextWatcher] = Watcher(client: client, continuation: continuation)
-            return state.nextWatcher
-        }
+        let watch = Watch(for: client)
+        state.withLock { $0.watchers[ObjectIdentifier(watch)] = watch }
         listenerCount.add(1, ordering: .relaxed)
-        return Watch(id: id, events: events, continuation: continuation)
+        return watch
     }
 
     /// Removes a watcher.
-    func unwatch(_ id: Int) {
-        guard let watcher = state.withLock({ $0.watchers.removeValue(forKey: id) }) else { return }
-        listenerCount.subtract(1, ordering: .relaxed)
-        watcher.continuation.finish()
+    func unwatch(_ watch: Watch) {
+        let known = state.withLock { $0.watchers.removeValue(forKey: ObjectIdentifier(watch)) }
+        if known != nil { listenerCount.subtract(1, ordering: .relaxed) }
+        watch.end()
     }
 }

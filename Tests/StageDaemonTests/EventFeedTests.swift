@@ -1,5 +1,6 @@
 import FoundationEssentials
 import StageControl
+import StageSystem
 import Testing
 
 @testable import StageDaemon
@@ -25,5 +26,59 @@ struct EventFeedTests {
         #expect(first.takeMissedEvents())
         #expect(!second.takeMissedEvents())
         #expect(feed.takeProgress().count == Self.limit)
+    }
+
+    /// A feed with a watcher that reads nothing, to which `send` sends the end of a task and `report` its progress.
+    private struct World {
+        let feed = EventFeed()
+        let watch: Watch
+        private let session = SessionRecord(1)
+
+        init() {
+            watch = feed.watch(
+                for: ClientCredentials(
+                    identity: .init(user: 1, group: 1, groups: [1]),
+                    process: 1
+                )
+            )
+        }
+
+        func send(_ sequence: Int64) {
+            var event = SessionEvent(.completed, time: Date(timeIntervalSince1970: 0))
+            event.sequence = sequence
+            feed.sendToWatchers(event, of: session)
+        }
+
+        func report() {
+            let event = SessionEvent(.progress, time: Date(timeIntervalSince1970: 0))
+            feed.send(event, of: session)
+        }
+
+        /// Numbers of the ends that the watcher has not read.
+        func unread() -> [Int64?] {
+            var found: [Int64?] = []
+            while let event = watch.next() { found.append(event.sequence) }
+            return found
+        }
+    }
+
+    @Test func aSlowWatcherMissesProgressAndNoEnd() {
+        let world = World()
+        world.send(1)
+        for _ in 0..<1000 { world.report() }
+        world.send(2)
+        let unread = world.unread()
+        #expect(unread.count == Subscription.limit)
+        #expect(unread.compactMap(\.self) == [1, 2])
+    }
+
+    @Test func aWatcherThatWouldMissAnEndIsDisconnected() async {
+        let world = World()
+        for sequence in 1...Int64(Subscription.limit) { world.send(sequence) }
+        world.report()
+        #expect(world.unread().count == Subscription.limit)
+        for sequence in 0...Int64(Subscription.limit) { world.send(sequence) }
+        // Ends with the stream.
+        for await _ in world.watch.wakes {}
     }
 }

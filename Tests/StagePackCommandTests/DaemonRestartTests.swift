@@ -110,7 +110,8 @@ struct DaemonRestartTests {
             return try await command.value
         }
         #expect(ending.status == 0, "\(ending)")
-        #expect(ending.error.hasPrefix("stagepack: warning: the daemon was away: "), "\(ending)")
+        let warning = "stagepack: warning: the connection to the daemon was lost: "
+        #expect(ending.error.hasPrefix(warning), "\(ending)")
         for line in try text(of: lines).split(separator: "\n") {
             #expect(line.hasPrefix("{") && line.hasSuffix("}"), "\(line)")
         }

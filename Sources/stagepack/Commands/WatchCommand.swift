@@ -49,7 +49,7 @@ struct WatchCommand: ReportingSubcommand {
             let events = try await client.watch(all: all)
             if !isFirst {
                 Console.note(
-                    "stagepack: warning: the daemon was away: events of that time are missing"
+                    "stagepack: warning: the connection to the daemon was lost: events of that time are missing"
                 )
             }
             isFirst = false
