@@ -183,7 +183,7 @@ struct TransferRunner: Sendable {
 
     /// Returns whether a header field must be sent to the request's origin only, not to mirrors or redirects.
     private static func isConfidential(_ field: String) -> Bool {
-        let name = field.prefix { $0 != ":" }.lowercased()
+        let name = Substring(field.utf8.prefix { $0 != UInt8(ascii: ":") }).lowercased()
         return ["authorization", "proxy-authorization", "cookie"].contains(name)
     }
 

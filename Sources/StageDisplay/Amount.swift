@@ -63,20 +63,11 @@ extension Double {
 extension String {
     /// The host and port of a URL, escaped for display; `nil` if the URL has no host.
     var hostForDisplay: String? {
-        guard let start = range(of: "://")?.upperBound else { return nil }
-        let authority = self[start...].prefix { !"/?#".contains($0) }
-        let host = authority.split(separator: "@", omittingEmptySubsequences: false).last ?? ""
+        guard let start = endOfScheme else { return nil }
+        // Split at bytes: to Swift, '@' and a combining character are one character.
+        let authority = utf8[start...].prefix { !"/?#".utf8.contains($0) }
+        let at = authority.lastIndex(of: UInt8(ascii: "@"))
+        let host = Substring(at.map { authority[$0...].dropFirst() } ?? authority)
         return host.isEmpty ? nil : String(host).forDisplay(atMost: 60)
-    }
-
-    private func range(of text: String) -> Range<Index>? {
-        var start = startIndex
-        while start < endIndex {
-            if self[start...].hasPrefix(text) {
-                return start..<index(start, offsetBy: text.count)
-            }
-            start = index(after: start)
-        }
-        return nil
     }
 }

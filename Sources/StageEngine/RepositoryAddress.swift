@@ -14,12 +14,14 @@ struct RepositoryAddress {
 
     /// Creates the value from an absolute URL of the manifest.
     init(_ url: String) {
-        let whole = url.prefix { $0 != "#" }
-        let path = whole.prefix { $0 != "?" }
-        let end = path.lastIndex(of: "/").map(path.index(after:)) ?? path.startIndex
-        query = String(whole[path.endIndex...])
-        directory = String(path[..<end])
-        let name = String(path[end...])
+        // At bytes: to Swift, a slash and a combining character are one character.
+        let whole = url.utf8.prefix { $0 != UInt8(ascii: "#") }
+        let path = whole.prefix { $0 != UInt8(ascii: "?") }
+        let end = path.lastIndex(of: UInt8(ascii: "/")).map { path.index(after: $0) }
+        let start = end ?? path.startIndex
+        query = String(Substring(whole[path.endIndex...]))
+        directory = String(Substring(path[..<start]))
+        let name = String(Substring(path[start...]))
         target = TargetPath(name.percentDecoded ?? name)
     }
 

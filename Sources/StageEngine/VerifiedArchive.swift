@@ -132,7 +132,6 @@ struct VerifiedArchive: Sendable {
 extension PackArchive {
     /// The last component of the URL's path: the default name of a single file.
     fileprivate var lastComponent: String? {
-        let path = url.prefix { $0 != "?" && $0 != "#" }
-        return path.split(separator: "/").last.map(String.init)
+        url.withoutQuery.pathComponents.last.map { String($0) }
     }
 }

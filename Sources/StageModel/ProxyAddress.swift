@@ -20,41 +20,45 @@ package enum ProxyAddress {
 
     /// Returns a valid proxy without its user name and password.
     package static func withoutUser(_ text: String) -> String {
-        let start = text.firstRange(of: "://")?.upperBound ?? text.startIndex
-        let authority = text[start...].prefix { $0 != "/" }
-        guard let at = authority.lastIndex(of: "@") else { return text }
-        return "\(text[..<start])\(text[text.index(after: at)...])"
+        let start = text.endOfScheme ?? text.startIndex
+        let authority = text.utf8[start...].prefix { $0 != UInt8(ascii: "/") }
+        guard let at = authority.lastIndex(of: UInt8(ascii: "@")) else { return text }
+        return "\(text[..<start])\(Substring(text.utf8[at...].dropFirst()))"
     }
 
     /// Returns the text with dots in place of the user name and the password, also if a character of these ends the host of a URL,
     /// or if there is no scheme.
     private static func concealingUser(_ text: String) -> String {
-        guard let at = text.lastIndex(of: "@") else { return text }
-        let start = text[..<at].firstRange(of: "://")?.upperBound ?? text.startIndex
-        return text[..<start] + "…" + text[at...]
+        guard let at = text.utf8.lastIndex(of: UInt8(ascii: "@")) else { return text }
+        let end = text.endOfScheme ?? text.startIndex
+        let start = end <= at ? end : text.startIndex
+        return "\(text[..<start])…\(text[at...])"
     }
 
     private static func isValid(_ text: String) -> Bool {
         let isPlain = text.unicodeScalars.allSatisfy { scalar in
             !scalar.isUnsafeForDisplay && !scalar.properties.isWhitespace
         }
-        var rest = text[...]
-        if let separator = text.firstRange(of: "://") {
-            guard schemes.contains(text[..<separator.lowerBound].lowercased()) else { return false }
-            rest = text[separator.upperBound...]
+        // Split at bytes, as libcurl does: to Swift, '@' and a combining character are one character.
+        var rest = text[...].utf8
+        if let start = text.endOfScheme {
+            let scheme = Substring(text.utf8[..<start].dropLast("://".utf8.count))
+            guard schemes.contains(scheme.lowercased()) else { return false }
+            rest = rest[start...]
         }
         // libcurl ignores a path.
-        rest = rest.prefix { $0 != "/" }
-        if let at = rest.lastIndex(of: "@") { rest = rest[rest.index(after: at)...] }
-        let isAddress = rest.first == "["
-        let host = rest.prefix { isAddress ? $0 != "]" : $0 != ":" }.drop { $0 == "[" }
-        var port = rest.drop { isAddress ? $0 != "]" : $0 != ":" }
+        rest = rest.prefix { $0 != UInt8(ascii: "/") }
+        if let at = rest.lastIndex(of: UInt8(ascii: "@")) { rest = rest[at...].dropFirst() }
+        let isAddress = rest.first == UInt8(ascii: "[")
+        let end = isAddress ? UInt8(ascii: "]") : UInt8(ascii: ":")
+        let host = rest.prefix { $0 != end }.drop { $0 == UInt8(ascii: "[") }
+        var port = rest.drop { $0 != end }
         if isAddress {
-            guard port.first == "]" else { return false }
+            guard port.first == UInt8(ascii: "]") else { return false }
             port = port.dropFirst()
         }
         guard isPlain, !host.isEmpty else { return false }
-        guard port.first == ":" else { return port.isEmpty }
-        return Int(port.dropFirst()).map { (1...65535).contains($0) } ?? false
+        guard port.first == UInt8(ascii: ":") else { return port.isEmpty }
+        return Int(Substring(port.dropFirst())).map { (1...65535).contains($0) } ?? false
     }
 }

@@ -143,14 +143,22 @@ extension URLReference {
     }
 }
 
+// Split at bytes, as other programs do: to Swift, a slash and a combining character are one character.
 extension String {
+    /// The index after the first `://`, or `nil` if there is none.
+    package var endOfScheme: Index? { utf8.firstRange(of: "://".utf8)?.upperBound }
+
     /// The URL with dots in place of the user name and password, which must not appear in messages.
     package var withoutUser: String {
-        guard let scheme = firstRange(of: "://") else { return self }
-        let rest = self[scheme.upperBound...]
-        let authority = rest.prefix { !"/?#".contains($0) }
-        guard let at = authority.lastIndex(of: "@") else { return self }
-        return "\(self[..<scheme.upperBound])…\(self[at...])"
+        guard let start = endOfScheme else { return self }
+        let authority = utf8[start...].prefix { !"/?#".utf8.contains($0) }
+        guard let at = authority.lastIndex(of: UInt8(ascii: "@")) else { return self }
+        return "\(self[..<start])…\(self[at...])"
+    }
+
+    /// The URL without its query and fragment.
+    package var withoutQuery: Substring {
+        Substring(utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") })
     }
 }
 

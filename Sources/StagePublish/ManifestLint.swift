@@ -59,7 +59,7 @@ package enum ManifestLint {
         for (index, url) in manifest.baseURLs.enumerated() {
             let member = "baseURLs[\(index)]"
             if isPlainHTTP(url) { findings.append(plainHTTP(member)) }
-            if path(of: url).utf8.last != UInt8(ascii: "/") {
+            if url.withoutQuery.utf8.last != UInt8(ascii: "/") {
                 findings.append(
                     warning(
                         at: member,
@@ -190,13 +190,9 @@ extension ManifestLint {
         URLReference(url).schemeName != nil
     }
 
-    private static func path(of url: String) -> Substring {
-        url.prefix { $0 != "?" && $0 != "#" }
-    }
-
     /// Returns the format for the suffix of a URL or path, or `nil` if it is unknown.
     package static func format(of url: String) -> ArchiveFormat? {
-        let path = path(of: url).lowercased()
+        let path = url.withoutQuery.lowercased()
         return endings.first { path.hasSuffix($0.ending) }?.format
     }
 

@@ -96,12 +96,9 @@ extension OfferedObject {
         "\(kind.folder)/\(name(in: url))"
     }
 
-    /// Returns a URL without its query and fragment.
-    static func path(of url: String) -> Substring { url.prefix { $0 != "?" && $0 != "#" } }
-
     /// Returns the last path component of a URL.
     fileprivate static func name(in url: String) -> String {
-        let path = path(of: url)
-        return String(path.split(separator: "/").last ?? path)
+        let path = url.withoutQuery
+        return String(path.pathComponents.last ?? path)
     }
 }

@@ -142,8 +142,9 @@ extension StoredIndex {
 
     /// Returns the URL of an object for a manifest whose index is at a URL, from its path in the store.
     private static func url(of object: String, besideIndexAt url: String) -> String {
-        let folders = OfferedObject.path(of: url)
-            .split(separator: "/", omittingEmptySubsequences: false).dropLast()
+        let folders = url.withoutQuery.utf8
+            .split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).dropLast()
+            .map { Substring($0) }
         let above = folders.isEmpty ? [".."] : Array(folders.dropLast())
         return (above + [object[...]]).joined(separator: "/")
     }
@@ -157,8 +158,8 @@ extension StoredIndex {
 
     /// Returns the deltas for a manifest whose index is at a URL.
     func deltas(besideIndexAt url: String) -> [PackIndex.Delta] {
-        let path = OfferedObject.path(of: url)
-        let folder = path.lastIndex(of: "/").map { path[...$0] } ?? ""
+        let path = url.withoutQuery
+        let folder = path.utf8.lastIndex(of: UInt8(ascii: "/")).map { path[...$0] } ?? ""
         return reference.deltas.map { delta in
             var delta = delta
             delta.url = String(folder + delta.url.dropFirst("i/".count))

@@ -21,7 +21,7 @@ public final class ByteConnection: Sendable {
         self.engine = engine
         self.tag = tag
         let rest = url.display.dropFirst(url.scheme.count + 3)
-        let slash = rest.firstIndex(of: "/") ?? rest.endIndex
+        let slash = rest.utf8.firstIndex(of: UInt8(ascii: "/")) ?? rest.endIndex
         host = String(rest[..<slash])
         target = slash == rest.endIndex ? "/" : String(rest[slash...])
         authorization = engine.configuration.authorization(for: url)

@@ -37,7 +37,7 @@ extension FailedConnection.Proxy {
         guard !text.isEmpty, let url = unsafe curl_url() else { return nil }
         defer { unsafe curl_url_cleanup(url) }
         let flags = UInt32(CURLU_NON_SUPPORT_SCHEME)
-        let whole = text.contains("://") ? text : "http://\(text)"
+        let whole = text.endOfScheme == nil ? "http://\(text)" : text
         guard unsafe curl_url_set(url, CURLUPART_URL, whole, flags) == CURLUE_OK else { return nil }
         func part(_ part: CURLUPart) -> String? {
             var text: UnsafeMutablePointer<CChar>?

@@ -69,7 +69,8 @@ package enum RequestRules {
     ///
     /// libcurl takes a semicolon for the end of a name without a value.
     static func name(of line: String) -> String {
-        line.prefix { $0 != ":" && $0 != ";" }.lowercased()
+        let name = line.utf8.prefix { $0 != UInt8(ascii: ":") && $0 != UInt8(ascii: ";") }
+        return Substring(name).lowercased()
     }
 
     /// Names, in lower case, of the fields that frame a body, which the engine sets.

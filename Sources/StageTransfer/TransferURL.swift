@@ -21,7 +21,7 @@ import StageModel
     var authority: String { "\(host):\(port)" }
 
     /// ``display`` without the query, in which servers change signatures and other facts of a request.
-    var resource: String { String(display.prefix { $0 != "?" }) }
+    var resource: String { String(Substring(display.utf8.prefix { $0 != UInt8(ascii: "?") })) }
 
     /// `true` if the host is this machine, by its name or its address.
     var isLoopback: Bool { ManifestTrust.isLoopback(host) }

@@ -44,7 +44,7 @@ struct ManifestFile {
 
     /// Returns the failure for a manifest that cannot be read; `name` is its path as it was given.
     static func failure(_ error: FileError, named name: String) -> CommandFailure {
-        let isURL = name.contains("://")
+        let isURL = name.endOfScheme != nil
         return CommandFailure(
             status: isURL ? .usage : CommandFailure.status(ofArgument: error),
             message: isURL

@@ -68,6 +68,9 @@ import Testing
         ("proxy:0", "proxy:0"), ("proxy:65536", "proxy:65536"), ("proxy:", "proxy:"),
         ("[::1", "[::1"), ("a:b:c", "a:b:c"), ("http://user:word@:80", "http://…@:80"),
         ("user:word@proxy:0", "…@proxy:0"), ("http://user:wo/rd@proxy:0", "http://…@proxy:0"),
+        ("http://user:word@\u{301}:0", "http://…@\u{301}:0"),
+        ("http://\u{301}user:word@proxy:0", "http://…@proxy:0"),
+        ("ftp://\u{301}proxy", "ftp://\u{301}proxy"),
     ])
     func anythingElseIsRefused(text: String, shown: String) {
         let expected = ValueError(
@@ -81,9 +84,26 @@ import Testing
         ("http://proxy.example:8080", "http://proxy.example:8080"),
         ("http://user:secret@proxy.example:8080", "http://proxy.example:8080"),
         ("user@proxy.example", "proxy.example"), ("socks5://a:b@c@[::1]:1/@", "socks5://[::1]:1/@"),
-        ("", ""),
+        ("http://user:secret@\u{301}proxy:80", "http://\u{301}proxy:80"),
+        ("http://\u{301}user:secret@proxy:80", "http://proxy:80"), ("", ""),
     ])
     func aProxyIsGivenWithoutItsUser(text: String, expected: String) {
         #expect(ProxyAddress.withoutUser(text) == expected)
+    }
+
+    /// To Swift, a character and the combining ones after it are one; to servers, the first is a delimiter.
+    @Test(arguments: [
+        ("http://user:secret@host/a@b?c", "http://…@host/a@b?c"),
+        ("http://user:secret@\u{301}host/", "http://…@\u{301}host/"),
+        ("http://\u{301}user:secret@host/", "http://…@host/"),
+        ("http://host/\u{301}a@b", "http://host/\u{301}a@b"), ("a@b", "a@b"),
+    ])
+    func aURLIsShownWithoutItsUser(text: String, expected: String) {
+        #expect(text.withoutUser.utf8.elementsEqual(expected.utf8))
+    }
+
+    @Test(arguments: ["?", "?\u{301}b", "#\u{301}?", ""])
+    func aURLHasAPathBeforeItsQuery(query: String) {
+        #expect("https://host/a\(query)".withoutQuery == "https://host/a")
     }
 }

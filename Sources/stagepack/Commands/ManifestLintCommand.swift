@@ -134,7 +134,7 @@ struct ManifestLintCommand: ReportingSubcommand {
             for object in pack.objects {
                 guard let url = object.url, URLReference(url).schemeName == nil,
                     !url.hasPrefix("/"),
-                    let name = url.prefix(while: { $0 != "?" && $0 != "#" }).percentDecoded
+                    let name = url.withoutQuery.percentDecoded
                 else { continue }
                 let path = folder.pushing(FilePath(name))
                 let member = "packs[\(position)].\(object.member)"

@@ -71,7 +71,7 @@ struct SourceOptions: ParsableArguments {
         get throws(CommandFailure) {
             var urls: [String] = []
             for text in manifest {
-                if text.contains("://") {
+                if text.endOfScheme != nil {
                     let shown = text.withoutUser
                     guard shown == text else {
                         throw .usage(

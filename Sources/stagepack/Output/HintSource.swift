@@ -57,7 +57,7 @@ struct HintSource: Sendable {
         guard application == nil, manifests.count == 1, let manifest = manifests.first else {
             return nil
         }
-        return manifest.contains("://") ? nil : manifest
+        return manifest.endOfScheme == nil ? manifest : nil
     }
 
     /// True if an option names the root of the manifest's trust.
