@@ -47,6 +47,9 @@ struct ResponseRules: Equatable, Sendable {
     /// `true` if the body may have a content coding, since libcurl decodes it.
     var decodesContent = false
 
+    /// `true` if the request finds out whether the server answers at all: its content is not read.
+    var onlyChecksAnswer = false
+
     /// `true` if caches on the way must not answer from their storage.
     var bypassesCaches = false
 
@@ -60,6 +63,8 @@ struct ResponseRules: Equatable, Sendable {
         case begin
         /// The body is that of an error, and the caller accepts it: start a new generation that is never resumed.
         case beginRefusal
+        /// The server has content, which was not asked for: the partial file stays.
+        case answers
         /// The partial file is complete.
         case complete
         /// The caller's version is current.
@@ -233,7 +238,7 @@ struct ResponseRules: Equatable, Sendable {
             return .wrongSize(length)
         }
         if let length = head.bodyLength, length > limit { return .tooLarge }
-        return .begin
+        return onlyChecksAnswer ? .answers : .begin
     }
 }
 

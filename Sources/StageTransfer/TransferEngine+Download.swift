@@ -29,6 +29,13 @@ extension TransferEngine {
             switch action {
             case .attempt(let mirror, let isRanged):
                 action = await attempt(mirror: mirror, isRanged: isRanged, of: &download)
+            case .checkAnswer(let mirror):
+                action = await attempt(
+                    mirror: mirror,
+                    isRanged: false,
+                    onlyChecksAnswer: true,
+                    of: &download
+                )
             case .wait(let duration, let reason):
                 request.report(.waiting(reason, duration))
                 action = await sleep(duration) ? step(.waited, of: &download) : .fail(.cancelled)
@@ -93,6 +100,7 @@ extension TransferEngine {
     private func attempt(
         mirror: Int,
         isRanged: Bool,
+        onlyChecksAnswer: Bool = false,
         of download: inout Download
     ) async -> TransferStateMachine.Action {
         let part = download.part
@@ -106,6 +114,7 @@ extension TransferEngine {
             outcome = try await follow(
                 url,
                 isRanged: isRanged,
+                onlyChecksAnswer: onlyChecksAnswer,
                 of: &download,
                 progress: &progress
             )
@@ -138,6 +147,7 @@ extension TransferEngine {
     private func follow(
         _ source: TransferURL,
         isRanged: Bool,
+        onlyChecksAnswer: Bool,
         of download: inout Download,
         progress: inout TransferStateMachine.Progress
     ) async throws(TransferError) -> TransferStateMachine.Outcome {
@@ -150,6 +160,7 @@ extension TransferEngine {
             return await copy(source, into: &download, progress: &progress)
         }
         var rules = download.rules(for: source, isRanged: isRanged)
+        rules.onlyChecksAnswer = onlyChecksAnswer
         rules.maximumRetryAfter = configuration.retry.maximumRetryAfter
         var redirects = request.redirects(from: source)
         var (wasSent, fields) = (false, [String]?.none)

@@ -72,7 +72,7 @@ extension TransferEngine {
                 random: .random(in: 0..<1, using: &jitter)
             )
             switch machine.handle(event, history: &history, at: moment) {
-            case .attempt:
+            case .attempt, .checkAnswer:
                 let outcome = await attempt(upload)
                 event = .ended(outcome, upload.progress)
             case .wait(let duration, let reason):

@@ -24,6 +24,8 @@ struct TransferStateMachine {
         case restart
         /// The host answered a range request incorrectly, as the text says.
         case distrustRanges(String)
+        /// The server has content, and the partial file was left alone.
+        case answers
         /// A temporary failure; `pause` is the delay that the server asks for.
         case transient(TransferError, pause: Duration?)
         /// A failure that would recur at this mirror.
@@ -48,6 +50,8 @@ struct TransferStateMachine {
     enum Action: Equatable {
         /// Send a request to a mirror, by its index in the request; without `isRanged`, for the whole content.
         case attempt(mirror: Int, isRanged: Bool)
+        /// Send a request for the whole content to a mirror, read only the head of its response, and keep the partial file.
+        case checkAnswer(mirror: Int)
         /// Wait before the next attempt.
         case wait(Duration, TransferEvent.WaitReason)
         /// Verify the content.
@@ -72,6 +76,8 @@ struct TransferStateMachine {
         var notBefore = Duration.zero
         var wasTried = false
         var failuresInRow = 0
+        /// `true` if it answered a request without a range after requests for ranges had failed.
+        var answersWithoutRange = false
         var wrongDigests = 0
     }
 
@@ -87,7 +93,7 @@ struct TransferStateMachine {
     private var startsOver = false
     /// `true` if the next attempt asks the same mirror for the whole content, after a wrong response to a range request.
     private var distrustsRanges = false
-    /// `true` if the next attempt asks the same mirror for the whole content, after repeated failures of range requests.
+    /// `true` if the next attempt asks the same mirror for the whole content, since requests for ranges alone fail.
     private var doubtsRanges = false
 
     /// Number of requests sent to mirrors.
@@ -162,6 +168,9 @@ struct TransferStateMachine {
         case .distrustRanges:
             distrustsRanges = true
             return ask(current, history: history)
+        case .answers:
+            mirrors[current].answersWithoutRange = true
+            return ask(current, history: history)
         case .local(let error):
             return .fail(error)
         case .permanent(let error):
@@ -188,8 +197,9 @@ struct TransferStateMachine {
 
     /// Decides after a temporary failure: retries a mirror that just delivered bytes once before trying others.
     ///
-    /// Each third failure in a row of a request for a range is followed by a request without one: some servers and caches fail
-    /// for ranges only, also without saying so, and would let no download resume that has once begun.
+    /// Some servers and caches fail for ranges only, also without saying so, and would let no download resume that has once
+    /// begun. So each third failure in a row of a request for a range is followed by a check whether the server answers
+    /// without one. If it does, the range is requested again, since an outage may have ended, and if that fails, the whole.
     private mutating func retry(
         after pause: Duration?,
         error: TransferError,
@@ -204,15 +214,20 @@ struct TransferStateMachine {
             for index in mirrors.indices {
                 mirrors[index].wasTried = false
                 mirrors[index].failuresInRow = 0
+                mirrors[index].answersWithoutRange = false
             }
         }
         mirrors[current].failuresInRow += 1
         let count = failuresBefore + mirrors[current].failuresInRow
-        if pause == nil, progress.isRangeUnanswered, error.mayConcernRange,
-            count.isMultiple(of: Self.failuresBeforeDoubt)
-        {
-            doubtsRanges = true
-            return ask(current, history: history)
+        if pause == nil, progress.isRangeUnanswered, error.mayConcernRange {
+            if mirrors[current].answersWithoutRange {
+                doubtsRanges = true
+                return ask(current, history: history)
+            }
+            if count.isMultiple(of: Self.failuresBeforeDoubt) {
+                attempts += 1
+                return .checkAnswer(mirror: mirrors[current].position)
+            }
         }
         if let pause {
             let notBefore = moment.now + pause + policy.base * moment.random
@@ -287,7 +302,7 @@ struct TransferStateMachine {
         return .wait(until - moment.now, ready > moment.now + backoff ? .server : .backoff)
     }
 
-    /// Number of requests for a range that fail in a row before one without a range.
+    /// Number of requests for a range that fail in a row before a check without a range.
     private static let failuresBeforeDoubt = 3
 
     /// Number of failed verifications after which a mirror is asked no more.

@@ -41,8 +41,10 @@ struct NetworkInventoryTests {
         var inventory = NetworkInventory()
         for number in 0..<3 * UInt32(NetworkInventory.mostEntries) {
             let bytes = (0..<4).map { UInt8(truncatingIfNeeded: number >> (8 * $0)) }
-            #expect(inventory.handle(.added(NetworkEntry(bytes))))
-            #expect(inventory.handle(.link(number, isRunning: true)))
+            let isNew = inventory.handle(.added(NetworkEntry(bytes)))
+            #expect(isNew)
+            let isNewLink = inventory.handle(.link(number, isRunning: true))
+            #expect(isNewLink)
         }
     }
 }

@@ -172,11 +172,31 @@ import Testing
             failure,
             failure,
             .content(Self.old),
+            failure,
+            .content(Self.old),
             expecting: Self.old
         )
         #expect(receipt.bytesReused == .zero)
         let range = "bytes=\(Self.half)-"
-        #expect(server.requests.map { $0["range"] } == [nil, range, range, range, nil])
+        #expect(
+            server.requests.map { $0["range"] } == [nil, range, range, range, nil, range, nil]
+        )
+    }
+
+    /// The server answers again when it is checked.
+    @Test func anOutageCostsNoBytesThatAreThere() async throws {
+        try await interrupt()
+        let receipt = try await resume(
+            with: .dropped,
+            .dropped,
+            .dropped,
+            .content(Self.old),
+            .content(Self.old),
+            expecting: Self.old
+        )
+        #expect(receipt.bytesReused == ByteCount(Self.half))
+        let range = "bytes=\(Self.half)-"
+        #expect(server.requests.map { $0["range"] } == [nil, range, range, range, nil, range])
     }
 
     /// The bytes are still of use for another mirror.
