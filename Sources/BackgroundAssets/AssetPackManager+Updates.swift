@@ -7,7 +7,7 @@ extension AssetPackManager {
     /// The status updates of the packs that this process downloads, from now on.
     ///
     /// Does not include downloads of other processes, such as the system's timers. A listener that is more
-    /// than 1,024 updates behind loses the oldest ones.
+    /// than 1,024 updates behind loses the oldest ones about progress, and others only if there are none.
     public nonisolated var statusUpdates: some AsyncSequence<DownloadStatusUpdate, Never> & Sendable
     {
         updates.elements()

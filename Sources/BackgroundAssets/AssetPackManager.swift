@@ -41,7 +41,12 @@ public actor AssetPackManager {
 
     private nonisolated let environment: [String: String]
     private nonisolated let setup: Mutex<Setup>
-    nonisolated let updates = Broadcast<DownloadStatusUpdate>(bufferingNewest: 1024)
+    nonisolated let updates = Broadcast<DownloadStatusUpdate>(buffering: 1024) { update in
+        switch update {
+        case .paused, .downloading: true
+        case .began, .finished, .failed: false
+        }
+    }
     private var downloads: [PackID: PackDownload] = [:]
     private var queue: [(download: PackDownload, source: PackSource)] = []
     private var fetching = 0

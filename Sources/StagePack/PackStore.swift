@@ -45,7 +45,9 @@ public final class PackStore: Sendable {
     public let containers: [FilePath]
     let precedence: [PackID]
     let fetcher: (any PackFetcher)?
-    private let broadcast = Broadcast<PackUpdate>(bufferingNewest: 64)
+    private let broadcast = Broadcast<PackUpdate>(buffering: 64) { update in
+        if case .downloading = update { true } else { false }
+    }
     private let state: Mutex<State>
 
     private struct State {
@@ -118,7 +120,7 @@ public final class PackStore: Sendable {
     /// Returns the updates, from now on, of packs that this store fetches.
     ///
     /// Each call adds a listener, until its stream is released or its iteration is cancelled. A listener that is more than
-    /// 64 updates behind loses the oldest ones.
+    /// 64 updates behind loses the oldest ones about progress, and others only if there are none.
     public func updates() -> AsyncStream<PackUpdate> { broadcast.elements() }
 
     /// Returns the directory of a staged pack, or `nil` if the pack is not staged.

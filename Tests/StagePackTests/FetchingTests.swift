@@ -92,6 +92,26 @@ import WallpaperStore
         }
     }
 
+    @Test func aSlowListenerMissesProgressBeforeTheEndOfAnotherPack() async throws {
+        let fetcher = SampleFetcher { [container] id, _, report in
+            for part in 1...200 { report(.sample(part)) }
+            try container.publish(id, version: 1, ["sky": "blue"])
+        }
+        let store = PackStore(containers: [container.path], fetcher: fetcher)
+        let updates = store.updates()
+        let other = try PackID("other")
+        for id in [PackID.aurora, other] { _ = try await store.loadPack(id.text) }
+        var (count, steps) = (0, [PackUpdate]())
+        for await update in updates {
+            count += 1
+            if case .downloading = update { continue }
+            steps.append(update)
+            if update == .finished(other) { break }
+        }
+        #expect(steps == [.began(.aurora), .finished(.aurora), .began(other), .finished(other)])
+        #expect(count == 64)
+    }
+
     @Test func manyCallersGetTheOnePackThatIsPublished() async throws {
         let count = Count()
         let fetcher = SampleFetcher { [container] id, _, _ in
