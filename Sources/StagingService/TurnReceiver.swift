@@ -30,7 +30,7 @@ final class TurnReceiver: SessionReceiver {
         switch event.kind {
         case .attached:
             state.withLock { $0.wasAttached = true }
-            // The daemon does not repeat changes that took place while no client was attached.
+            // The daemon sends the state of the tasks that it has, and nothing about one that it has lost.
             if let task = state.withLock({ $0.task }) { steps.yield(try now(task)) }
         case .changed: steps.yield(event.state == .running ? .running : .held(event.holds ?? []))
         case .cancelled, .invalidated: steps.yield(.cancelled)
