@@ -26,6 +26,7 @@ extension TransferCoordinator {
             )
             endHandle(of: id)
             turn()
+            sendPendingReasons(of: id)
             return nil
         }
         if case .run(let attempt) = beginning { return attempt }
@@ -38,6 +39,8 @@ extension TransferCoordinator {
             }
         }
         turn()
+        // Clients were told that it runs.
+        sendPendingReasons(of: id)
         return nil
     }
 
@@ -242,9 +245,10 @@ extension TransferCoordinator {
                 return await fail(task, with: .lostResponse)
             }
             state.schedule(task.record, request: task.request, at: readClock())
-            guard let error,
-                let failure = state.commitFailed(id, with: error, at: readClock())
-            else { return }
+            guard let error else { return }
+            guard let failure = state.commitFailed(id, with: error, at: readClock()) else {
+                return sendPendingReasons(of: id)
+            }
             await fail(task, with: failure)
         } catch {
             logger.error("A task could not be read", metadata: ["error": "\(error)"])

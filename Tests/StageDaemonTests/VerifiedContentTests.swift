@@ -100,16 +100,32 @@ struct UnplacedContentTests {
         get throws { try Directory.open(daemon.state.appending("staged")) }
     }
 
-    /// Has the daemon download content for a user whose directory has the name of a file.
-    private func fetchWithoutPlace() async throws -> Int64 {
+    /// Starts a daemon for a user whose directory has the name of a file.
+    private func startWithoutPlace() async throws {
         try daemon.configure(#"{"settlingTime": 0}"#)
         server.answer("/a", with: .content(noise(300_000)).ignoringRanges())
         try await daemon.start()
         try await daemon.makeSession()
         try staged.write([], to: name, durably: false)
+    }
+
+    /// Has the daemon download content that cannot be moved to its place.
+    private func fetchWithoutPlace() async throws -> Int64 {
+        try await startWithoutPlace()
         let id = try await daemon.download(server.url("/a"))
         try await daemon.wait(for: [.backoff], of: id)
         return id
+    }
+
+    @Test func aClientIsToldThatContentWithoutAPlaceWaits() async throws {
+        try await startWithoutPlace()
+        let stream = try await daemon.attach()
+        defer { stream.close() }
+        let id = try await daemon.download(server.url("/a"))
+        let events = try await stream.take { event in
+            event.holds?.contains { $0.kind == .backoff } ?? false
+        }
+        #expect(events.last?.task == id)
     }
 
     @Test func contentWithoutAPlaceIsCancelled() async throws {
