@@ -165,7 +165,7 @@ struct ContainerScopes {
                 session: Session(target),
                 applications: [registration.application],
                 containers: containers,
-                hints: HintSource(application: registration.application, container: nil)
+                hints: HintSource.current.ofApplication(registration.application)
             )
         )
     }

@@ -93,6 +93,18 @@ struct HintTests {
         #expect(try await world.program.run(words).status == 0)
     }
 
+    /// A server that asks for a token refuses a command without it.
+    @Test func theCommandOfAHintReachesTheSameServers() async throws {
+        var world = try World()
+        try world.publish(try .small(.aurora))
+        try world.directory.write(Array("secret\n".utf8), to: "a token", durably: false)
+        let token = ["--token-file", "cdn.example=\(world.directory.path.appending("a token"))"]
+        let ending = try await world.program.run(["fetch", "borealis"] + token + world.source)
+        let words = try await HintedCommand.words(in: ending.error)
+        #expect(words == ["plan"] + world.source + token)
+        #expect(try await world.program.run(words).status == 0)
+    }
+
     /// An apostrophe and a combining character are one character to Swift, but two to a shell; a long path is whole.
     @Test(arguments: [
         "'\u{301};touch made;echo '\u{301}", "$(touch made)", "`touch made`", "a\" 'b'",
@@ -152,6 +164,17 @@ struct ApplicationHintTests {
         try await check(ending.error, "status", installed)
         let why = try await installed.run("why")
         try await check(why.output, "status", installed)
+    }
+
+    /// What is behind `--` are packs, whatever it looks like.
+    @Test func anOptionIsAddedBeforeTheEndOfOptions() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try .small(.aurora))
+        let ending = try await installed.run("fetch", "--quiet", "--", "aurora")
+        let words = try await HintedCommand.words(in: ending.error)
+        let application = ["--app", "net.example.wallpaper"]
+        #expect(words == ["fetch", "--quiet"] + application + ["--", "aurora"], "\(ending)")
+        #expect(try await installed.world.program.run(words).status == 0)
     }
 
     private func check(_ text: String, _ command: String, _ installed: Installed) async throws {

@@ -4,7 +4,7 @@ import StageModel
 import StageSystem
 import StagingService
 
-struct DoctorCommand: SourcedSubcommand, ReportingSubcommand {
+struct DoctorCommand: NetworkedSubcommand, ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor",
         abstract: "Check the machine, the registrations and the containers, and say what to do.",

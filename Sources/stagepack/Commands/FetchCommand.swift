@@ -5,7 +5,7 @@ import StageModel
 import StagingService
 import SystemPackage
 
-struct FetchCommand: SourcedSubcommand {
+struct FetchCommand: NetworkedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "fetch",
         abstract: "Stage the newest version of some packs, regardless of their policies."

@@ -6,7 +6,7 @@ import StageSystem
 import StagingService
 import SystemPackage
 
-struct LoadCommand: SourcedSubcommand {
+struct LoadCommand: NetworkedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "load",
         abstract: "Print the directory of a pack, fetching it first if need be.",

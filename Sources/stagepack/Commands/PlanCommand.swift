@@ -3,7 +3,7 @@ import StageEngine
 import StageModel
 import StagingService
 
-struct PlanCommand: SourcedSubcommand {
+struct PlanCommand: NetworkedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "plan",
         abstract: "Show what prefetch would do with each pack, and why."

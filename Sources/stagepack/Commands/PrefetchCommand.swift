@@ -5,7 +5,7 @@ import StageModel
 import StageSystem
 import StagingService
 
-struct PrefetchCommand: SourcedSubcommand {
+struct PrefetchCommand: NetworkedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "prefetch",
         abstract: "Stage the packs that their policies call for.",

@@ -3,7 +3,7 @@ import StageEngine
 import StageModel
 import StagingService
 
-struct RepairCommand: SourcedSubcommand {
+struct RepairCommand: NetworkedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "repair",
         abstract: "Verify staged packs and stage those again that are damaged.",

@@ -39,7 +39,10 @@ extension StagePackSubcommand {
         var status: ExitStatus
         if let messages { Console.use(messages) }
         do throws(CommandFailure) {
-            let source = (self as? any SourcedSubcommand).map { HintSource($0.source) }
+            let network = (self as? any NetworkedSubcommand)?.network
+            let source = (self as? any SourcedSubcommand).map {
+                HintSource($0.source, network: network)
+            }
             let name = Self.path
             status = try await OutputSchema.$current.withValue(OutputSchema(name)) {
                 () async -> Result<ExitStatus, CommandFailure> in

@@ -88,6 +88,15 @@ struct NetworkOptions: ParsableArguments {
         return options
     }
 
+    /// The options for access to servers, which further commands to the same servers need.
+    var accessWords: [String] {
+        var words: [String] = []
+        if let cacert { words += ["--cacert", cacert.string] }
+        if let netrcFile { words += ["--netrc-file", netrcFile.string] }
+        for entry in tokenFile { words += ["--token-file", entry] }
+        return words
+    }
+
     /// Returns whether the environment disables network access.
     static func isOffline(_ environment: [String: String]) -> Bool {
         environment["STAGEPACK_OFFLINE"].map { !["", "0"].contains($0) } ?? false

@@ -13,6 +13,8 @@ struct HintSource: Sendable {
     private var application: String?
     private var container: String?
     private var applicationVersion: String?
+    /// The options for access to the servers.
+    private var access: [String] = []
     /// The content of the container that hints to free space name; `nil` if there is none, or it is not known.
     var removable: RemovableContent?
 
@@ -20,12 +22,13 @@ struct HintSource: Sendable {
     init() {}
 
     /// Creates the source of a run with these options.
-    init(_ options: SourceOptions) {
+    init(_ options: SourceOptions, network: NetworkOptions? = nil) {
         manifests = options.manifest
         root = options.root
         application = options.app
         container = options.container?.string
         applicationVersion = options.applicationVersion
+        access = network?.accessWords ?? []
     }
 
     /// Creates the source of an application, or of the manifests that a container has stored.
@@ -46,6 +49,7 @@ struct HintSource: Sendable {
         var source = HintSource(application: id, container: nil)
         source.container = container
         source.applicationVersion = applicationVersion
+        source.access = access
         return source
     }
 
@@ -89,7 +93,7 @@ struct HintSource: Sendable {
         if let root = root ?? storedRoot { words += ["--root", root] }
         words += containerWords
         if let applicationVersion { words += ["--application-version", applicationVersion] }
-        return Self.quoted(words)
+        return Self.quoted(words + access)
     }
 
     private var applicationWords: [String] { application.map { ["--app", $0] } ?? [] }
@@ -98,16 +102,17 @@ struct HintSource: Sendable {
     /// Returns the command line of this process with words added and removed, quoted.
     ///
     /// - Parameters:
-    ///   - added: Words to append.
+    ///   - added: Options to append, before a `--`.
     ///   - removed: Options without a value to leave out.
     /// - Returns: The command, or `nil` if the daemon has started it.
     static func thisCommand(adding added: [String] = [], without removed: [String] = []) -> String?
     {
-        let words = CommandLine.arguments.dropFirst().filter { !removed.contains($0) }
+        let words = CommandLine.arguments.dropFirst()
         guard let name = words.first, name != StagingWorkerCommand.name else {
             return nil
         }
-        return quoted(words + added)
+        let options = words.prefix { $0 != "--" }.filter { !removed.contains($0) }
+        return quoted(options + added + words.drop { $0 != "--" })
     }
 
     /// Returns a command between quotation marks, with each of its words quoted for a shell.
@@ -136,6 +141,12 @@ extension HintSource {
         }
         return try result.get()
     }
+}
+
+/// A command whose options name the source of packs and the access to its servers.
+protocol NetworkedSubcommand: SourcedSubcommand {
+    /// The options.
+    var network: NetworkOptions { get }
 }
 
 /// A command whose options name the source of packs.
