@@ -106,15 +106,20 @@ extension CommandFailure {
         let (status, hint): (ExitStatus, String?) =
             switch error {
             case .notRunning:
-                (.daemonUnavailable, "start it: 'systemctl start stagepackd', or 'stagepackd'")
+                (
+                    .daemonUnavailable,
+                    "start it: '\(Self.serviceCommand("start"))', or 'stagepackd'"
+                )
             case .accessDenied(let path):
                 (
                     .daemonRefused,
                     "run it as the user whose daemon it is: \(Self.command("stat --format=%U", on: path)) "
                         + "names that user"
                 )
+            case .lost(ControlSocket.system, .some) where UserIdentity.current.user != 0:
+                (.daemonUnavailable, "as root, run 'systemctl restart stagepackd'")
             case .lost(_, .some):
-                (.daemonUnavailable, "start it again: 'systemctl restart stagepackd'")
+                (.daemonUnavailable, "start it again: '\(Self.serviceCommand("restart"))'")
             case .untrusted(let path, _):
                 (
                     .daemonUnavailable,
@@ -127,6 +132,12 @@ extension CommandFailure {
             case .cancelled: (.interrupted, nil)
             }
         self.init(status: status, message: error.description, hint: hint, retryAdvice: .later)
+    }
+
+    /// Returns the command for the daemon of this user, which is that of the system for root.
+    private static func serviceCommand(_ verb: String) -> String {
+        let manager = UserIdentity.current.user == 0 ? "systemctl" : "systemctl --user"
+        return "\(manager) \(verb) stagepackd"
     }
 
     /// Returns a command with the path of a socket between quotation marks.

@@ -64,10 +64,11 @@ struct DaemonTests {
         #expect(try installed.staged() == ["aurora": 1])
         let tasks = try await installed.run("tasks")
         #expect(tasks.status == 50)
+        let manager = geteuid() == 0 ? "systemctl" : "systemctl --user"
         #expect(
             tasks.error == """
                 stagepack: error: no daemon listens at '\(installed.socketName)'
-                hint: start it: 'systemctl start stagepackd', or 'stagepackd'
+                hint: start it: '\(manager) start stagepackd', or 'stagepackd'
 
                 """
         )

@@ -66,8 +66,8 @@ struct PublisherLockTests {
         #expect(
             world.masked(ending.error) == """
                 stagepack: error: DIRECTORY/own.json: another process is changing it
-                hint: run it again when that process has ended: 'fuser -v \
-                DIRECTORY/.own.json.lock' names it
+                hint: run it again when that process has ended; to see it, run 'fuser -v \
+                DIRECTORY/.own.json.lock'
 
                 """
         )
@@ -79,7 +79,7 @@ struct PublisherLockTests {
     @Test(.waiting) func whoWaitsForASweepOfAStoreIsToldWhy() async throws {
         let publisher = try IndexedPublisher(world)
         try publisher.write(["a": [1]])
-        let store = world.directory.path.appending("store")
+        let store = world.directory.path.appending("a store")
         let folder = try Directory.make(store)
         let lock = try LockFile.attempt(".lock", in: folder, mode: .exclusive)
         let recipe = world.directory.path.appending("recipe.json").string
@@ -87,9 +87,9 @@ struct PublisherLockTests {
         #expect(ending.status == 42)
         #expect(
             world.masked(ending.error) == """
-                stagepack: error: another process holds the lock 'DIRECTORY/store/.lock'
-                hint: run it again when that process has ended: 'fuser -v \
-                DIRECTORY/store/.lock' names it
+                stagepack: error: another process holds the lock 'DIRECTORY/a store/.lock'
+                hint: run it again when that process has ended; to see it, run "fuser -v \
+                'DIRECTORY/a store/.lock'"
 
                 """
         )

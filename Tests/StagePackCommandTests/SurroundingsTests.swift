@@ -184,11 +184,12 @@ struct FalseDaemonTests {
         #expect(try installed.staged() == ["aurora": 1])
         let tasks = try await installed.run("tasks")
         #expect(tasks.status == 50)
+        let manager = geteuid() == 0 ? "systemctl" : "systemctl --user"
         #expect(
             tasks.error == """
                 stagepack: error: the daemon at '\(installed.socketName)' does not answer: it sent \
                 nothing for 3 seconds
-                hint: start it again: 'systemctl restart stagepackd'
+                hint: start it again: '\(manager) restart stagepackd'
 
                 """
         )

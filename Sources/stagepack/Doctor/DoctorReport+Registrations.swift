@@ -23,12 +23,14 @@ extension DoctorReport {
             do throws(FileError) {
                 _ = try Directory.open(folder).entries()
             } catch  where error.errno == .permissionDenied {
-                let folders = "\(folder.removingLastComponent()) \(folder)"
+                let folders = [folder.removingLastComponent(), folder]
+                let names = folders.map { CommandFailure.quoted($0.string) }
+                let command = "chmod 755 \(names.joined(separator: " "))"
                 add(
                     .problem,
                     subject: "registrations",
                     finding: "\(error)",
-                    hint: "as root, run 'chmod 755 \(folders)'"
+                    hint: "as root, run \(HintSource.enclosed(command))"
                 )
             } catch {
                 // A missing folder is not an error; any other error makes the command fail.
@@ -84,9 +86,12 @@ extension DoctorReport {
             finding:
                 "'\(folder)' is empty, and may be a mount point: packs of applications that were registered in it stay",
             hint: "mount its disk; only if none belongs there, run 'rmdir \(folder)' as root, "
-                + "after which 'gc --unregistered' removes those packs"
+                + "after which \(Self.collection) removes those packs"
         )
     }
+
+    /// The command that removes the packs of applications that are not registered any more.
+    private static let collection = HintSource.quoted(["gc", "--unregistered"])
 
     /// Checks that the registration of an application is valid, and that the files which it names exist.
     mutating func checkRegistration(of id: ApplicationID, in folders: RegistrationFolders) {
@@ -155,7 +160,7 @@ extension DoctorReport {
                     } else if let awaited {
                         "they stay until the manifest of '\(awaited)' is here"
                     } else {
-                        "the next 'gc --unregistered' removes them"
+                        "the next \(Self.collection) removes them"
                     }
                 add(
                     .note,

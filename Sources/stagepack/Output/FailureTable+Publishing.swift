@@ -74,11 +74,11 @@ extension CommandFailure {
     /// Creates the failure for a file of the publisher that cannot be read or written.
     init(output error: FileError) {
         if error.isHeldByOthers {
-            let path = error.path.string.forDisplay()
+            let command = HintSource.enclosed("fuser -v \(Self.quoted(error.path.string))")
             self.init(
                 status: .inUse,
                 message: error.description,
-                hint: "run it again when that process has ended: 'fuser -v \(path)' names it",
+                hint: "run it again when that process has ended; to see it, run \(command)",
                 retryAdvice: .later
             )
             return
