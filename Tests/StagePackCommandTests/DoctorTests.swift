@@ -174,6 +174,32 @@ struct DoctorTests {
         #expect(try await report(installed, status: 0).problems() == [])
     }
 
+    /// The other application of the group comes first in the order of names.
+    @Test func theHintForAPackNamesTheApplicationThatOffersIt() async throws {
+        let installed = try await installed()
+        let lions = try SamplePack.small(try PackID("lions"))
+        var zoo = installed.registration
+        zoo.application = try ApplicationID("net.example.zoo")
+        zoo.manifestURLs = [installed.world.server.url("/zoo.json")]
+        let manifest = Manifest(application: zoo.application, revision: 1, packs: [lions.pack])
+        installed.world.server.answer("/zoo.json", with: .content(manifest.json()))
+        installed.world.server.answer(lions.path, with: .content(lions.archive))
+        try installed.write(zoo.json(), to: "net.example.zoo.json")
+        #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
+        let generations = installed.container.appending("generations/lions")
+        let generation = try #require(try Directory.open(generations).entries().first?.name)
+        let place = try Directory.open(generations.appending(generation))
+        try place.write(Array("{".utf8), to: "pack.json", durably: false)
+        let problems = try await report(installed, status: 3).problems()
+        #expect(problems.map(\.finding) == ["is damaged"])
+        // The application that does not offer the pack leaves it.
+        let wrong = try await installed.run("repair", "--app", "net.example.wallpaper")
+        #expect(wrong.status == 0, "\(wrong)")
+        let repair = try await follow(problems.first, installed)
+        #expect(repair.status == 0, "\(repair)")
+        #expect(try await report(installed, status: 0).problems() == [])
+    }
+
     @Test func aManifestThatWasNeverAcceptedIsAProblemWithTheReason() async throws {
         let installed = try await Installed()
         installed.world.server.answer("/manifest.json", with: .status(404))

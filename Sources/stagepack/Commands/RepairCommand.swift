@@ -1,4 +1,5 @@
 import ArgumentParser
+import StageContainer
 import StageEngine
 import StageModel
 import StagingService
@@ -34,7 +35,8 @@ struct RepairCommand: NetworkedSubcommand {
             return .success
         }
         let reports = try await VerifyReport.make(of: packs, in: container)
-        let damaged = Set(reports.filter { !$0.differences.isEmpty }.map(\.pack))
+        var damaged = Set(reports.filter { !$0.differences.isEmpty }.map(\.pack))
+        if packs.isEmpty { leaveOthers(of: session, in: container.reader, from: &damaged) }
         guard !damaged.isEmpty else {
             print(reports, runs: StagingRuns())
             return .success
@@ -43,6 +45,27 @@ struct RepairCommand: NetworkedSubcommand {
         let body = { @Sendable () async throws(CommandFailure) in try await run.run() }
         return try await stage(output: output, within: nil, perform: body) { runs in
             print(reports, runs: runs)
+        }
+    }
+
+    /// Removes the packs that other applications of the group offer, and the named one does not, and says how to repair them.
+    private func leaveOthers(
+        of session: Session,
+        in container: ContainerReader,
+        from damaged: inout Set<PackID>
+    ) {
+        guard let own = session.target.registration?.application else { return }
+        let folders = RegistrationFolders(environment: session.target.environment)
+        // The run reports folders that cannot be read.
+        let applications = [own] + ((try? folders.applications()) ?? []).filter { $0 != own }
+        for id in damaged.sorted() {
+            guard let other = container.application(offering: id, among: applications),
+                other != own
+            else { continue }
+            damaged.remove(id)
+            Console.note("stagepack: warning: pack '\(id)' of '\(other)' is damaged, too")
+            let command = HintSource.current.ofApplication(other).staging("repair", id.text)
+            if let command { Console.note("hint: run \(command)") }
         }
     }
 

@@ -60,7 +60,7 @@ extension DoctorReport {
                 add(.good, subject: "container", finding: "'\(path)'\(location)")
                 // Only root looks after the system's container.
                 guard path == scope.own || scope.own == nil else { continue }
-                try check(container, needing: space)
+                try check(container, scope, needing: space)
                 checkQuota(of: container, scope)
                 checkAccessTimes(of: path, scope)
             } catch {
@@ -71,6 +71,7 @@ extension DoctorReport {
 
     private mutating func check(
         _ container: ContainerReader,
+        _ scope: ContainerScope,
         needing space: ByteCount
     ) throws(ContainerError) {
         let faults = try container.faults()
@@ -87,7 +88,7 @@ extension DoctorReport {
             )
         }
         checkSpace(try container.freeSpace(), needing: space, in: container.root.path)
-        add(faults, in: container.root.path)
+        add(faults, in: container, scope)
         for id in try container.packsWithGenerations() {
             if try container.currentGeneration(of: id) != nil,
                 try container.lease(id, marksUse: false) == nil
@@ -96,7 +97,7 @@ extension DoctorReport {
                     .problem,
                     subject: "pack '\(id)'",
                     finding: "its link leads nowhere",
-                    hint: Self.run(HintSource.current.staging("fetch", id.text))
+                    hint: Self.run(scope.hints(about: id, in: container).staging("fetch", id.text))
                 )
             }
         }
@@ -178,7 +179,12 @@ extension DoctorReport {
 
     /// Adds the faults of a container: one finding for all owners, and one for all files that lack only the owner's
     /// permission to write.
-    private mutating func add(_ faults: [ContainerFault], in container: FilePath) {
+    private mutating func add(
+        _ faults: [ContainerFault],
+        in reader: ContainerReader,
+        _ scope: ContainerScope
+    ) {
+        let container = reader.root.path
         let owners = Self.otherOwner(of: container) == nil ? faults.filter(\.isOwner) : []
         let modes = faults.filter(\.lacksWriting)
         for fault in faults {
@@ -205,7 +211,9 @@ extension DoctorReport {
                     hint: "\(user)run \(HintSource.enclosed(command))"
                 )
             } else {
-                add(fault, in: container)
+                HintSource.$current.withValue(scope.hints(about: fault.pack, in: reader)) {
+                    add(fault, in: container)
+                }
             }
         }
     }
@@ -314,7 +322,26 @@ extension DoctorReport {
     }
 }
 
+extension ContainerScope {
+    /// Returns the options that hints about a pack repeat: those of the application of the group that offers it.
+    fileprivate func hints(about id: PackID?, in container: ContainerReader) -> HintSource {
+        let source = HintSource.current
+        let application = id.flatMap { container.application(offering: $0, among: applications) }
+        return application.map { source.ofApplication($0) } ?? source
+    }
+}
+
 extension ContainerFault {
+    /// The pack whose generation the file or directory belongs to; `nil` for others.
+    fileprivate var pack: PackID? {
+        let names = name.components
+        guard names.first == ContainerLayout.generations, let id = names.dropFirst().first else {
+            return nil
+        }
+        // Another name in its place is no pack's.
+        return try? PackID(id.string)
+    }
+
     /// `true` for a file or directory of another user than the container's.
     fileprivate var isOwner: Bool {
         if case .belongsTo = problem { true } else { false }

@@ -61,3 +61,19 @@ extension [AcceptedRecord] {
     /// The manifests that can be read.
     fileprivate var manifests: [Manifest] { compactMap { try? $0.manifest.get() } }
 }
+
+extension ContainerReader {
+    /// Returns the first of the applications whose stored manifest offers a pack; `nil` if none does.
+    func application(
+        offering id: PackID,
+        among applications: [ApplicationID]
+    ) -> ApplicationID? {
+        applications.first { application in
+            // A manifest that cannot be read offers no packs.
+            guard let stored = try? storedManifest(for: application),
+                let manifest = try? stored.manifest(of: application)
+            else { return false }
+            return manifest[id] != nil
+        }
+    }
+}
