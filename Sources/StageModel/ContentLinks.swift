@@ -90,8 +90,9 @@ public struct ContentLinks: Sendable {
             case .entered: break
             }
             budget -= walk.place.count
+            let found = link(at: walk.place, budget: &budget)
             guard budget > 0 else { return "links that lead through fewer other links" }
-            guard let next = link(at: walk.place) else { continue }
+            guard let next = found else { continue }
             hops += 1
             if hops >= Self.maximumHops { return "a link that does not go round in circles" }
             walk.follow(self[next].target)
@@ -99,12 +100,14 @@ public struct ContentLinks: Sendable {
         }
     }
 
-    private func link(at place: ArraySlice<UInt8>) -> Int? {
+    /// Returns the link at a path, and subtracts the compared bytes from `budget`; `nil` also once that is used up.
+    private func link(at place: ArraySlice<UInt8>, budget: inout Int) -> Int? {
         guard !heads.isEmpty else { return nil }
         var hash = PathHash()
         for byte in place { hash.add(byte) }
         var index = heads[hash.value] ?? -1
-        while index >= 0 {
+        while index >= 0, budget > 0 {
+            budget -= place.count
             if self[Int(index)].path == place { return Int(index) }
             index = links[Int(index)].next
         }
@@ -166,7 +169,8 @@ private struct Walk {
 
 /// Keyed 64-bit FNV-1a, a hash that is cheap to update byte by byte.
 ///
-/// The key is random for each process, so that colliding paths cannot be prepared.
+/// The key is random for each process. Colliding paths can be prepared for one key in 256, since only its lowest byte is
+/// not multiplied alone: so comparisons of links whose hashes collide are limited, too.
 private struct PathHash {
     private(set) var value: UInt64 = Self.key
 
