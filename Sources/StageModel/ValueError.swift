@@ -32,7 +32,8 @@ extension String {
     ///
     /// One character can consist of any number of scalars, so these are limited as well, to eight for each character.
     public func forDisplay(atMost limit: Int = 200) -> String {
-        let shown = String(unicodeScalars.prefix(8 * limit)).prefix(limit)
+        let scalars = unicodeScalars.prefix(8 * min(limit, .max / 8))
+        let shown = String(scalars).prefix(limit)
         let isWhole = shown.utf8.count == utf8.count
         return String(shown).escapedForDisplay + (isWhole ? "" : "…")
     }

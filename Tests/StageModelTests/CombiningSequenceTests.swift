@@ -70,5 +70,7 @@ import Testing
         #expect(family.forDisplay(atMost: 1) == family)
         #expect(String(repeating: family, count: 60).forDisplay(atMost: 60).count == 60)
         #expect("abc".forDisplay(atMost: 2) == "ab…")
+        #expect("abc".forDisplay(atMost: .max) == "abc")
+        #expect("".forDisplay(atMost: 0) == "")
     }
 }
