@@ -113,7 +113,7 @@ public struct PendingReason: Hashable, Codable, Sendable {
         case discretionary
         /// The disk is full or, if there is a problem, cannot be written.
         case disk
-        /// All connections are in use.
+        /// Other tasks use the resource that the task waits for.
         case slot
         /// The last attempt failed, and the next one is delayed.
         case backoff
@@ -129,23 +129,45 @@ public struct PendingReason: Hashable, Codable, Sendable {
         case authentication
     }
 
+    /// Stable codes of the resources that tasks share.
+    public enum Resource: String, Codable, Sendable, CaseIterable {
+        /// The connections of the daemon.
+        case connections
+        /// The connections to the host of the task.
+        case hostConnections
+        /// The connections of the session to the host of the task.
+        case sessionConnections
+        /// The workers of the user, or of all users.
+        case workers
+        /// The content, which another task downloads.
+        case content
+    }
+
     /// Code of the reason.
     public var kind: Kind
     /// Date at which the wait ends, if it ends by time.
     public var until: Date?
     /// Failure of the last attempt, for people, if it caused the wait.
     public var problem: String?
+    /// Resource that other tasks use, if the task waits for one.
+    public var resource: Resource?
 
     /// Creates a reason.
-    public init(_ kind: Kind, until: Date? = nil, problem: String? = nil) {
+    public init(
+        _ kind: Kind,
+        until: Date? = nil,
+        problem: String? = nil,
+        resource: Resource? = nil
+    ) {
         self.kind = kind
         self.until = until
         self.problem = problem
+        self.resource = resource
     }
 
     private enum CodingKeys: String, CodingKey {
         case kind = "reason"
-        case until, problem
+        case until, problem, resource
     }
 }
 

@@ -230,8 +230,19 @@ struct Scheduler {
         if let reason = item.notBefore, reason.until.map({ $0 > now }) ?? false {
             reasons.append(reason)
         }
-        if reasons.isEmpty { reasons.append(PendingReason(.slot)) }
+        if reasons.isEmpty { reasons.append(PendingReason(.slot, resource: resource(for: item))) }
         return reasons
+    }
+
+    /// Returns the resource that other transfers use, so that a transfer waits; `nil` if it is about to start.
+    private func resource(for item: Item) -> PendingReason.Resource? {
+        if item.blocks.contains(.leader) { return .content }
+        if item.host == Self.workerHost { return .workers }
+        if item.host == Self.clientHost { return nil }
+        let key = SessionHost(session: item.session, host: item.host)
+        if sessionHosts[key, default: 0] >= item.sessionLimit { return .sessionConnections }
+        if hosts[item.host, default: 0] >= limits.perHost { return .hostConnections }
+        return connectionCount < limits.total ? nil : .connections
     }
 }
 

@@ -187,6 +187,27 @@ struct SchedulerTests {
         #expect(scheduler.activeCount == 1)
     }
 
+    @Test func aWaitingTransferNamesTheResourceThatOthersUse() {
+        var scheduler = Scheduler(limits: .init(total: 3, perHost: 2, workersPerUser: 1))
+        let worker = Scheduler.workerHost
+        var follower = item()
+        follower.blocks.insert(.leader)
+        let items = [
+            item(limit: 1), item(limit: 1), item(session: 2), item(session: 3),
+            item(session: 4, host: "b"), item(session: 5, host: "c"),
+            item(session: 6, host: worker), item(session: 7, host: worker), follower,
+        ]
+        for (index, item) in items.enumerated() {
+            scheduler.add(Int64(index + 1), as: item, at: start)
+        }
+        #expect(scheduler.turn(at: start).start == [1, 3, 5, 7])
+        let reasons = [2, 4, 6, 8, 9].map { scheduler.pendingReasons(of: $0, at: start) }
+        let resources: [PendingReason.Resource] = [
+            .sessionConnections, .hostConnections, .connections, .workers, .content,
+        ]
+        #expect(reasons == resources.map { [PendingReason(.slot, resource: $0)] })
+    }
+
     @Test func aTransferThatWaitsForATimeGoesOnThen() {
         var scheduler = Scheduler()
         scheduler.add(1, as: item(), at: start)

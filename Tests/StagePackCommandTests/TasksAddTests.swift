@@ -207,6 +207,32 @@ struct TasksAddTests {
 
     @Test(
         arguments: [
+            (.connections, "all connections of the daemon are in use"),
+            (.hostConnections, "all connections to its server are in use"),
+            (.sessionConnections, "all connections of its session to the server are in use"),
+            (.workers, "other packs are staged first"),
+            (.content, "another transfer downloads the same content"),
+            (nil, "other transfers run first"),
+        ] as [(PendingReason.Resource?, String)]
+    )
+    func aTransferThatWaitsForAnotherSaysForWhat(
+        resource: PendingReason.Resource?,
+        text: String
+    ) async throws {
+        try await withTasks(1) { installed, daemon, _ in
+            var event = SessionEvent(.changed, time: .now)
+            event.task = daemon.tasks.first?.id
+            event.state = .waiting
+            event.holds = [PendingReason(.slot, resource: resource)]
+            daemon.emit(event, in: "s")
+            let ending = try await installed.run("tasks")
+            let lines = ending.output.split(separator: "\n")
+            #expect(lines.contains("    waits: \(text)"), "\(ending)")
+        }
+    }
+
+    @Test(
+        arguments: [
             (nil, "the disk is full"),
             (
                 "cannot write '/x': Read-only file system",

@@ -74,8 +74,8 @@ extension PendingReason {
         let time = until.map { ", until \(InternetTime($0).text)" } ?? ""
         let failure = problem.map { ": \($0.escapedForDisplay)" } ?? ""
         // The daemon names no problem of a full disk.
-        let reason = kind == .disk && problem != nil ? "the disk cannot be written" : kind.text
-        return "\(reason)\(time)\(failure)"
+        let cause = kind == .disk && problem != nil ? "the disk cannot be written" : kind.text
+        return "\(resource?.text ?? cause)\(time)\(failure)"
     }
 }
 
@@ -93,13 +93,26 @@ extension PendingReason.Kind {
         case .powerSaver: "the machine saves power"
         case .discretionary: "its scheduled time is in the future"
         case .disk: "the disk is full"
-        case .slot: "all connections are in use"
+        case .slot: "other transfers run first"
         case .backoff: "an attempt failed, and the next one waits"
         case .server: "the server asked for a delay"
         case .penalty: "the application was launched too often recently"
         case .quota: "this user's transfer limit is reached"
         case .clock: "the clock of this machine seems to be wrong"
         case .authentication: "the server asks for credentials, and the application has to answer"
+        }
+    }
+}
+
+extension PendingReason.Resource {
+    /// The reason for people to wait for the resource.
+    fileprivate var text: String {
+        switch self {
+        case .connections: "all connections of the daemon are in use"
+        case .hostConnections: "all connections to its server are in use"
+        case .sessionConnections: "all connections of its session to the server are in use"
+        case .workers: "other packs are staged first"
+        case .content: "another transfer downloads the same content"
         }
     }
 }
