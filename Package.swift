@@ -146,9 +146,10 @@ let package = Package(
         cLibrary("CZlib", "zlib", "zlib1g-dev"),
         cLibrary("CZstd", "libzstd", "libzstd-dev"),
 
-        // 1: values, and the file system
+        // 1: values, the file system, and Foundation's challenges
         library("StageModel", []),
         library("StageSystem", ["CLinux", system]),
+        library("StageChallenge", []),
 
         // 2: one module a C library
         library("StageDigest", ["CCrypto", "StageModel", "StageSystem", system]),
@@ -190,8 +191,8 @@ let package = Package(
         library(
             "StageURLSession",
             [
-                "StageContainer", "StageControl", "StageModel", "StageSystem", "StageTransfer",
-                "StageWebSocket", "StageWebSocketClient", logging, system,
+                "StageChallenge", "StageContainer", "StageControl", "StageModel", "StageSystem",
+                "StageTransfer", "StageWebSocket", "StageWebSocketClient", logging, system,
             ]
         ),
         library("StagePack", ["StageContainer", "StageModel", "StageSystem", subprocess, system]),
@@ -227,8 +228,8 @@ let package = Package(
         library(
             "BackgroundAssets",
             [
-                "ExtensionFoundation", "StageContainer", "StageControl", "StageExtension",
-                "StageModel", "StagePack", "StageSystem", system,
+                "ExtensionFoundation", "StageChallenge", "StageContainer", "StageControl",
+                "StageExtension", "StageModel", "StagePack", "StageSystem", system,
             ]
         ),
         library(

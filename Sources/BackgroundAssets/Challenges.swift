@@ -1,5 +1,6 @@
 import Foundation
 import FoundationNetworking
+import StageChallenge
 import StageControl
 import StageExtension
 import StageModel
@@ -8,54 +9,28 @@ import Synchronization
 extension URLAuthenticationChallenge {
     /// Creates a Foundation challenge from a challenge of the host.
     convenience init(_ challenge: ExtensionChallenge) {
-        let method =
-            switch challenge.method {
-            case "basic": NSURLAuthenticationMethodHTTPBasic
-            case "digest": NSURLAuthenticationMethodHTTPDigest
-            default: challenge.method
-            }
         self.init(
-            protectionSpace: URLProtectionSpace(
+            URLProtectionSpace(
                 host: challenge.host,
                 port: 0,
-                protocol: NSURLProtectionSpaceHTTPS,
+                isSecure: true,
                 realm: challenge.realm,
-                authenticationMethod: method
-            ),
-            proposedCredential: nil,
-            previousFailureCount: 0,
-            failureResponse: nil,
-            error: nil,
-            sender: SilentSender()
+                schemes: [challenge.method]
+            )
         )
     }
-}
 
-extension URLAuthenticationChallenge {
     /// Creates a Foundation challenge from a challenge of the daemon.
     convenience init(_ challenge: Challenge, failures: Int) {
         let origin = challenge.origin
-        let isSecure = origin?.scheme != "http"
-        let method =
-            switch challenge.schemes.first {
-            case _ where challenge.schemes.contains("basic"): NSURLAuthenticationMethodHTTPBasic
-            case "digest": NSURLAuthenticationMethodHTTPDigest
-            case let scheme: scheme ?? NSURLAuthenticationMethodDefault
-            }
-        self.init(
-            protectionSpace: URLProtectionSpace(
-                host: origin?.host ?? "",
-                port: Int(origin?.port ?? 443),
-                protocol: isSecure ? NSURLProtectionSpaceHTTPS : NSURLProtectionSpaceHTTP,
-                realm: challenge.realm,
-                authenticationMethod: method
-            ),
-            proposedCredential: nil,
-            previousFailureCount: failures,
-            failureResponse: nil,
-            error: nil,
-            sender: SilentSender()
+        let space = URLProtectionSpace(
+            host: origin?.host ?? "",
+            port: Int(origin?.port ?? 443),
+            isSecure: origin?.scheme != "http",
+            realm: challenge.realm,
+            schemes: challenge.schemes
         )
+        self.init(space, failures: failures)
     }
 }
 
@@ -86,15 +61,6 @@ final class ChallengeReply: Sendable {
             self.body(disposition, credential)
         }
     }
-}
-
-/// A sender that ignores calls: the extension answers by its return value only.
-private final class SilentSender: NSObject, URLAuthenticationChallengeSender {
-    func use(_ credential: URLCredential, for challenge: URLAuthenticationChallenge) {}
-    func continueWithoutCredential(for challenge: URLAuthenticationChallenge) {}
-    func cancel(_ challenge: URLAuthenticationChallenge) {}
-    func performDefaultHandling(for challenge: URLAuthenticationChallenge) {}
-    func rejectProtectionSpaceAndContinue(with challenge: URLAuthenticationChallenge) {}
 }
 
 extension ExtensionChallengeAnswer {

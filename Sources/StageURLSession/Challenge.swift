@@ -1,5 +1,6 @@
 import Foundation
 import FoundationNetworking
+import StageChallenge
 import StageControl
 import StageModel
 import Synchronization
@@ -15,28 +16,17 @@ extension Challenge {
         else { return nil }
         return authorization(user: user, password: password)
     }
-
-    /// Foundation's name of the challenge's authentication scheme.
-    var method: String {
-        if schemes.contains("basic") { return NSURLAuthenticationMethodHTTPBasic }
-        switch schemes.first {
-        case "digest": return NSURLAuthenticationMethodHTTPDigest
-        case let scheme?: return scheme
-        case nil: return NSURLAuthenticationMethodDefault
-        }
-    }
 }
 
 extension Challenge {
     /// Foundation's protection space of the challenge.
     fileprivate var space: URLProtectionSpace {
-        let isSecure = origin?.scheme != "http"
-        return URLProtectionSpace(
+        URLProtectionSpace(
             host: origin?.host ?? "",
             port: Int(origin?.port ?? 443),
-            protocol: isSecure ? NSURLProtectionSpaceHTTPS : NSURLProtectionSpaceHTTP,
+            isSecure: origin?.scheme != "http",
             realm: realm,
-            authenticationMethod: method
+            schemes: schemes
         )
     }
 
@@ -130,24 +120,8 @@ struct UnchangingChallenge: @unchecked Sendable {
 extension URLAuthenticationChallenge {
     /// Creates Foundation's representation of a challenge.
     convenience init(_ challenge: Challenge, proposed: URLCredential?, failures: Int) {
-        self.init(
-            protectionSpace: challenge.space,
-            proposedCredential: proposed,
-            previousFailureCount: failures,
-            failureResponse: nil,
-            error: nil,
-            sender: SilentSender()
-        )
+        self.init(challenge.space, proposed: proposed, failures: failures)
     }
-}
-
-/// Challenge sender that ignores all calls: the completion handler receives the answer.
-private final class SilentSender: NSObject, URLAuthenticationChallengeSender {
-    func use(_ credential: URLCredential, for challenge: URLAuthenticationChallenge) {}
-    func continueWithoutCredential(for challenge: URLAuthenticationChallenge) {}
-    func cancel(_ challenge: URLAuthenticationChallenge) {}
-    func performDefaultHandling(for challenge: URLAuthenticationChallenge) {}
-    func rejectProtectionSpaceAndContinue(with challenge: URLAuthenticationChallenge) {}
 }
 
 /// A flag that is set once, by the first caller.
