@@ -41,6 +41,9 @@ extension DaemonError: CustomStringConvertible {
         if case .file(let error) = self { error.isOutOfSpace } else { false }
     }
 
+    /// Description for a task or a transfer that waits for the disk because of the error; `nil` if the disk is full.
+    var diskProblem: String? { isOutOfSpace ? nil : "\(self)" }
+
     /// Advice for people, if the description does not contain it.
     package var hint: String? {
         switch self {

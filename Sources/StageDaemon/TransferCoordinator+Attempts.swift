@@ -117,7 +117,7 @@ extension TransferCoordinator {
             await announce([recorded])
         } catch {
             logger.error("A challenge was not recorded", metadata: ["error": "\(error)"])
-            state.challengeNotRecorded(of: id, at: readClock())
+            state.challengeNotRecorded(of: id, after: error, at: readClock())
         }
     }
 
@@ -325,7 +325,7 @@ extension TransferCoordinator {
         let ending = Ending(outcomes: outcomes, resumeData: resumeData, unneededFile: name)
         if let error = await record(ending) {
             unrecorded.append(ending)
-            waitForSpace(problem: error.isOutOfSpace ? nil : "\(error)")
+            waitForSpace(after: error)
             for outcome in outcomes { sendPendingReasons(of: outcome.id) }
         }
         turn()

@@ -247,15 +247,15 @@ extension TransferCoordinator {
             if state.sessions[id].map(state.mayLaunch) ?? false { setTimer() }
             return
         }
-        let isOnDisk = await save(id)
-        switch state.launchRecorded(order, isOnDisk: isOnDisk) {
+        let error = await save(id)
+        switch state.launchRecorded(order, isOnDisk: error == nil) {
         case .start:
             let launch = HandlerLaunch(order, timeLimit: state.configuration.launchLease)
             launches[id] = launch
             commandQueue.yield(.launch(launch))
         case .withdraw: await save(id)
         case .none:
-            if !isOnDisk { waitForSpace() }
+            if let error { waitForSpace(after: error) }
             setTimer()
         }
     }
@@ -280,16 +280,16 @@ extension TransferCoordinator {
         setTimer()
     }
 
-    /// Writes the launch state of a session to the journal; returns whether that succeeded.
+    /// Writes the launch state of a session, unless it was removed, to the journal; returns the error if that fails.
     @discardableResult
-    private func save(_ id: Int64) async -> Bool {
-        guard let launchLimiter = state.sessions[id]?.record.launchLimiter else { return false }
+    private func save(_ id: Int64) async -> DaemonError? {
+        guard let launchLimiter = state.sessions[id]?.record.launchLimiter else { return nil }
         do throws(DaemonError) {
             try await journal.update(launchLimiter, of: id)
-            return true
+            return nil
         } catch {
             logger.error("A launch was not recorded", metadata: ["error": "\(error)"])
-            return false
+            return error
         }
     }
 }

@@ -57,10 +57,13 @@ extension TransferCoordinator {
 
 /// The disk of the state directory.
 extension TransferCoordinator {
+    /// Stops scheduling after the journal could not be written.
+    func waitForSpace(after error: DaemonError) { waitForSpace(problem: error.diskProblem) }
+
     /// Stops scheduling until the disk has space again, or can be written.
     ///
     /// - Parameter problem: The error of a write; `nil` if the disk is full or read-only.
-    func waitForSpace(problem: String? = nil) {
+    func waitForSpace(problem: String?) {
         let free = freeSpace
         // SQLite's errors do not tell a read-only file system from a full one.
         let problem = problem ?? readOnlyProblem

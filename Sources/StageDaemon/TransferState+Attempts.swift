@@ -204,11 +204,11 @@ extension TransferState {
     }
 
     /// Retries a task whose challenge could not be recorded; the server will send the challenge again.
-    mutating func challengeNotRecorded(of id: Int64, at now: Date) {
+    mutating func challengeNotRecorded(of id: Int64, after error: DaemonError, at now: Date) {
         // A change by the client may already have unblocked the task.
         guard scheduler.items[id]?.blocks.contains(.authentication) == true else { return }
         scheduler.change(id, at: now) { $0.blocks.remove(.authentication) }
-        waitForDisk(id, at: now)
+        waitForDisk(id, problem: error.diskProblem, at: now)
     }
 }
 

@@ -228,10 +228,15 @@ extension TransferState {
     }
 
     /// Postpones a task after a disk error of its file or record.
-    mutating func waitForDisk(_ id: Int64, at now: Date) {
+    ///
+    /// - Parameters:
+    ///   - id: The task's identifier.
+    ///   - problem: The error; `nil` if the disk is full.
+    ///   - now: The current time.
+    mutating func waitForDisk(_ id: Int64, problem: String? = nil, at now: Date) {
         scheduler.attemptEnded(
             id,
-            pending: PendingReason(.disk, until: now + Self.diskWait),
+            pending: PendingReason(.disk, until: now + Self.diskWait, problem: problem),
             at: now
         )
     }

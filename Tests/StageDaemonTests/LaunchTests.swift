@@ -237,6 +237,36 @@ struct LaunchTests {
         #expect(notes.count <= most)
     }
 
+    /// Changes the journal of the running daemon.
+    private func changeJournal(_ statement: String) async throws {
+        let script = """
+            import sqlite3, sys
+            with sqlite3.connect(sys.argv[1]) as journal: journal.execute(sys.argv[2])
+            """
+        let journal = daemon.state.appending("journal.sqlite").string
+        let command = ["/usr/bin/python3", "-c", script, journal, statement]
+        _ = try await peer.run(as: geteuid(), getegid(), command)
+    }
+
+    @Test func aLaunchThatCannotBeRecordedIsNoFullDisk() async throws {
+        try await start(handler: peer.handler("acknowledge"))
+        try await changeJournal(
+            """
+            CREATE TRIGGER refusal BEFORE UPDATE OF relaunch ON session
+            BEGIN SELECT RAISE(ABORT, 'refused by a test'); END
+            """
+        )
+        try await daemon.download(server.url("/a"))
+        try await poll("the transfers do not wait") {
+            try daemon.said().contains("The disk cannot be written, and all transfers wait")
+        }
+        let said = try daemon.said()
+        #expect(said.contains("refused by a test"))
+        #expect(!said.contains("The disk is full"))
+        try await changeJournal("DROP TRIGGER refusal")
+        try await peer.wait(for: "acknowledged")
+    }
+
     @Test func aChallengeStartsTheHandlerOnceToo() async throws {
         try await start(handler: peer.handler("acknowledge"))
         try await daemon.makeSession {

@@ -477,6 +477,29 @@ struct TransferStateTests {
         #expect(state.pendingReasons(of: 1, at: now) == [PendingReason(.disk, until: until)])
     }
 
+    @Test func aChallengeThatCannotBeRecordedIsNamedWithTheError() throws {
+        let path = FilePath("/journal.sqlite")
+        let full = DaemonError.file(FileError("write", path: path, errno: .noSpace))
+        let unusable = DaemonError.journal(path, "disk I/O error")
+        let rows: [(DaemonError, String?)] = [(full, nil), (unusable, "\(unusable)")]
+        for (error, problem) in rows {
+            var state = state()
+            let task = FullTask(1)
+            try create([task], in: &state)
+            _ = state.turn(at: now)
+            #expect(state.endAttempt(of: 1) == true)
+            let report = AttemptReport()
+            guard case .record = state.judge(.challenge, of: task, report: report, at: now) else {
+                Issue.record("the challenge is not to be recorded")
+                return
+            }
+            state.challengeNotRecorded(of: 1, after: error, at: now)
+            let until = now + TransferState.diskWait
+            let reason = PendingReason(.disk, until: until, problem: problem)
+            #expect(state.pendingReasons(of: 1, at: now) == [reason])
+        }
+    }
+
     @Test func aStagingWaitsForTheFullDiskOfItsContainer() throws {
         var state = state()
         let task = FullTask(1, host: Scheduler.workerHost)
