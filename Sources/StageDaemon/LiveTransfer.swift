@@ -33,6 +33,8 @@ final class LiveTransfer: Sendable {
         var problem: String?
         /// Set if the host could not be reached.
         var isUnreachable = false
+        /// Error of the journal that ended the attempt as a full disk does; `nil` if the disk is full.
+        fileprivate(set) var journalProblem: String?
         /// Wait that the engine started.
         ///
         /// The attempt ends, and the scheduler waits instead.
@@ -117,6 +119,9 @@ final class LiveTransfer: Sendable {
     func noteProvisionalEnd(_ size: ByteCount) {
         state.withLock { $0.provisionalEndBodySize = size }
     }
+
+    /// Notes the error for which the journal could not be written before the request; `nil` if the disk is full.
+    func noteJournalProblem(_ problem: String?) { state.withLock { $0.journalProblem = problem } }
 
     /// Notes the recorded resource of an upload, which is resumable and so needs no provisional end.
     func noteResource(_ resource: UploadResource?) {

@@ -66,6 +66,7 @@ struct TransferRunner: Sendable {
                 failures: history.failures,
                 at: .now
             )
+            if case .disk(problem: nil) = verdict { verdict = .disk(problem: state.journalProblem) }
             if live.hasProvisionalEnd { verdict = await settleProvisionalEnd(verdict, of: live) }
             logger.debug(
                 "An attempt ended",
@@ -86,6 +87,7 @@ struct TransferRunner: Sendable {
             try await journal.setProvisionalEnd(event, of: live.id)
         } catch {
             logger.error("A provisional end was not recorded", metadata: ["error": "\(error)"])
+            live.noteJournalProblem(error.diskProblem)
             throw .outOfSpace(files.root.path)
         }
         live.noteProvisionalEnd(bodySize)
@@ -100,6 +102,7 @@ struct TransferRunner: Sendable {
             try await journal.setUpload(resource, of: live.id)
         } catch {
             logger.error("An upload resource was not recorded", metadata: ["error": "\(error)"])
+            live.noteJournalProblem(error.diskProblem)
             throw .outOfSpace(files.root.path)
         }
         live.noteResource(resource)

@@ -6,7 +6,8 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// A journal that is gone, or is an older one than the daemon has written: no number of a task is used again.
+/// A journal that is gone, or is an older one than the daemon has written: no number of a task is used again. One that cannot
+/// be written is no full disk.
 @Suite(.directory, .daemon, .server)
 struct JournalLossTests {
     private let daemon: DaemonProcess
@@ -140,7 +141,29 @@ struct JournalLossTests {
         #expect(try await daemon.client.tasks().map(\.id) == [task])
     }
 
-    /// Changes the journal while there is no daemon.
+    /// Before a request that must not be repeated, the daemon records how its task ends if the daemon does.
+    @Test func aRequestThatCannotBeRecordedIsNotSentAndItsErrorIsNamed() async throws {
+        try await daemon.start()
+        try await daemon.makeSession()
+        try await change(
+            """
+            CREATE TRIGGER refusal BEFORE UPDATE OF outcome ON task
+            BEGIN SELECT RAISE(ABORT, 'refused by a test'); END
+            """
+        )
+        let id = try await daemon.download(server.url("/new")) { $0.method = "POST" }
+        try await daemon.wait(for: [.disk], of: id)
+        let problem = try await daemon.client.task(id).holds.first?.problem
+        #expect(problem?.contains("refused by a test") == true, "\(problem ?? "none")")
+        let said = try daemon.said()
+        #expect(said.contains("The disk cannot be written, and all transfers wait"))
+        #expect(!said.contains("The disk is full"))
+        #expect(server.requests(for: "/new").isEmpty)
+        try await change("DROP TRIGGER refusal")
+        try await daemon.wait(for: .completed, of: id)
+    }
+
+    /// Changes the journal.
     private func change(_ statement: String) async throws {
         let script = """
             import sqlite3, sys
