@@ -1,3 +1,5 @@
+import StageControl
+
 extension Scheduler {
     /// Limits of concurrent transfers.
     struct Limits: Equatable, Sendable {
@@ -25,5 +27,24 @@ extension Scheduler {
     struct Turn: Equatable, Sendable {
         var start: [Int64] = []
         var stop: [Int64] = []
+    }
+}
+
+extension Scheduler {
+    /// Returns the resource that other transfers use, so that a transfer waits; `nil` if it is about to start.
+    func resource(for item: Item) -> PendingReason.Resource? {
+        if item.blocks.contains(.leader) { return .content }
+        if item.host == Self.workerHost { return .workers }
+        if item.host == Self.clientHost { return nil }
+        let key = SessionHost(session: item.session, host: item.host)
+        if sessionHosts[key, default: 0] >= item.sessionLimit { return .sessionConnections }
+        if hosts[item.host, default: 0] >= limits.perHost { return .hostConnections }
+        return connectionCount < limits.total ? nil : .connections
+    }
+
+    /// Returns the reason to wait of a transfer whose host has asked transfers to wait.
+    func restReason(of item: Item) -> PendingReason? {
+        guard !item.hasMirrors, item.isConnected else { return nil }
+        return rests.end(of: item.host, user: item.user).map { PendingReason(.server, until: $0) }
     }
 }

@@ -22,6 +22,8 @@ struct Scheduler {
         var blocks: Blocks = []
         /// Earliest date, with the reason for waiting.
         var notBefore: PendingReason?
+        /// Set if the transfer can use other hosts, too.
+        var hasMirrors = false
         /// Set if the transfer occupies a connection of the daemon while it runs, and writes to the daemon's files.
         var isConnected: Bool {
             host != Scheduler.workerHost && host != Scheduler.clientHost
@@ -65,7 +67,7 @@ struct Scheduler {
         static func < (left: Self, right: Self) -> Bool { left.date < right.date }
     }
 
-    private struct SessionHost: Hashable {
+    struct SessionHost: Hashable {
         var session: Int64
         var host: String
     }
@@ -80,13 +82,15 @@ struct Scheduler {
     }
     /// Date until which no transfer runs, since the disk is full.
     var fullUntil: Date? { didSet { mustReview = true } }
+    /// Hosts that have asked transfers to wait.
+    var rests = HostRests()
     private var queues: [UInt32: UserQueue] = [:]
     /// Earliest dates, soonest first; may contain dates that no longer apply.
     private var deadlines = Heap<Deadline>()
     /// Number of earliest dates, including those that no longer apply.
     var deadlineCount: Int { deadlines.count }
-    private var hosts: [String: Int] = [:]
-    private var sessionHosts: [SessionHost: Int] = [:]
+    private(set) var hosts: [String: Int] = [:]
+    private(set) var sessionHosts: [SessionHost: Int] = [:]
     private var users: [UInt32: Int] = [:]
     /// Number of running workers, by user.
     private var workers: [UInt32: Int] = [:]
@@ -113,13 +117,13 @@ struct Scheduler {
     var activeCount: Int { active.count }
 
     /// Number of running or stopping transfers that occupy a connection of the daemon.
-    private var connectionCount: Int {
+    var connectionCount: Int {
         active.count - hosts[Self.workerHost, default: 0] - hosts[Self.clientHost, default: 0]
     }
 
     /// Next date that changes the schedule by time alone.
     var nextDeadline: Date? {
-        [deadlines.min?.date, fullUntil, sliceEnd].compactMap(\.self).min()
+        [deadlines.min?.date, fullUntil, sliceEnd, rests.nextEnd].compactMap(\.self).min()
     }
 
     /// Adds a transfer.
@@ -187,6 +191,7 @@ struct Scheduler {
         deadlines = Heap(
             deadlines.unordered.map { Deadline(date: $0.date + seconds, id: $0.id) }
         )
+        rests.clockChanged(by: seconds)
         fullUntil = fullUntil.map { $0 + seconds }
         sliceEnd = sliceEnd.map { $0 + seconds }
     }
@@ -199,6 +204,7 @@ struct Scheduler {
             enqueueIfReady(first.id, at: now)
         }
         if let until = fullUntil, until <= now { fullUntil = nil }
+        rests.removeEnded(at: now)
         for id in active.sorted() where items[id]?.phase == .running && mustStop(id, at: now) {
             items[id]?.phase = .stopping
             turn.stop.append(id)
@@ -230,19 +236,11 @@ struct Scheduler {
         if let reason = item.notBefore, reason.until.map({ $0 > now }) ?? false {
             reasons.append(reason)
         }
+        if let rest = restReason(of: item), !reasons.contains(where: { $0.kind == .server }) {
+            reasons.append(rest)
+        }
         if reasons.isEmpty { reasons.append(PendingReason(.slot, resource: resource(for: item))) }
         return reasons
-    }
-
-    /// Returns the resource that other transfers use, so that a transfer waits; `nil` if it is about to start.
-    private func resource(for item: Item) -> PendingReason.Resource? {
-        if item.blocks.contains(.leader) { return .content }
-        if item.host == Self.workerHost { return .workers }
-        if item.host == Self.clientHost { return nil }
-        let key = SessionHost(session: item.session, host: item.host)
-        if sessionHosts[key, default: 0] >= item.sessionLimit { return .sessionConnections }
-        if hosts[item.host, default: 0] >= limits.perHost { return .hostConnections }
-        return connectionCount < limits.total ? nil : .connections
     }
 }
 
@@ -316,7 +314,7 @@ extension Scheduler {
                 && hosts[lane.host, default: 0] + remainingWorkers.count < limits.workers
         default:
             let key = SessionHost(session: lane.session, host: lane.host)
-            return fullUntil == nil && connectionCount < limits.total
+            return fullUntil == nil && connectionCount < limits.total && !rests.apply(to: lane, of: user)
                 && hosts[lane.host, default: 0] < limits.perHost
                 && sessionHosts[key, default: 0] < limit
         }
@@ -339,7 +337,7 @@ extension Scheduler {
             let lane = queues[user]?.firstLane { lane, limit in
                 let key = SessionHost(session: lane.session, host: lane.host)
                 return ![Self.workerHost, Self.clientHost].contains(lane.host)
-                    && lane.constraints.unmet(in: conditions).isEmpty
+                    && lane.constraints.unmet(in: conditions).isEmpty && !rests.apply(to: lane, of: user)
                     && sessionHosts[key, default: 0] < limit
             }
             guard let lane else { continue }

@@ -161,6 +161,7 @@ extension TransferState {
             // The attempt began before the network changed, so its failure tells nothing about the network of now.
             let isOutdated = isUnreachable && report.started.map { $0 < networkChange } ?? false
             scheduler.attemptEnded(id, pending: isOutdated ? nil : reason, at: now)
+            noteRest(of: item, after: report, reason: reason, at: now)
             if reason.kind == .quota {
                 // Registered before the search for freed quota, so that files removed during the search are noticed.
                 quotaWaiters[item.user, default: []].insert(id)
@@ -195,6 +196,21 @@ extension TransferState {
         } else {
             unreachable.remove(id)
         }
+    }
+
+    /// Lets the user's other transfers from a host wait, too, if it has refused a request and asked for a delay.
+    ///
+    /// A transfer with mirrors waits for all of them, which tells nothing about the first.
+    private mutating func noteRest(
+        of item: Scheduler.Item,
+        after report: AttemptReport,
+        reason: PendingReason,
+        at now: Date
+    ) {
+        guard item.isConnected, !item.hasMirrors, reason.kind == .server, let end = reason.until,
+            [429, 503].contains(report.response?.status)
+        else { return }
+        scheduler.rests.add(item.host, of: item.user, until: end, at: now)
     }
 
     /// Notes that a challenge is recorded, so that the session's handler may be started for it.

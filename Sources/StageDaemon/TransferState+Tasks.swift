@@ -29,6 +29,8 @@ extension TransferState {
             priority: record.priority,
             constraints: record.constraints
         )
+        // After a start of the daemon, the requests are not read yet.
+        item.hasMirrors = !(request?.mirrors?.isEmpty ?? true)
         // Content sharing is decided anew at each start of the daemon.
         item.blocks = record.blocks.subtracting(.leader)
         if let request, join(record.id, request: request, of: session.record.user) {
@@ -217,9 +219,9 @@ extension TransferState {
     /// Ends the delay of a task, or of the leader of its content, if it has one of the reasons.
     mutating func endWait(of id: Int64, for reasons: Set<PendingReason.Kind>, at now: Date) {
         for task in Set([id, sharing.leader(of: id) ?? id]) {
-            guard let wait = scheduler.items[task]?.notBefore, reasons.contains(wait.kind) else {
-                continue
-            }
+            guard let item = scheduler.items[task] else { continue }
+            if reasons.contains(.server) { scheduler.rests.remove(item.host, of: item.user) }
+            guard let wait = item.notBefore, reasons.contains(wait.kind) else { continue }
             scheduler.change(task, at: now) { $0.notBefore = nil }
         }
     }

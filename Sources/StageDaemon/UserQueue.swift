@@ -11,6 +11,7 @@ struct UserQueue {
         var host: String
         var constraints: TransferConstraints
         var priority: Int
+        var hasMirrors: Bool
     }
 
     private struct Contents {
@@ -35,7 +36,8 @@ struct UserQueue {
             session: item.session,
             host: item.host,
             constraints: item.constraints,
-            priority: item.priority
+            priority: item.priority,
+            hasMirrors: item.hasMirrors
         )
         places[id] = lane
         lanes[lane, default: Contents(limit: item.sessionLimit)].limit = item.sessionLimit

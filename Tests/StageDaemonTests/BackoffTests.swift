@@ -77,6 +77,23 @@ struct BackoffTests {
         try await hasCompleted(id)
     }
 
+    @Test(arguments: [429, 503])
+    func aServerThatAsksForADelayGetsNoOtherRequestOfTheUser(status: Int) async throws {
+        try await start()
+        server.answer("/a", with: .status(status).field("Retry-After", "600"), .content([1]))
+        server.answer("/b", with: .content([2]))
+        let first = try await download("/a")
+        try await daemon.wait(for: [.server], of: first)
+        let second = try await download("/b")
+        try await daemon.wait(for: [.server], of: second)
+        #expect(server.requests(for: "/b").isEmpty)
+        var change = TransferChange()
+        change.state = .unpaused
+        try await daemon.client.change(second, by: change)
+        try await hasCompleted(second)
+        #expect(server.requests(for: "/a").count == 1)
+    }
+
     @Test func aClientThatComesWaitsForNothing() async throws {
         try await start()
         let id = try await failing("/a")

@@ -238,6 +238,37 @@ struct SchedulerTests {
         #expect(scheduler.turn(at: start + 15).start == [1, 2])
     }
 
+    @Test func aHostThatAsksToWaitGetsNoTransferOfItsUser() {
+        var scheduler = Scheduler()
+        scheduler.rests.add("a", of: 1, until: start + 60, at: start)
+        var mirrored = item()
+        mirrored.hasMirrors = true
+        scheduler.add(1, as: item(), at: start)
+        scheduler.add(2, as: item(host: "b"), at: start)
+        scheduler.add(3, as: item(user: 2, session: 2), at: start)
+        scheduler.add(4, as: mirrored, at: start)
+        #expect(scheduler.turn(at: start).start.sorted() == [2, 3, 4])
+        #expect(
+            scheduler.pendingReasons(of: 1, at: start)
+                == [PendingReason(.server, until: start + 60)]
+        )
+        #expect(scheduler.nextDeadline == start + 60)
+        #expect(scheduler.turn(at: start + 60).start == [1])
+    }
+
+    @Test func aRestIsOnlyExtendedAndLastsTenMinutesAtMost() {
+        var rests = HostRests()
+        rests.add("a", of: 1, until: start + 60, at: start)
+        rests.add("a", of: 1, until: start + 30, at: start)
+        #expect(rests.end(of: "a", user: 1) == start + 60)
+        rests.add("a", of: 1, until: start + 86_400, at: start + 10)
+        #expect(rests.end(of: "a", user: 1) == start + 610)
+        rests.removeEnded(at: start + 609)
+        #expect(rests.end(of: "a", user: 1) == start + 610)
+        rests.removeEnded(at: start + 610)
+        #expect(rests.nextEnd == nil)
+    }
+
     @Test func allReasonsAreToldTheMostLastingOnesFirst() {
         var scheduler = Scheduler()
         var held = item(constraints: [.unmetered, .power])
