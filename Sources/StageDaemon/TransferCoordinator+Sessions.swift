@@ -132,14 +132,11 @@ extension TransferCoordinator {
     /// Removes the detached sessions that a transient session replaces.
     ///
     /// Stops their workers first, all at the same time; the workers keep what they have received.
-    ///
-    /// - Returns: Whether a person has paused a staging of one.
-    func removeReplaced(by session: TransferState.Session) async -> Bool {
-        let (others, isPaused) = state.beginReplacement(by: session)
+    func removeReplaced(by session: TransferState.Session) async {
+        let others = state.beginReplacement(by: session)
         await withDiscardingTaskGroup { group in
             for other in others { group.addTask { await self.removeOrLog(other) } }
         }
-        return isPaused
     }
 
     private func removeOrLog(_ id: Int64) async {

@@ -25,7 +25,7 @@ extension TransferCoordinator {
         )
         if mustCheckHandler { try await checkHandler(for: client) }
         let isStaging = message.tasks.contains { $0.kind == .staging }
-        let isPaused = isStaging ? await removeReplaced(by: session) : false
+        let isPaused = isStaging && state.replacesPaused(session)
         await synchronizeClock()
         let known = try await preparation.knownTokens(of: message.tasks, in: id)
         guard let record = state.sessions[id]?.record else { throw ControlRefusal.sessionEnds }
@@ -47,14 +47,25 @@ extension TransferCoordinator {
             removeFiles(tasks.compactMap(\.copy))
             throw error
         }
-        return try await insert(tasks, in: id, by: client.user, reason: reason)
+        return try await insert(
+            tasks,
+            in: id,
+            by: client.user,
+            reason: reason,
+            replacing: isStaging ? session : nil
+        )
     }
 
+    /// Writes tasks to the journal, then schedules them.
+    ///
+    /// In between removes the sessions that a transient session, `replacement`, replaces: the pause of a staging, and what it
+    /// was to do, are not lost if the journal refuses the new one.
     private func insert(
         _ tasks: [NewTask],
         in session: Int64,
         by creator: UInt32,
-        reason: PendingReason.Kind?
+        reason: PendingReason.Kind?,
+        replacing replacement: TransferState.Session?
     ) async throws(ControlRefusal) -> CreatedTasks {
         let now = readClock()
         let created: [(record: TaskRecord, isNew: Bool)]
@@ -73,12 +84,13 @@ extension TransferCoordinator {
             await removeIfOver(session)
             throw ControlRefusal(error)
         }
+        if let replacement { await removeReplaced(by: replacement) }
         let pairs = zip(created, tasks)
         state.created(
             pairs.map { ($0.record, $0.isNew, $1.request) },
             in: session,
             reason: reason,
-            at: now
+            at: readClock()
         )
         removeFiles(pairs.filter { !$0.isNew && $1.copy != $0.record.part }.compactMap(\.1.copy))
         guard state.sessions[session] != nil else { throw .sessionEnds }

@@ -114,31 +114,39 @@ extension TransferState {
         scheduler.items[id]?.host == Scheduler.clientHost
     }
 
-    /// Starts the removal of the sessions that a transient session replaces: transient sessions of the same user
-    /// without a client, whose identifiers are equal up to the last `/`.
-    ///
-    /// - Returns: The sessions, and whether a person has paused a staging of one.
-    mutating func beginReplacement(by session: Session) -> (sessions: [Int64], isPaused: Bool) {
+    /// Returns the sessions that a transient session replaces: transient sessions of the same user without a client,
+    /// whose identifiers are equal up to the last `/`.
+    private func sessions(replacedBy session: Session) -> [Int64] {
         func order(_ session: Session) -> Substring.UTF8View {
             let bytes = session.record.identifier.utf8
             return bytes[..<(bytes.lastIndex(of: UInt8(ascii: "/")) ?? bytes.startIndex)]
         }
         let own = order(session)
-        guard !own.isEmpty else { return ([], false) }
+        // Of two sessions that were created at once, the one that is already replaced keeps the other.
+        guard !own.isEmpty, sessions[session.record.id]?.isEnding == false else { return [] }
         let others = sessions.values.filter { other in
             other.record.id != session.record.id && other.record.user == session.record.user
                 && other.record.configuration.isTransient && !other.isAttached
                 && !other.isEnding && order(other).elementsEqual(own)
         }
-        // Their clients have gone and will not return.
-        for other in others { sessions[other.record.id]?.isEnding = true }
-        let ids = others.map(\.record.id)
-        let isPaused =
-            !ids.isEmpty
+        return others.map(\.record.id)
+    }
+
+    /// Returns whether a person has paused a staging that the stagings of a transient session replace.
+    func replacesPaused(_ session: Session) -> Bool {
+        let ids = sessions(replacedBy: session)
+        return !ids.isEmpty
             && scheduler.items.values.contains { item in
                 ids.contains(item.session) && item.blocks.contains(.user)
             }
-        return (ids, isPaused)
+    }
+
+    /// Starts the removal of the sessions that a transient session replaces, and returns them.
+    mutating func beginReplacement(by session: Session) -> [Int64] {
+        let ids = sessions(replacedBy: session)
+        // Their clients have gone and will not return.
+        for id in ids { sessions[id]?.isEnding = true }
+        return ids
     }
 
     /// Returns the task, paused if a person has paused the staging that it replaces and no person waits for it: a timer

@@ -172,7 +172,7 @@ struct TransferStateTests {
         #expect(throws: ControlRefusal.self) { try state.session(other, for: owner) }
         #expect(try state.session(composed, for: owner).record.id == 1)
         let found = try #require(state.sessions[2])
-        #expect(state.beginReplacement(by: found).sessions == [])
+        #expect(state.beginReplacement(by: found) == [])
     }
 
     // MARK: Commits that fail

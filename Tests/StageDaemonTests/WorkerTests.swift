@@ -80,6 +80,52 @@ struct WorkerTests {
         #expect(second?.conditions == configured)
     }
 
+    /// Places the order of a periodic run in a session, and returns its task.
+    private func placePeriodicOrder(in session: String) async throws -> Int64 {
+        try await daemon.makeSession(session) { $0.isTransient = true }
+        var order = StagingOrder()
+        order.application = "net.example.game"
+        order.event = "periodic"
+        var request = TransferRequest(token: "1", kind: .staging, url: "net.example.game")
+        request.isSuspended = true
+        request.staging = order
+        return try #require(try await daemon.client.createTasks([request], in: session).first)
+    }
+
+    /// Changes the journal of the running daemon.
+    private func changeJournal(_ statement: String) async throws {
+        let script = """
+            import sqlite3, sys
+            with sqlite3.connect(sys.argv[1]) as journal: journal.execute(sys.argv[2])
+            """
+        let journal = daemon.state.appending("journal.sqlite").string
+        let command = ["/usr/bin/python3", "-c", script, journal, statement]
+        _ = try await Peer(daemon).run(as: geteuid(), getegid(), command)
+    }
+
+    @Test func anOrderThatTheJournalRefusesReplacesNoPausedOne() async throws {
+        try await daemon.start()
+        let first = try await placePeriodicOrder(in: "stagepack/1/1")
+        var pause = TransferChange()
+        pause.state = .paused
+        _ = try await daemon.client.change(first, by: pause)
+        try await changeJournal(
+            """
+            CREATE TRIGGER refusal BEFORE INSERT ON task
+            BEGIN SELECT RAISE(ABORT, 'refused by a test'); END
+            """
+        )
+        await #expect(throws: ControlError.self) {
+            _ = try await placePeriodicOrder(in: "stagepack/1/2")
+        }
+        let held: [PendingReason.Kind] = [.pausedByClient, .pausedByUser]
+        #expect(try await daemon.client.task(first).holds.map(\.kind) == held)
+        try await changeJournal("DROP TRIGGER refusal")
+        let second = try await placePeriodicOrder(in: "stagepack/1/2")
+        #expect(try await daemon.client.task(second).holds.map(\.kind) == held)
+        #expect(try await daemon.client.tasks().map(\.id) == [second])
+    }
+
     /// Starts the daemon with the program in place of the command.
     private func start(_ mode: String, permissions: FilePermissions) async throws {
         let place = try Directory.open(daemon.directory).makeDirectory("programs")
