@@ -163,8 +163,7 @@ extension ConditionLoop {
     /// Reads the pending messages, and reports a change that is due.
     private mutating func readNetwork() {
         do throws(FileError) {
-            let events = try networkEvents?.takePending() ?? []
-            for event in events where inventory.handle(event) {
+            for event in try takeNetworkEvents() where inventory.handle(event) {
                 networkDebouncer.add(at: now)
             }
         } catch {
@@ -173,6 +172,10 @@ extension ConditionLoop {
         guard networkDebouncer.takeReport(at: now) else { return }
         logger.debug("the network has changed")
         board.reportNetworkChange()
+    }
+
+    private func takeNetworkEvents() throws(FileError) -> [NetworkEvent] {
+        try networkEvents?.takePending() ?? []
     }
 
     /// Continues without the kernel's messages, as in a container that is refused the socket.

@@ -46,6 +46,7 @@ extension TransferCoordinator {
             }
             state.schedule(record, at: now)
         }
+        await applyUpdateConditions()
         for record in verified { await commitVerified(record) }
         for record in unanswered { try await failUnansweredUpload(of: record.id) }
         for id in state.sessions.keys.sorted() { await removeIfOver(id) }

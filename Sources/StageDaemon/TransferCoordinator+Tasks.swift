@@ -179,6 +179,33 @@ extension TransferCoordinator {
         return try await self.task(id, for: client)
     }
 
+    /// Applies the update conditions of the configuration to the stagings that have not ended.
+    func applyUpdateConditions() async {
+        for id in state.scheduler.items.filter({ !$0.value.isConnected }).keys.sorted() {
+            await beginChange(of: id)
+            await applyUpdateConditions(to: id)
+            endChange(of: id)
+        }
+    }
+
+    private func applyUpdateConditions(to id: Int64) async {
+        do throws(DaemonError) {
+            guard var task = try await journal.task(id),
+                let constraints = state.changedConstraints(of: task)
+            else { return }
+            state.scheduler.change(id, at: readClock()) { $0.constraints = constraints }
+            sendPendingReasons(of: id)
+            task.record.constraints = constraints
+            try await journal.update(task, limit: .max)
+        } catch {
+            // The next start applies them again.
+            logger.warning(
+                "The conditions of a staging were not recorded",
+                metadata: ["error": "\(error)"]
+            )
+        }
+    }
+
     /// Changes several tasks of a session independently; returns the refusals once all other changes are on disk.
     func change(
         _ message: TaskChanges,

@@ -126,9 +126,10 @@ actor TransferCoordinator {
     }
 
     /// Applies a changed configuration.
-    func configure(_ configuration: DaemonConfiguration) {
+    func configure(_ configuration: DaemonConfiguration) async {
         storage.configure(configuration)
         state.configuration = configuration
+        await applyUpdateConditions()
         turn()
     }
 

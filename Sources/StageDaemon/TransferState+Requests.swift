@@ -68,8 +68,10 @@ extension TransferState {
         }
         var tasks: [NewTask] = []
         for (request, fraction) in zip(message.tasks, fractions) {
-            let request = withConfiguredConditions(request)
-            var task = try NewTask(request, in: session.configuration, at: now)
+            let configured = withConfiguredConditions(request)
+            var task = try NewTask(configured, in: session.configuration, at: now)
+            // The configuration may change, and then have no conditions.
+            task.request.staging?.conditions = request.staging?.conditions
             if let penalty, penalty > task.earliest ?? .distantPast {
                 task.earliest = penalty
                 reason = .penalty
@@ -226,7 +228,7 @@ extension TransferState {
             id: record.id,
             session: session?.identifier ?? "",
             user: session?.user ?? 0,
-            request: task.request,
+            request: withConfiguredConditions(task.request),
             state: .running,
             created: record.created
         )

@@ -58,6 +58,22 @@ extension TransferState {
         return request
     }
 
+    /// Returns the constraints of a staging by the present configuration; `nil` if they do not change.
+    ///
+    /// A staging that a person has promoted keeps none.
+    func changedConstraints(of task: FullTask) -> TransferConstraints? {
+        guard let session = sessions[task.record.session]?.record, !task.isLost,
+            task.request.staging?.conditions != nil
+        else { return nil }
+        let isPromoted =
+            task.record.constraints.isEmpty && task.record.priority == NewTask.highestPriority
+        let constraints = TransferConstraints(
+            session: session.configuration,
+            request: withConfiguredConditions(task.request)
+        )
+        return isPromoted || constraints == task.record.constraints ? nil : constraints
+    }
+
     /// Decides what follows an attempt of a staging.
     mutating func judge(_ end: StagingEnd, of task: FullTask, at now: Date) -> Judgement {
         let id = task.record.id

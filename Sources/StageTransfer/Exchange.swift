@@ -98,6 +98,8 @@ struct ExchangeEnd: Sendable {
     var wake: @Sendable () -> Void = {}
     /// Start of the current window of the stall rule, and the bytes transferred by then.
     var window: (start: ContinuousClock.Instant, bytes: Int64)
+    /// Time at which bytes were last seen to have moved, and the bytes transferred by then.
+    var latest: (time: ContinuousClock.Instant, bytes: Int64)
 
     /// `true` while the exchange has a connection.
     private(set) var isRunning = false
@@ -132,6 +134,7 @@ struct ExchangeEnd: Sendable {
         self.receiver = receiver
         self.source = source
         window = (now, 0)
+        latest = (now, 0)
     }
 
     /// Adds the request to libcurl's multi handle.

@@ -48,7 +48,7 @@ public struct TransferConfiguration: Sendable {
     }
 }
 
-/// Rule for stalled transfers: fewer than `minimum` bytes within a whole `window`.
+/// Rule for stalled transfers: fewer than `minimum` bytes within a whole `window`, or none for that long.
 ///
 /// A body, or the rest of one, that is smaller than `minimum` only needs a tenth of its size in each window, so that a short
 /// document arrives over any slow link, and a server can delay it by ten windows at most.

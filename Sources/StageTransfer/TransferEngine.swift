@@ -111,6 +111,7 @@ extension TransferEngine {
     private func run(_ tag: Int) {
         guard let exchange = exchanges[tag] else { return }
         exchange.window = (clock.now, 0)
+        exchange.latest = (clock.now, 0)
         if let timeout = exchange.request.timeout { tick = min(tick, Self.tick(for: timeout)) }
         exchange.receiver.connect()
         let code = unsafe exchange.start(
@@ -196,27 +197,35 @@ extension TransferEngine {
     private func findStalled(_ now: ContinuousClock.Instant) {
         let rule = configuration.stall
         for (tag, exchange) in exchanges where exchange.isRunning {
-            let elapsed = now - exchange.window.start
-            let moved = exchange.moved - exchange.window.bytes
             // A server may have fallen silent before the window filled up.
             if exchange.isPaused || exchange.receiveWindow?.isFull == true {
                 exchange.window = (now, exchange.moved)
+                exchange.latest = (now, exchange.moved)
             } else if let timeout = exchange.request.timeout {
-                if moved > 0 {
+                if exchange.moved > exchange.window.bytes {
                     exchange.window = (now, exchange.moved)
-                } else if elapsed >= timeout {
+                } else if now - exchange.window.start >= timeout {
                     finish(tag, code: nil, stalled: timeout)
                 }
-            } else if elapsed >= rule.window {
-                exchange.window = (now, exchange.moved)
-                let minimum = exchange.body.map { body in
-                    rule.minimum(ofBody: body.size, rest: body.rest + moved)
-                }
-                if moved < minimum ?? rule.minimum.rawValue {
-                    finish(tag, code: nil, stalled: rule.window)
-                }
+            } else if isStalled(exchange, at: now) {
+                finish(tag, code: nil, stalled: rule.window)
             }
         }
+    }
+
+    /// Returns whether an exchange is stalled by the configuration's rule, and begins its next window if one has ended.
+    private func isStalled(_ exchange: Exchange, at now: ContinuousClock.Instant) -> Bool {
+        let rule = configuration.stall
+        if exchange.moved > exchange.latest.bytes { exchange.latest = (now, exchange.moved) }
+        // Bytes that came before may suffice for the window in which a server falls silent.
+        guard now - exchange.latest.time < rule.window else { return true }
+        guard now - exchange.window.start >= rule.window else { return false }
+        let moved = exchange.moved - exchange.window.bytes
+        exchange.window = (now, exchange.moved)
+        let minimum = exchange.body.map { body in
+            rule.minimum(ofBody: body.size, rest: body.rest + moved)
+        }
+        return moved < minimum ?? rule.minimum.rawValue
     }
 
     /// Resumes exchanges that no longer need to pause, and returns whether any waits for bandwidth: other reasons to

@@ -1,4 +1,5 @@
 import FoundationEssentials
+import Glibc
 import StageControl
 import StageModel
 import StageTesting
@@ -106,6 +107,50 @@ struct ConditionTests {
             event.holds?.contains { $0.kind == .metered } ?? false
         }
         #expect(events.last?.task == id)
+    }
+
+    /// Has the daemon read a configuration with these update conditions.
+    private func reload(updateConditions: String?) throws {
+        let conditions = updateConditions.map { #", "updateConditions": \#($0)"# } ?? ""
+        try daemon.configure(
+            #"{"settlingTime": 0, "busAddress": "\#(bus.address)"\#(conditions)}"#
+        )
+        daemon.send(SIGHUP)
+    }
+
+    @Test func stagingsThatWaitFollowAChangedConfiguration() async throws {
+        try bus.set("Metered", of: .networkManager, to: .number(1))
+        try await poll("it is not seen") {
+            try await daemon.client.status().conditions["metered"] == "yes"
+        }
+        try await daemon.makeSession("stagepack/1/1") { $0.isTransient = true }
+        var order = StagingOrder()
+        order.application = "net.example.game"
+        order.event = "periodic"
+        order.conditions = UpdateConditions(requiresExternalPower: false)
+        var request = TransferRequest(token: "1", kind: .staging, url: "net.example.game")
+        request.isSuspended = true
+        request.staging = order
+        let ids = try await daemon.client.createTasks([request], in: "stagepack/1/1")
+        let id = try #require(ids.first)
+        try await daemon.wait(for: [.pausedByClient, .metered], of: id)
+        try reload(
+            updateConditions:
+                #"{"requiresExternalPower": false, "allowsExpensiveNetworkAccess": true}"#
+        )
+        try await daemon.wait(for: [.pausedByClient], of: id)
+        // Without conditions of its own, the daemon has those of the order again.
+        try reload(updateConditions: nil)
+        try await daemon.wait(for: [.pausedByClient, .metered], of: id)
+        try await daemon.kill()
+        try daemon.configure(
+            #"""
+            {"settlingTime": 0, "busAddress": "\#(bus.address)",
+             "updateConditions": {"requiresExternalPower": false, "allowsExpensiveNetworkAccess": true}}
+            """#
+        )
+        try await daemon.start()
+        try await daemon.wait(for: [.pausedByClient], of: id)
     }
 
     @Test func aPortalStopsEverything() async throws {

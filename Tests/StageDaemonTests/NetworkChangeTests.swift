@@ -1,5 +1,5 @@
 import Glibc
-import StageSystem
+import StageControl
 import StageTesting
 import SystemPackage
 import Testing
