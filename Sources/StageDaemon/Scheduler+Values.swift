@@ -23,6 +23,12 @@ extension Scheduler {
         static let leader = Blocks(rawValue: 1 << 3)
     }
 
+    /// A host, for the transfers of one session.
+    struct SessionHost: Hashable {
+        var session: Int64
+        var host: String
+    }
+
     /// Transfers to start and to stop.
     struct Turn: Equatable, Sendable {
         var start: [Int64] = []

@@ -67,11 +67,6 @@ struct Scheduler {
         static func < (left: Self, right: Self) -> Bool { left.date < right.date }
     }
 
-    struct SessionHost: Hashable {
-        var session: Int64
-        var host: String
-    }
-
     private(set) var items: [Int64: Item] = [:]
     /// Identifiers of ``items`` by session: one session's transfers are found without reading those of all users.
     private(set) var transfers: [Int64: Set<Int64>] = [:]
@@ -314,7 +309,8 @@ extension Scheduler {
                 && hosts[lane.host, default: 0] + remainingWorkers.count < limits.workers
         default:
             let key = SessionHost(session: lane.session, host: lane.host)
-            return fullUntil == nil && connectionCount < limits.total && !rests.apply(to: lane, of: user)
+            return fullUntil == nil && connectionCount < limits.total
+                && !rests.apply(to: lane, of: user)
                 && hosts[lane.host, default: 0] < limits.perHost
                 && sessionHosts[key, default: 0] < limit
         }
@@ -337,7 +333,8 @@ extension Scheduler {
             let lane = queues[user]?.firstLane { lane, limit in
                 let key = SessionHost(session: lane.session, host: lane.host)
                 return ![Self.workerHost, Self.clientHost].contains(lane.host)
-                    && lane.constraints.unmet(in: conditions).isEmpty && !rests.apply(to: lane, of: user)
+                    && lane.constraints.unmet(in: conditions).isEmpty
+                    && !rests.apply(to: lane, of: user)
                     && sessionHosts[key, default: 0] < limit
             }
             guard let lane else { continue }

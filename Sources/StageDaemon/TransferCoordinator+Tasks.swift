@@ -1,4 +1,5 @@
 import FoundationEssentials
+import Logging
 import StageControl
 import StageModel
 import StageSystem

@@ -36,10 +36,11 @@ extension Container {
             within: patience,
             unless: { holdsDownloadLock(name) },
             report: report,
-            reporting: holdsDownloadLock(name) ? .waitingForSharedDownload : .waitingForOther
-        ) { limit async throws(ContainerError) in
-            try await waitForDownloadLock(name, within: limit)
-        }
+            reporting: holdsDownloadLock(name) ? .waitingForSharedDownload : .waitingForOther,
+            waiting: { limit async throws(ContainerError) in
+                try await waitForDownloadLock(name, within: limit)
+            }
+        )
     }
 
     /// Returns the single files of a version, after creating their directory if necessary; waits while another process

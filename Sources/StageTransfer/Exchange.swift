@@ -186,8 +186,7 @@ struct ExchangeEnd: Sendable {
     /// Status of the final response; `nil` before its head is complete.
     var status: Int? { use == nil ? nil : head?.status }
 
-    /// Size of the body that is transferred, of the response once its head is complete, and the number of bytes of it that
-    /// are missing; `nil` if they are unknown.
+    /// Sizes of the body that is transferred and of its missing rest: once a head is complete, of the response's.
     var body: (size: Int64, rest: Int64)? {
         guard use != nil else { return source.map { (size: $0.rest, rest: $0.unread) } }
         guard let size = head?.bodyLength else { return nil }

@@ -111,10 +111,12 @@ extension TransferEngine {
         var outcome: TransferStateMachine.Outcome
         do throws(TransferError) {
             let url = download.urls[mirror]
+            var rules = download.rules(for: url, isRanged: isRanged)
+            rules.onlyChecksAnswer = onlyChecksAnswer
+            rules.maximumRetryAfter = configuration.retry.maximumRetryAfter
             outcome = try await follow(
                 url,
-                isRanged: isRanged,
-                onlyChecksAnswer: onlyChecksAnswer,
+                by: rules,
                 of: &download,
                 progress: &progress
             )
@@ -146,8 +148,7 @@ extension TransferEngine {
 
     private func follow(
         _ source: TransferURL,
-        isRanged: Bool,
-        onlyChecksAnswer: Bool,
+        by rules: ResponseRules,
         of download: inout Download,
         progress: inout TransferStateMachine.Progress
     ) async throws(TransferError) -> TransferStateMachine.Outcome {
@@ -159,9 +160,7 @@ extension TransferEngine {
             }
             return await copy(source, into: &download, progress: &progress)
         }
-        var rules = download.rules(for: source, isRanged: isRanged)
-        rules.onlyChecksAnswer = onlyChecksAnswer
-        rules.maximumRetryAfter = configuration.retry.maximumRetryAfter
+        var rules = rules
         var redirects = request.redirects(from: source)
         var (wasSent, fields) = (false, [String]?.none)
         while true {

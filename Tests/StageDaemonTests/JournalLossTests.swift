@@ -6,8 +6,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// A journal that is gone, or is an older one than the daemon has written: no number of a task is used again. One that cannot
-/// be written is no full disk.
+/// A journal that is gone, that is older than what the daemon has written, or that cannot be written.
 @Suite(.directory, .daemon, .server)
 struct JournalLossTests {
     private let daemon: DaemonProcess

@@ -44,7 +44,8 @@ struct NetworkChangeTests {
         let log = daemon.directory.appending("network.log")
         let change = try StartedProcess(entering + ["/bin/sh", "-c", command], log: log)
         try await poll("the network does not change") { change.status != nil }
-        #expect(change.status == 0, "\(try text(of: log))")
+        let words = try text(of: log)
+        #expect(change.status == 0, "\(words)")
     }
 
     @Test func anAddressThatAppearsEndsTheDelaysOfHostsThatWereNotReached() async throws {

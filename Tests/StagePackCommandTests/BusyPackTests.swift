@@ -63,7 +63,8 @@ struct BusyPackTests {
         #expect(hook.status == 0, "\(hook)")
         let lines = hook.output.split(separator: "\n").dropFirst()
         let starts = [
-            "stagepack: net.example.zoo: 1 staged (", "stagepack: net.example.wallpaper: 1 staged (",
+            "stagepack: net.example.zoo: 1 staged (",
+            "stagepack: net.example.wallpaper: 1 staged (",
         ]
         #expect(lines.count == 2, "\(hook)")
         let areInOrder = zip(lines, starts).allSatisfy { line, start in line.hasPrefix(start) }

@@ -73,24 +73,19 @@ struct LockQueueTests {
     @Test func aLockThatComesAfterItsRequestHasEndedIsReleased() async throws {
         var held: RetriedLock? = try lock()
         #expect(try held?.attempt() == true)
-        let inode = try #require(try directory.status("lock")).inode
+        let status = try #require(try directory.status("lock"))
         let late = try lock()
         let request = Task { [queue] in try await queue.wait(for: late, within: .seconds(200)) }
-        try await poll("no thread waits for the lock") { try isAwaited(inode) }
+        try await poll("no thread waits for the lock") { try status.hasWaitingLockRequest() }
         request.cancel()
         await #expect(throws: CancellationError.self) { try await request.value }
         held = nil
-        try await poll("the thread does not get the lock") { try !isAwaited(inode) }
+        try await poll("the thread does not get the lock") {
+            try !status.hasWaitingLockRequest()
+        }
         let other = try lock()
         try await poll("a request that has ended keeps the lock") { try other.attempt() }
         extendLifetime(late)
-    }
-
-    /// Returns whether a thread waits in the kernel for the lock on a file (proc_locks(5)).
-    private func isAwaited(_ inode: UInt64) throws -> Bool {
-        try text(of: "/proc/locks").split(separator: "\n").contains { line in
-            line.contains("-> ") && line.contains(":\(inode) ")
-        }
     }
 
     @Test func aReleasedLockIsFreeWhileThereAreReferencesToIt() async throws {
