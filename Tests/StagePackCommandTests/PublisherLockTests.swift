@@ -15,8 +15,10 @@ struct PublisherLockTests {
         try await world.program.run(arguments)
     }
 
-    /// Makes a manifest and an archive for it, and returns the command that adds it.
-    private func makeManifest() async throws -> (manifest: FilePath, add: [String]) {
+    /// Makes a manifest in a folder, and an archive for it, and returns the command that adds it.
+    private func makeManifest(
+        in folder: Directory
+    ) async throws -> (manifest: FilePath, add: [String]) {
         let directory = world.directory.path
         let publisher = try IndexedPublisher(world)
         try publisher.write(["a": [1]])
@@ -25,8 +27,8 @@ struct PublisherLockTests {
         let packed = try await run("package", recipe, "-o", archive)
         try #require(packed.status == 0, "\(packed)")
         let created = try await run("manifest", "create", "--application", "net.example")
-        try world.directory.write(Array(created.output.utf8), to: "own.json", durably: false)
-        let manifest = directory.appending("own.json")
+        try folder.write(Array(created.output.utf8), to: "own.json", durably: false)
+        let manifest = folder.path.appending("own.json")
         let add = ["manifest", "add", manifest.string, archive, "--recipe", recipe]
         return (manifest, add + ["--pack-version", "1"])
     }
@@ -44,9 +46,10 @@ struct PublisherLockTests {
 
     /// All users may read a manifest and a store.
     @Test(.alone) func whoMayOnlyReadHoldsNoPublisherUp() async throws {
-        let (manifest, add) = try await makeManifest()
+        let folder = try Directory.make(world.directory.path.appending("published"))
+        let (manifest, add) = try await makeManifest(in: folder)
         let store = try Directory.make(world.directory.path.appending("store/b"))
-        let files = try [manifest, world.directory.path, store.path].map(hold)
+        let files = try [manifest, folder.path, store.path].map(hold)
         defer { for file in files { try? file.close() } }
         let began = ContinuousClock.now
         let added = try await world.program.run(add)
@@ -55,11 +58,11 @@ struct PublisherLockTests {
         #expect(ContinuousClock.now - began < .seconds(25))
         let left = try Directory.open(store.path.removingLastComponent()).entries()
         #expect(left.allSatisfy { !$0.path.string.hasPrefix(".") })
-        #expect(try world.directory.entries().allSatisfy { !$0.path.string.hasSuffix(".lock") })
+        #expect(try folder.entries().allSatisfy { !$0.path.string.hasSuffix(".lock") })
     }
 
     @Test(.waiting) func whoWaitsForAnotherPublisherIsToldWhy() async throws {
-        let (manifest, add) = try await makeManifest()
+        let (manifest, add) = try await makeManifest(in: world.directory)
         let lock = try LockFile.attempt(".own.json.lock", in: world.directory, mode: .exclusive)
         let ending = try await world.program.run(add)
         #expect(ending.status == 42)
