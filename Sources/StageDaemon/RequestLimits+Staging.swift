@@ -4,8 +4,9 @@ import StageModel
 import StageSystem
 
 extension RequestLimits {
-    /// Maximum bytes of a staging order in JSON, which must fit into one message to a worker.
-    static let order = MessageSocket.maximumLength
+    /// Maximum bytes of a staging order in JSON, which must fit into one message to a worker
+    /// (``MessageSocket/maximumLength``), with what ``WorkerOrder`` adds.
+    static let order = 65_000
     /// Maximum number of unfinished tasks in a transient session.
     static let stagings = 8
     /// Maximum bytes of a failure reported by a client or worker.

@@ -1,6 +1,7 @@
 import FoundationEssentials
 import StageControl
 import StageModel
+import StageSystem
 import Testing
 
 @testable import StageDaemon
@@ -136,7 +137,7 @@ struct RequestLimitsTests {
         Row(member) { $0.resumeToken = "r" }, Row(member) { $0.headers = [:] },
         Row(member) { $0.mirrors = [] }, Row(member) { $0.allowedDomains = [] },
         Row(member) { $0.sha256 = digest },
-        Row("expected a 'staging' of at most 65536 bytes as JSON: ask for an event") {
+        Row("expected a 'staging' of at most 65000 bytes as JSON: ask for an event") {
             $0.staging?.event = nil
             $0.staging?.packs = Array(repeating: String(repeating: "p", count: 100), count: 700)
         },
@@ -166,6 +167,18 @@ struct RequestLimitsTests {
         #expect(throws: ControlRefusal(.invalid, message: "task 't': \(row.message)")) {
             try RequestLimits.check(request, in: SessionConfiguration())
         }
+    }
+
+    /// The daemon repeats an order that has failed, and says so in it.
+    @Test func theLargestOrderFitsIntoAMessageAlsoWhenItIsRepeated() throws {
+        var order = StagingOrder()
+        order.application = "net.example.app"
+        order.packs = [""]
+        let rest = RequestLimits.order - (try ControlFormat.encode(order).count)
+        order.packs = [String(repeating: "p", count: rest)]
+        #expect(try ControlFormat.encode(order).count == RequestLimits.order)
+        let repetition = WorkerOrder(order, isRepetition: true)
+        #expect(try ControlFormat.encode(repetition).count <= MessageSocket.maximumLength)
     }
 
     private static let timeouts =
