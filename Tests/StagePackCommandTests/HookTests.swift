@@ -451,8 +451,7 @@ struct HookTests {
         #expect(!FileStatus.exists(installed.container))
     }
 
-    /// Registers another application of the group, which has no packs.
-    /// Registers an application without packs; a hook takes applications of one rank in the order of their names.
+    /// Registers another application, without packs; a hook takes applications of one rank in the order of their names.
     private func addOther(_ name: String = "net.example.zoo", to installed: Installed) throws {
         var other = installed.registration
         other.application = try ApplicationID(name)
