@@ -65,7 +65,7 @@ extension String {
     var hostForDisplay: String? {
         guard let start = endOfScheme else { return nil }
         // Split at bytes: to Swift, '@' and a combining character are one character.
-        let authority = utf8[start...].prefix { !"/?#".utf8.contains($0) }
+        let authority = utf8[start...].prefix { !$0.endsAuthority }
         let at = authority.lastIndex(of: UInt8(ascii: "@"))
         let host = Substring(at.map { authority[$0...].dropFirst() } ?? authority)
         return host.isEmpty ? nil : String(host).forDisplay(atMost: 60)

@@ -146,12 +146,19 @@ extension URLReference {
 // Split at bytes, as other programs do: to Swift, a slash and a combining character are one character.
 extension String {
     /// The index after the first `://`, or `nil` if there is none.
-    package var endOfScheme: Index? { utf8.firstRange(of: "://".utf8)?.upperBound }
+    package var endOfScheme: Index? {
+        var rest = utf8[...]
+        while let colon = rest.firstIndex(of: UInt8(ascii: ":")) {
+            rest = rest[colon...].dropFirst()
+            if rest.starts(with: "//".utf8) { return rest.dropFirst(2).startIndex }
+        }
+        return nil
+    }
 
     /// The URL with dots in place of the user name and password, which must not appear in messages.
     package var withoutUser: String {
         guard let start = endOfScheme else { return self }
-        let authority = utf8[start...].prefix { !"/?#".utf8.contains($0) }
+        let authority = utf8[start...].prefix { !$0.endsAuthority }
         guard let at = authority.lastIndex(of: UInt8(ascii: "@")) else { return self }
         return "\(self[..<start])…\(self[at...])"
     }
@@ -159,6 +166,13 @@ extension String {
     /// The URL without its query and fragment.
     package var withoutQuery: Substring {
         Substring(utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") })
+    }
+}
+
+extension UInt8 {
+    /// Indicates whether the byte ends the authority of a URL (RFC 3986, section 3.2).
+    package var endsAuthority: Bool {
+        self == UInt8(ascii: "/") || self == UInt8(ascii: "?") || self == UInt8(ascii: "#")
     }
 }
 
