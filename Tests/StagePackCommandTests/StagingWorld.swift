@@ -104,6 +104,11 @@ struct StagingWorld: Sendable {
         }
     }
 
+    /// The number of requests for archives.
+    var contentRequests: Int {
+        archives.reduce(0) { $0 + installed.world.server.counts(for: $1.path).requests }
+    }
+
     /// The bytes that have arrived, as they are in the container: the server counts what it has sent at the end
     /// of each answer.
     var bytesReceived: Int {

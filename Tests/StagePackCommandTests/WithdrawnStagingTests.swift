@@ -147,10 +147,10 @@ struct WithdrawnStagingTests {
             #expect(try schemas.faults(of: line, as: "RunProgress") == [])
 
             let fetch = ["fetch"] + words
+            try await poll("no worker continues it") { world.contentRequests == 2 }
             let fetched = try await program.run(fetch) { running in
-                try await poll("the worker keeps it") {
-                    try await client.tasks().contains { $0.id != task && $0.state == .running }
-                }
+                // Then the command has its turn, and knows the number of the task.
+                try await poll("the worker keeps it") { world.contentRequests == 3 }
                 running.send(SIGINT)
             }
             #expect(fetched.status == 130, "\(fetched)")
