@@ -1,3 +1,4 @@
+import Glibc
 import StageControl
 import StageDigest
 import StageModel
@@ -88,6 +89,17 @@ extension DaemonProcess {
         try await StageTesting.poll("task \(task) is never \(state)") {
             try await client.task(task).state == state
         }
+    }
+
+    /// Changes the journal, also that of a running daemon.
+    func changeJournal(_ statement: String) async throws {
+        let script = """
+            import sqlite3, sys
+            with sqlite3.connect(sys.argv[1]) as journal: journal.execute(sys.argv[2])
+            """
+        let journal = state.appending("journal.sqlite").string
+        let command = ["/usr/bin/python3", "-c", script, journal, statement]
+        _ = try await Peer(self).run(as: geteuid(), getegid(), command)
     }
 
     /// The names in a directory of the daemon's state; none where it is not there.

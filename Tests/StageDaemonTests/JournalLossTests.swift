@@ -125,7 +125,7 @@ struct JournalLossTests {
         try await daemon.makeSession()
         let task = try await daemon.download(server.url("/old")) { $0.isSuspended = true }
         #expect(try await daemon.kill(SIGTERM) == 0)
-        try await self.change(change)
+        try await daemon.changeJournal(change)
         let path = daemon.state.appending("journal.sqlite")
         try daemon.launch()
         #expect(try await daemon.end() == 78)
@@ -135,7 +135,7 @@ struct JournalLossTests {
 
             """
         #expect(try daemon.said().hasSuffix(error))
-        try await self.change(undo)
+        try await daemon.changeJournal(undo)
         try await daemon.start()
         #expect(try await daemon.client.tasks().map(\.id) == [task])
     }
@@ -144,7 +144,7 @@ struct JournalLossTests {
     @Test func aRequestThatCannotBeRecordedIsNotSentAndItsErrorIsNamed() async throws {
         try await daemon.start()
         try await daemon.makeSession()
-        try await change(
+        try await daemon.changeJournal(
             """
             CREATE TRIGGER refusal BEFORE UPDATE OF outcome ON task
             BEGIN SELECT RAISE(ABORT, 'refused by a test'); END
@@ -158,19 +158,8 @@ struct JournalLossTests {
         #expect(said.contains("The disk cannot be written, and all transfers wait"))
         #expect(!said.contains("The disk is full"))
         #expect(server.requests(for: "/new").isEmpty)
-        try await change("DROP TRIGGER refusal")
+        try await daemon.changeJournal("DROP TRIGGER refusal")
         try await daemon.wait(for: .completed, of: id)
-    }
-
-    /// Changes the journal.
-    private func change(_ statement: String) async throws {
-        let script = """
-            import sqlite3, sys
-            with sqlite3.connect(sys.argv[1]) as journal: journal.execute(sys.argv[2])
-            """
-        let journal = daemon.state.appending("journal.sqlite").string
-        let change = ["/usr/bin/python3", "-c", script, journal, statement]
-        _ = try await Peer(daemon).run(as: geteuid(), getegid(), change)
     }
 
     @Test(arguments: ["noise", "\(Int64.max)\n"])

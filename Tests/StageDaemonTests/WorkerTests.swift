@@ -53,18 +53,24 @@ struct WorkerTests {
             time.sleep(60)
         """
 
-    @Test func theConfigurationReplacesTheConditionsOfOrders() async throws {
-        try daemon.configure(
-            #"{"updateConditions": {"requiresExternalPower": false, "allowsExpensiveNetworkAccess": true}}"#
-        )
-        try await daemon.start()
-        try await daemon.makeSession("stagepack/1/1") { $0.isTransient = true }
+    /// A suspended order of a periodic run.
+    private var periodicRequest: TransferRequest {
         var order = StagingOrder()
         order.application = "net.example.game"
         order.event = "periodic"
         var request = TransferRequest(token: "1", kind: .staging, url: "net.example.game")
         request.isSuspended = true
         request.staging = order
+        return request
+    }
+
+    @Test func theConfigurationReplacesTheConditionsOfOrders() async throws {
+        try daemon.configure(
+            #"{"updateConditions": {"requiresExternalPower": false, "allowsExpensiveNetworkAccess": true}}"#
+        )
+        try await daemon.start()
+        try await daemon.makeSession("stagepack/1/1") { $0.isTransient = true }
+        let request = periodicRequest
         var other = request
         other.token = "2"
         other.staging?.conditions = UpdateConditions()
@@ -83,24 +89,9 @@ struct WorkerTests {
     /// Places the order of a periodic run in a session, and returns its task.
     private func placePeriodicOrder(in session: String) async throws -> Int64 {
         try await daemon.makeSession(session) { $0.isTransient = true }
-        var order = StagingOrder()
-        order.application = "net.example.game"
-        order.event = "periodic"
-        var request = TransferRequest(token: "1", kind: .staging, url: "net.example.game")
-        request.isSuspended = true
-        request.staging = order
-        return try #require(try await daemon.client.createTasks([request], in: session).first)
-    }
-
-    /// Changes the journal of the running daemon.
-    private func changeJournal(_ statement: String) async throws {
-        let script = """
-            import sqlite3, sys
-            with sqlite3.connect(sys.argv[1]) as journal: journal.execute(sys.argv[2])
-            """
-        let journal = daemon.state.appending("journal.sqlite").string
-        let command = ["/usr/bin/python3", "-c", script, journal, statement]
-        _ = try await Peer(daemon).run(as: geteuid(), getegid(), command)
+        return try #require(
+            try await daemon.client.createTasks([periodicRequest], in: session).first
+        )
     }
 
     @Test func anOrderThatTheJournalRefusesReplacesNoPausedOne() async throws {
@@ -109,7 +100,7 @@ struct WorkerTests {
         var pause = TransferChange()
         pause.state = .paused
         _ = try await daemon.client.change(first, by: pause)
-        try await changeJournal(
+        try await daemon.changeJournal(
             """
             CREATE TRIGGER refusal BEFORE INSERT ON task
             BEGIN SELECT RAISE(ABORT, 'refused by a test'); END
@@ -120,7 +111,7 @@ struct WorkerTests {
         }
         let held: [PendingReason.Kind] = [.pausedByClient, .pausedByUser]
         #expect(try await daemon.client.task(first).holds.map(\.kind) == held)
-        try await changeJournal("DROP TRIGGER refusal")
+        try await daemon.changeJournal("DROP TRIGGER refusal")
         let second = try await placePeriodicOrder(in: "stagepack/1/2")
         #expect(try await daemon.client.task(second).holds.map(\.kind) == held)
         #expect(try await daemon.client.tasks().map(\.id) == [second])

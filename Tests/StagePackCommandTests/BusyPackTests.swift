@@ -40,13 +40,7 @@ struct BusyPackTests {
         let id = try PackID("essential")
         try mine.world.publish(try .small(id))
         let lions = try SamplePack.small(try PackID("lions"))
-        var zoo = mine.registration
-        zoo.application = try ApplicationID("net.example.zoo")
-        zoo.manifestURLs = [mine.world.server.url("/zoo.json")]
-        let manifest = Manifest(application: zoo.application, revision: 1, packs: [lions.pack])
-        mine.world.server.answer("/zoo.json", with: .content(manifest.json()))
-        mine.world.server.answer(lions.path, with: .content(lions.archive))
-        try mine.write(zoo.json(), to: "net.example.zoo.json")
+        try mine.addOther(offering: [lions])
         let installed = mine
         let container = try Container.make(installed.container)
         let held = Mutex(try container.attemptLock(id))

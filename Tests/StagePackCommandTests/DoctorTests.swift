@@ -178,13 +178,7 @@ struct DoctorTests {
     @Test func theHintForAPackNamesTheApplicationThatOffersIt() async throws {
         let installed = try await installed()
         let lions = try SamplePack.small(try PackID("lions"))
-        var zoo = installed.registration
-        zoo.application = try ApplicationID("net.example.zoo")
-        zoo.manifestURLs = [installed.world.server.url("/zoo.json")]
-        let manifest = Manifest(application: zoo.application, revision: 1, packs: [lions.pack])
-        installed.world.server.answer("/zoo.json", with: .content(manifest.json()))
-        installed.world.server.answer(lions.path, with: .content(lions.archive))
-        try installed.write(zoo.json(), to: "net.example.zoo.json")
+        try installed.addOther(offering: [lions])
         #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
         let generations = installed.container.appending("generations/lions")
         let generation = try #require(try Directory.open(generations).entries().first?.name)

@@ -166,7 +166,7 @@ struct ApplicationHintTests {
         try await check(why.output, "status", installed)
     }
 
-    /// What is behind `--` are packs, whatever it looks like.
+    /// Arguments after `--` are packs, even those that look like options.
     @Test func anOptionIsAddedBeforeTheEndOfOptions() async throws {
         var installed = try await Installed()
         try installed.world.publish(try .small(.aurora))

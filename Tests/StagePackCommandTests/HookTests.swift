@@ -451,20 +451,10 @@ struct HookTests {
         #expect(!FileStatus.exists(installed.container))
     }
 
-    /// Registers another application, without packs; a hook takes applications of one rank in the order of their names.
-    private func addOther(_ name: String = "net.example.zoo", to installed: Installed) throws {
-        var other = installed.registration
-        other.application = try ApplicationID(name)
-        let manifest = Manifest(application: other.application, revision: 1, packs: [])
-        installed.world.server.answer("/other.json", with: .content(manifest.json()))
-        other.manifestURLs = [installed.world.server.url("/other.json")]
-        try installed.write(other.json(), to: "\(name).json")
-    }
-
     @Test func theLastCompleteApplicationGetsATenthOfTheDeadline() async throws {
         var installed = try await Installed()
         try installed.world.publish(try packs())
-        try addOther("net.example.atlas", to: installed)
+        try installed.addOther("net.example.atlas")
         let file = installed.folder.appending("net.example.wallpaper.json")
         let registered = try #require(FileStatus(following: file)).changed
         // Both times are whole seconds: a registration of the second in which a run ends counts as newer.
@@ -492,7 +482,7 @@ struct HookTests {
             packs[0].path,
             with: .content(packs[0].archive).stalled(after: 1000)
         )
-        try addOther(to: installed)
+        try installed.addOther()
         let ending = try await installed.run("prefetch", "--all", "--hook", "--deadline", "8")
         #expect(ending.output.contains("1 missing: pack 'essential': the deadline"), "\(ending)")
         let entry = try installed.history()?.packs.first { $0.id == packs[0].pack.id }

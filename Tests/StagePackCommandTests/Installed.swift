@@ -101,6 +101,23 @@ struct Installed {
         try Directory.make(folder).write(content, to: component, durably: false)
     }
 
+    /// Registers another application of the group, and serves its manifest and its packs.
+    ///
+    /// A hook takes applications of one rank in the order of their names.
+    func addOther(_ name: String = "net.example.zoo", offering packs: [SamplePack] = []) throws {
+        var other = registration
+        other.application = try ApplicationID(name)
+        other.manifestURLs = [world.server.url("/\(name).json")]
+        let manifest = Manifest(
+            application: other.application,
+            revision: 1,
+            packs: packs.map(\.pack)
+        )
+        world.server.answer("/\(name).json", with: .content(manifest.json()))
+        for pack in packs { world.server.answer(pack.path, with: .content(pack.archive)) }
+        try write(other.json(), to: "\(name).json")
+    }
+
     /// Removes the registration, as the package's removal does.
     func uninstall() throws {
         let name = try #require(FilePath.Component("\(registration.application).json"))

@@ -205,6 +205,20 @@ struct TasksAddTests {
         }
     }
 
+    /// Has a transfer wait for a reason, and expects the words of `stagepack tasks` for it.
+    private func expect(_ reason: PendingReason, toBeShownAs text: String) async throws {
+        try await withTasks(1) { installed, daemon, _ in
+            var event = SessionEvent(.changed, time: .now)
+            event.task = daemon.tasks.first?.id
+            event.state = .waiting
+            event.holds = [reason]
+            daemon.emit(event, in: "s")
+            let ending = try await installed.run("tasks")
+            let lines = ending.output.split(separator: "\n")
+            #expect(lines.contains("    waits: \(text)"), "\(ending)")
+        }
+    }
+
     @Test(
         arguments: [
             (.connections, "all connections of the daemon are in use"),
@@ -219,16 +233,7 @@ struct TasksAddTests {
         resource: PendingReason.Resource?,
         text: String
     ) async throws {
-        try await withTasks(1) { installed, daemon, _ in
-            var event = SessionEvent(.changed, time: .now)
-            event.task = daemon.tasks.first?.id
-            event.state = .waiting
-            event.holds = [PendingReason(.slot, resource: resource)]
-            daemon.emit(event, in: "s")
-            let ending = try await installed.run("tasks")
-            let lines = ending.output.split(separator: "\n")
-            #expect(lines.contains("    waits: \(text)"), "\(ending)")
-        }
+        try await expect(PendingReason(.slot, resource: resource), toBeShownAs: text)
     }
 
     @Test(
@@ -244,16 +249,7 @@ struct TasksAddTests {
         problem: String?,
         text: String
     ) async throws {
-        try await withTasks(1) { installed, daemon, _ in
-            var event = SessionEvent(.changed, time: .now)
-            event.task = daemon.tasks.first?.id
-            event.state = .waiting
-            event.holds = [PendingReason(.disk, problem: problem)]
-            daemon.emit(event, in: "s")
-            let ending = try await installed.run("tasks")
-            let lines = ending.output.split(separator: "\n")
-            #expect(lines.contains("    waits: \(text)"), "\(ending)")
-        }
+        try await expect(PendingReason(.disk, problem: problem), toBeShownAs: text)
     }
 
     @Test func watchingEndsWithItsReader() async throws {
