@@ -90,8 +90,8 @@ package enum ContainerLayout {
         guard length >= 0, target.hasPrefix(prefix),
             target.utf8.suffix(suffix.utf8.count).elementsEqual(suffix.utf8)
         else { return nil }
-        let name = target.utf8.dropFirst(prefix.utf8.count).prefix(length)
-        return name.contains(UInt8(ascii: "/")) ? nil : Substring(name)
+        let name = Substring(target.utf8.dropFirst(prefix.utf8.count).prefix(length))
+        return name.firstIndex(ofByte: UInt8(ascii: "/")) == nil ? name : nil
     }
 }
 

@@ -131,11 +131,11 @@ public struct GenerationName: Hashable, Sendable, Comparable, CustomStringConver
     /// Parses a name; returns `nil` if it has another form.
     static func content(_ name: Substring) -> Content? {
         let hyphen = UInt8(ascii: "-")
-        guard let end = name.utf8.firstIndex(of: hyphen), let version = Int(name[..<end]) else {
+        guard let end = name.firstIndex(ofByte: hyphen), let version = Int(name[..<end]) else {
             return nil
         }
         let rest = name[end...].dropFirst()
-        let digits = rest[..<(rest.utf8.firstIndex(of: hyphen) ?? rest.endIndex)]
+        let digits = rest[..<(rest.firstIndex(ofByte: hyphen) ?? rest.endIndex)]
         // Names with other text have another form.
         guard let digest = try? Digest(hexadecimal: String(digits)) else { return nil }
         return (version, digest)

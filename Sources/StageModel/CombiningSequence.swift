@@ -72,25 +72,17 @@ extension Unicode.Scalar {
 }
 
 extension Span<UInt8> {
-    /// Returns the offset of the first byte from `start` on that is a backslash or not ASCII.
+    /// Returns the offset of the first character from `start` on that need not be ASCII: it is not, or it is escaped by its
+    /// number (`\u`).
     fileprivate func endOfPlainText(from start: Int) -> Int {
         var position = start
-        // Eight bytes at a time: a run reads megabytes of text that is plain.
-        while position + 8 <= count {
-            let word = unsafe bytes.unsafeLoadUnaligned(
-                fromUncheckedByteOffset: position,
-                as: UInt64.self
-            )
-            // Upper bits of `zeros` are set only if a byte of `other` is zero: where the text has a backslash.
-            let other = word ^ 0x5C5C_5C5C_5C5C_5C5C
-            let zeros = (other &- 0x0101_0101_0101_0101) & ~other
-            guard (word | zeros) & 0x8080_8080_8080_8080 == 0 else { break }
-            position += 8
+        while true {
+            position = endOfPlainASCII(from: position)
+            guard position + 1 < count, self[position] == UInt8(ascii: "\\"),
+                self[position + 1] != UInt8(ascii: "u"), self[position + 1] < 0x80
+            else { return position }
+            position += 2
         }
-        while position < count, self[position] < 0x80, self[position] != UInt8(ascii: "\\") {
-            position += 1
-        }
-        return position
     }
 
     /// Returns the scalar that is encoded in UTF-8 at a byte of at least 0x80, and where it ends.

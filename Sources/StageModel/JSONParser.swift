@@ -146,46 +146,36 @@ package struct JSONParser {
     }
 
     private mutating func string() throws(ManifestError) -> String {
-        let open = position
         position += 1
         let start = position
-        while let byte = current {
-            switch byte {
-            case UInt8(ascii: "\""):
-                position += 1
-                return try text(start..<(position - 1))
-            case UInt8(ascii: "\\"):
-                return try escapedString(from: start)
-            case 0..<0x20:
-                throw unexpected("an escape such as '\\n' for a control character")
-            default:
-                position += 1
-            }
-        }
-        position = bytes.count
-        throw fault(ValueError(expected: "a '\"' that ends the string", found: "none"), at: open)
+        position = bytes.span.endOfPlainStringContent(from: start)
+        guard current == UInt8(ascii: "\"") else { return try escapedString(from: start) }
+        position += 1
+        return try text(start..<(position - 1))
     }
 
-    /// Parses the rest of a string that contains an escape.
+    /// Parses the rest of a string whose content begins at `start`, from its first escape on.
     private mutating func escapedString(from start: Int) throws(ManifestError) -> String {
         // The bytes are collected and decoded once: a stored manifest has tens of thousands of escapes.
         var content = Array(bytes[start..<position])
-        var plain = position
         while let byte = current {
             switch byte {
             case UInt8(ascii: "\""):
-                content += bytes[plain..<position]
                 position += 1
                 return try text(content.span, at: start)
             case UInt8(ascii: "\\"):
+                position += 1
+                let scalar = try escape()
+                if scalar.isASCII {
+                    content.append(UInt8(truncatingIfNeeded: scalar.value))
+                } else {
+                    content += UTF8.encode(scalar) ?? UTF8.encodedReplacementCharacter
+                }
+                let plain = position
+                position = bytes.span.endOfPlainStringContent(from: plain)
                 content += bytes[plain..<position]
-                position += 1
-                content += UTF8.encode(try escape()) ?? UTF8.encodedReplacementCharacter
-                plain = position
-            case 0..<0x20:
-                throw unexpected("an escape such as '\\n' for a control character")
             default:
-                position += 1
+                throw unexpected("an escape such as '\\n' for a control character")
             }
         }
         throw fault(

@@ -9,11 +9,11 @@ package struct URLReference: Equatable {
     /// Splits a text.
     package init(_ text: String) {
         var rest = Substring(text)
-        if let hash = rest.utf8.firstIndex(of: UInt8(ascii: "#")) {
+        if let hash = rest.firstIndex(ofByte: UInt8(ascii: "#")) {
             fragment = Substring(rest.utf8[hash...].dropFirst())
             rest = rest[..<hash]
         }
-        if let mark = rest.utf8.firstIndex(of: UInt8(ascii: "?")) {
+        if let mark = rest.firstIndex(ofByte: UInt8(ascii: "?")) {
             query = Substring(rest.utf8[mark...].dropFirst())
             rest = rest[..<mark]
         }
@@ -24,7 +24,7 @@ package struct URLReference: Equatable {
         }
         if rest.utf8.starts(with: "//".utf8) {
             rest = Substring(rest.utf8.dropFirst(2))
-            let end = rest.utf8.firstIndex(of: UInt8(ascii: "/")) ?? rest.endIndex
+            let end = rest.firstIndex(ofByte: UInt8(ascii: "/")) ?? rest.endIndex
             authority = rest[..<end]
             rest = rest[end...]
         }

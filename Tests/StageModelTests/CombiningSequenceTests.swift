@@ -47,11 +47,11 @@ import Testing
 
     /// Plain text is skipped in words; a sequence may begin at any place in one.
     @Test(arguments: 0..<20) func aSequenceIsFoundWhereverItBegins(offset: Int) {
-        for mark in ["\u{301}", #"\u0301"#] {
-            let plain = String(repeating: "[", count: offset)
+        for (mark, unit) in [("\u{301}", "["), (#"\u0301"#, "["), ("\u{301}", #"\n"#)] {
+            let plain = String(repeating: unit, count: offset)
             let marks = String(repeating: mark, count: 31)
             let text = Array((plain + marks + "plain text after it").utf8)
-            let last = offset + 30 * mark.utf8.count
+            let last = plain.utf8.count + 30 * mark.utf8.count
             #expect(CombiningSequence.excess(inJSON: text.span) == last)
             let both = Array((plain + mark + plain + mark).utf8)
             #expect(
@@ -61,8 +61,14 @@ import Testing
         }
     }
 
+    @Test func aNumberAfterAnEscapedBackslashIsText() {
+        let text = Array((#"\\"# + String(repeating: #"\\u0301"#, count: 40)).utf8)
+        #expect(CombiningSequence.excess(inJSON: text.span) == nil)
+    }
+
     @Test(arguments: [
-        [0x5C], [0x5C, 0x75], [0x5C, 0x75, 0x30, 0x33, 0x30], [0xC3], [0xE0, 0xA4], [0xF0],
+        [0x5C], [0x5C, 0xC3], [0x5C, 0x75], [0x5C, 0x75, 0x30, 0x33, 0x30], [0xC3], [0xE0, 0xA4],
+        [0xF0],
         [0x80], [0xFF, 0xFF], [0xED, 0xA0, 0xBD], [0x5C, 0x75, 0x44, 0x38, 0x33, 0x34, 0x5C],
     ])
     func bytesThatAreNoCharactersAreLeftToTheParser(bytes: [UInt8]) {

@@ -106,4 +106,32 @@ import Testing
         #expect(manifest.packs[0].userInfo == expected ?? written)
         #expect(try Manifest(json: manifest.json()) == manifest)
     }
+
+    /// Content of strings is skipped in words; each of these may stand at any place in one.
+    @Test(arguments: 0..<20) func aStringIsReadWhateverStandsWhere(offset: Int) throws {
+        let plain = String(repeating: "~", count: offset)
+        for character in ["", #"\n"#, #"\""#, #"\\"#, "\u{7F}", "ä", "🌌", "!", "#"] {
+            let written = "\"\(plain)\(character)\(plain)\(character)\""
+            let text = try Sample.manifest.replacing(
+                once: #"{"b": [1, 2.5, null], "a": true}"#,
+                with: written
+            )
+            let manifest = try Manifest(json: Array(text.utf8))
+            #expect(manifest.packs[0].userInfo == written)
+        }
+        for control in ["\u{1}", "\n", "\u{1F}"] {
+            let error = #expect(throws: ManifestError.self) {
+                try Manifest(json: Array("[\"\(plain)\(control)\"]".utf8))
+            }
+            let place = "not JSON: line 1, column \(offset + 3): "
+            #expect(error?.description.hasPrefix(place) == true)
+        }
+        let error = #expect(throws: ManifestError.self) {
+            try Manifest(json: Array("[\"\(plain)".utf8))
+        }
+        #expect(
+            error?.description
+                == "not JSON: line 1, column 2: expected a '\"' that ends the string, found none"
+        )
+    }
 }
