@@ -1,5 +1,4 @@
 import Foundation
-import Glibc
 import StageSystem
 import StageTesting
 import SystemPackage
@@ -21,7 +20,7 @@ import Testing
         return String(decoding: output, as: UTF8.self).split(separator: "\n").map { String($0) }
     }
 
-    @Test(.enabled(if: geteuid() == 0, "only root makes a network"))
+    @Test(.ownNetwork)
     func aTaskWaitsForTheNetworkAndIsToldOnce() async throws {
         let client = try BuiltProgram.path(ofTestProgram: "data-task-client")
         // The loopback device of a new network is down, so that there is no route; two attempts later it is up.
@@ -38,7 +37,7 @@ import Testing
         #expect(lines == ["waiting", "completed -1004, status 0"])
     }
 
-    @Test(.enabled(if: geteuid() == 0, "only root becomes another user"))
+    @Test(.severalUsers)
     func aRequestThatGetsNoThreadFailsAndTheNextSucceeds() async throws {
         let programs = try InstalledPrograms()
         try programs.install("data-task-client")

@@ -8,7 +8,7 @@ import SystemPackage
 import Testing
 
 /// The sample as a process of its own, against a daemon that transfers nothing.
-@Suite(.directory, .enabled("root needs a '/run' of its own", canMount))
+@Suite(.directory, .mountNamespaceIfRoot)
 struct SampleDownloadsTests {
     private static let session = "com.example.background-downloads"
 
@@ -63,10 +63,7 @@ struct SampleDownloadsTests {
         daemon.stop()
     }
 
-    @Test(
-        .enabled("takes strace") { FileStatus.isExecutable("/usr/bin/strace") },
-        arguments: [1, 2]
-    )
+    @Test(.strace, arguments: [1, 2])
     func aSessionWithoutThreadsIsAnErrorAndNoTrap(_ moment: Int) async throws {
         // The main thread starts the two threads of the session, of which one is refused.
         let log = folder.removingLastComponent().appending("calls")
@@ -111,15 +108,4 @@ struct SampleDownloadsTests {
         #expect(!FileManager.default.fileExists(atPath: staged.string))
         daemon.stop()
     }
-}
-
-/// `true` if this user is not root, or may create mount namespaces.
-private func canMount() throws -> Bool {
-    guard geteuid() == 0 else { return true }
-    let probe = try Process.run(
-        URL(fileURLWithPath: "/usr/bin/unshare"),
-        arguments: ["-m", "/bin/true"]
-    )
-    probe.waitUntilExit()
-    return probe.terminationStatus == 0
 }

@@ -112,7 +112,7 @@ import Testing
     }
 
     @Test(
-        .enabled("only root and capabilities ask for whole confinement", { geteuid() == 0 }),
+        .root("only root and capabilities ask for whole confinement"),
         arguments: [
             ("without-landlock", ArchiveError.Missing.landlock), ("without-seccomp", .callFilter),
         ]
@@ -140,7 +140,7 @@ import Testing
         }
     }
 
-    @Test(.enabled("only root and capabilities ask for a process", { geteuid() == 0 }))
+    @Test(.root("only root and capabilities ask for a process"))
     func rootDecodesNothingOnAThreadOfItsOwn() async throws {
         var bench = try Bench(.thread)
         let tar = TarBuilder(.init("a", content: [1])).bytes
@@ -156,7 +156,7 @@ import Testing
         }
     }
 
-    @Test(.enabled("needs root to become another user", { geteuid() == 0 }))
+    @Test(.severalUsers)
     func aConfinedThreadOfAUserCallsNothingBack() throws {
         let root = try TemporaryDirectory.required()
         let destination = try root.makeDirectory("destination")

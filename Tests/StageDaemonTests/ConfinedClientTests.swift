@@ -8,12 +8,7 @@ import Testing
 
 /// Clients of the daemon of all users that are confined from files or from the network, and attempts to take
 /// the place of another process or user.
-@Suite(
-    .directory,
-    .daemon,
-    .server,
-    .enabled("clients of several users take root") { geteuid() == 0 }
-)
+@Suite(.directory, .daemon, .server, .severalUsers)
 struct ConfinedClientTests {
     private let daemon: DaemonProcess
     private let peer: Peer
@@ -193,7 +188,7 @@ struct ConfinedClientTests {
     private static let filter =
         takingFilter + "os.setresuid(1, 1, 1)\nos.execv(command[0], command)"
 
-    @Test(.enabled("filters of the tests are those of PID 1", { try hasNoFilterOfItsOwn() }))
+    @Test(.filtersOfProcess1)
     func aClientUnderAFilterOfSystemCallsHasNothingUploaded() async throws {
         _ = try await peer.ask(as: user, user, "PUT", "/v1/sessions/s", "{}")
         let answer = try await ask(as: Self.filter, "upload")
@@ -201,17 +196,8 @@ struct ConfinedClientTests {
         #expect(try await ask(as: Self.filter, "download").hasPrefix("200"))
     }
 
-    /// Returns whether PID 1 has as many filters as the tests, and the kernel counts them.
-    private static func hasNoFilterOfItsOwn() throws -> Bool {
-        func filters(_ process: String) throws -> Substring? {
-            try text(of: FilePath("/proc/\(process)/status")).split(separator: "\n")
-                .first { $0.hasPrefix("Seccomp_filters:") }
-        }
-        return try filters("self") == filters("1") && filters("1") != nil
-    }
-
     /// The daemon's unit has a filter, which its handlers inherit and other processes do not.
-    @Test(.enabled("filters of the tests are those of PID 1", { try hasNoFilterOfItsOwn() }))
+    @Test(.filtersOfProcess1)
     func aFilterOfTheDaemonExcusesItsHandlersAlone() async throws {
         let start = "import ctypes, os, struct, sys\nlibc = ctypes.CDLL(None, use_errno=True)\n"
         let script = start + Self.takingFilter + "os.execv(sys.argv[1], sys.argv[1:])"
@@ -394,5 +380,18 @@ struct UnreadAnswerTests {
         let line = try #require(status.split(separator: "\n").first { $0.hasPrefix("VmRSS:") })
         let number = line.split(separator: " ", omittingEmptySubsequences: true).dropLast().last
         return try #require(number.flatMap { Int64($0) }) << 10
+    }
+}
+
+extension Trait where Self == ConditionTrait {
+    /// PID 1 has as many filters of system calls as the tests, and the kernel counts them.
+    fileprivate static var filtersOfProcess1: Self {
+        .enabled("filters of the tests are those of PID 1") {
+            func filters(_ process: String) throws -> Substring? {
+                try text(of: FilePath("/proc/\(process)/status")).split(separator: "\n")
+                    .first { $0.hasPrefix("Seccomp_filters:") }
+            }
+            return try filters("self") == filters("1") && filters("1") != nil
+        }
     }
 }

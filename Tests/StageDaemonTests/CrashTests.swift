@@ -4,7 +4,6 @@ import StageControl
 import StageModel
 import StageSystem
 import StageTesting
-import Subprocess
 import SystemPackage
 import Testing
 
@@ -16,12 +15,7 @@ import Testing
 /// (`fsync`); the record of a part file by `renameat` after `fdatasync` of the part; complete content by a rename with `fsync`
 /// of its directory. `unlinkat` removes files that are no longer needed. strace counts the calls of each thread separately, so
 /// a number selects several calls.
-@Suite(
-    .directory,
-    .daemon,
-    .server,
-    .enabled("killing at system calls takes strace") { await Tracer.isAvailable }
-)
+@Suite(.directory, .daemon, .server, .tracing)
 struct CrashTests {
     /// The kinds of calls, with the numbers at which the daemon is killed.
     private static let places: [(call: String, numbers: [Int])] = [
@@ -44,22 +38,6 @@ struct CrashTests {
         ]
         var scenario = try Scenario(try .required(), TestServer.current, trace: trace)
         try await scenario.run()
-    }
-}
-
-/// The program that kills another one as it enters a system call.
-enum Tracer {
-    /// `true` if strace is installed and may trace processes.
-    static var isAvailable: Bool {
-        get async {
-            let probe = try? await Subprocess.run(
-                .path("/usr/bin/strace"),
-                arguments: ["-f", "-o", "/dev/null", "/bin/true"],
-                output: .discarded,
-                error: .discarded
-            )
-            return probe?.terminationStatus.isSuccess ?? false
-        }
     }
 }
 

@@ -1,5 +1,4 @@
 import FoundationEssentials
-import Glibc
 import StageControl
 import StageSystem
 import StageTesting
@@ -7,7 +6,7 @@ import SystemPackage
 import Testing
 
 /// A daemon on an almost full disk: it serves requests or reports the reason, and keeps the tasks that it has accepted.
-@Suite(.directory, .daemon, .server, .enabled("mounting takes root") { geteuid() == 0 })
+@Suite(.directory, .daemon, .server, .mountedFileSystems)
 struct DaemonDiskLimitTests {
     private static let room = "size=64m,nr_inodes=4096"
     static let rests =

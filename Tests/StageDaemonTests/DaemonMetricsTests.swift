@@ -1,4 +1,3 @@
-import Glibc
 import StageControl
 import StageModel
 import StageSystem
@@ -114,12 +113,7 @@ struct DaemonMetricsTests {
 }
 
 /// The metrics of a daemon for all users.
-@Suite(
-    .directory,
-    .daemon,
-    .server,
-    .enabled("clients of several users take root") { geteuid() == 0 }
-)
+@Suite(.directory, .daemon, .server, .severalUsers)
 struct DaemonMetricsUserTests {
     private let server = TestServer.current
 

@@ -7,12 +7,7 @@ import SystemPackage
 import Testing
 
 /// Every change is durable before the daemon responds to the request.
-@Suite(
-    .directory,
-    .daemon,
-    .server,
-    .enabled("watching system calls takes strace") { await Tracer.isAvailable }
-)
+@Suite(.directory, .daemon, .server, .tracing)
 struct DurabilityTests {
     private let daemon: DaemonProcess
     private let trace: FilePath
@@ -118,7 +113,7 @@ struct DamagedRowTests {
 }
 
 /// A disk that is full when the daemon starts.
-@Suite(.directory, .daemon, .server, .enabled("mounting takes root") { geteuid() == 0 })
+@Suite(.directory, .daemon, .server, .mountedFileSystems)
 struct FullDiskStartTests {
     /// Commands that mount a small file system at `$0`, the last one by an image beside it.
     static let disks = [

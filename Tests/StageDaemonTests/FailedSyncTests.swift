@@ -4,12 +4,7 @@ import SystemPackage
 import Testing
 
 /// Syncs of a download that fail: the kernel drops what it could not write, and the next sync would succeed without it.
-@Suite(
-    .directory,
-    .daemon,
-    .server,
-    .enabled("failing system calls take strace") { await Tracer.isAvailable }
-)
+@Suite(.directory, .daemon, .server, .tracing)
 struct FailedSyncTests {
     private let daemon: DaemonProcess
     private let server = TestServer.current

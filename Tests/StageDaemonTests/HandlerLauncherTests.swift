@@ -53,10 +53,7 @@ struct HandlerLauncherTests {
     }
 
     /// A user may mount a file system on a directory that is the user's own (fusermount3(1)).
-    @Test(
-        .enabled("mounting takes root") { geteuid() == 0 },
-        .enabled("the kernel has no '/dev/fuse'") { FileStatus.exists("/dev/fuse") }
-    )
+    @Test(.mountedFileSystems, .fuse)
     func aMountOnARuntimeDirectoryDelaysNoHandler() async throws {
         try directory.createDirectory(name)
         let place = directory.path.pushing(name)

@@ -7,12 +7,7 @@ import SystemPackage
 import Testing
 
 /// Limits of concurrent handlers, and the resources that they share.
-@Suite(
-    .directory,
-    .daemon,
-    .server,
-    .enabled("clients of several users take root") { geteuid() == 0 }
-)
+@Suite(.directory, .daemon, .server, .severalUsers)
 struct HandlerLimitTests {
     private let daemon: DaemonProcess
     private let peer: Peer

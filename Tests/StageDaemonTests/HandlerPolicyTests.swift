@@ -9,12 +9,7 @@ import Testing
 ///
 /// The daemon runs where `/etc/group` is one of the test's own: there, the user `daemon` is a member of
 /// the group 4242.
-@Suite(
-    .directory,
-    .daemon,
-    .server,
-    .enabled("clients of several users take root") { geteuid() == 0 }
-)
+@Suite(.directory, .daemon, .server, .severalUsers)
 struct HandlerPolicyTests {
     private let daemon: DaemonProcess
     private let peer: Peer

@@ -1,5 +1,4 @@
 import FoundationEssentials
-import Glibc
 import StageControl
 import StageModel
 import StageSystem
@@ -190,12 +189,7 @@ struct StorageLimitTests {
 }
 
 /// Sessions of all users, and the file system of the daemon's state.
-@Suite(
-    .directory,
-    .daemon,
-    .server,
-    .enabled("clients of several users take root") { geteuid() == 0 }
-)
+@Suite(.directory, .daemon, .server, .severalUsers)
 struct SharedLimitTests {
     private let daemon: DaemonProcess
     private let peer: Peer
@@ -298,11 +292,7 @@ struct SharedLimitTests {
 }
 
 /// A user whose programs take all of the connections and memory that the daemon gives.
-@Suite(
-    .directory,
-    .daemon,
-    .enabled("clients of several users take root") { geteuid() == 0 }
-)
+@Suite(.directory, .daemon, .severalUsers)
 struct ConnectionLimitTests {
     private let daemon: DaemonProcess
     private let peer: Peer

@@ -10,12 +10,7 @@ import Testing
 /// A daemon for all users of the machine against one of them who means harm.
 ///
 /// The attacker is `nobody`, the victim `daemon`; both are users that every Debian has.
-@Suite(
-    .directory,
-    .daemon,
-    .server,
-    .enabled("clients of several users take root") { geteuid() == 0 }
-)
+@Suite(.directory, .daemon, .server, .severalUsers)
 struct LocalAttackTests {
     private let daemon: DaemonProcess
     private let peer: Peer
@@ -183,7 +178,7 @@ struct LocalAttackTests {
     }
 
     /// A user may mount a file system on each file that is the user's own (fusermount3(1)).
-    @Test(.enabled("the kernel has no '/dev/fuse'") { FileStatus.exists("/dev/fuse") })
+    @Test(.fuse)
     func aMountOnOneFileDelaysItsUserAlone() async throws {
         for user in [attacker, victim] {
             _ = try await create(user, download("t"))
@@ -223,10 +218,7 @@ struct LocalAttackTests {
     }
 
     /// A handler that waits for a file system of its user's cannot be killed.
-    @Test(
-        .enabled("the kernel has no '/dev/fuse'") { FileStatus.exists("/dev/fuse") },
-        arguments: [SIGKILL, SIGTERM]
-    )
+    @Test(.fuse, arguments: [SIGKILL, SIGTERM])
     func aHandlerThatCannotBeKilledHoldsUpNoDaemon(signal: CInt) async throws {
         let place = daemon.directory.appending("silent")
         try Directory.open(daemon.directory).createDirectory("silent")

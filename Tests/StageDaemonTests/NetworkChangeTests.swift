@@ -1,11 +1,10 @@
-import Glibc
 import StageControl
 import StageTesting
 import SystemPackage
 import Testing
 
 /// Networks that appear without a service that tells of them: the daemon runs in a network namespace of its own.
-@Suite(.directory, .daemon, .enabled("a network of its own takes root") { geteuid() == 0 })
+@Suite(.directory, .daemon, .ownNetwork)
 struct NetworkChangeTests {
     private let daemon: DaemonProcess
 

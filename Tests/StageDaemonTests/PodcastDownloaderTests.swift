@@ -7,12 +7,7 @@ import SystemPackage
 import Testing
 
 /// The example of an application that was ported by one import, from its feed to its episodes.
-@Suite(
-    .directory,
-    .daemon,
-    .server,
-    .enabled("the application is installed as root's and runs as another user") { geteuid() == 0 }
-)
+@Suite(.directory, .daemon, .server, .severalUsers)
 final class PodcastDownloaderTests {
     private static let session = "com.example.podcast-downloader"
 

@@ -229,7 +229,7 @@ struct ProgramTests {
         #expect(try daemon.names(in: "snapshots") == [])
     }
 
-    @Test(.enabled("mounting takes root") { geteuid() == 0 })
+    @Test(.mountedFileSystems)
     func aFullDiskIsWaitedFor() async throws {
         let state = daemon.state.string
         // The disk goes with the daemon; what fills it is removed from outside, by its process.

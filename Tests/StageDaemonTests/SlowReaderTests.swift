@@ -1,5 +1,4 @@
 import FoundationEssentials
-import Glibc
 import StageControl
 import StageModel
 import StageSystem
@@ -8,12 +7,7 @@ import SystemPackage
 import Testing
 
 /// Clients that send requests and do not read the responses.
-@Suite(
-    .directory,
-    .daemon,
-    .server,
-    .enabled("a program on its own account takes root") { geteuid() == 0 }
-)
+@Suite(.directory, .daemon, .server, .severalUsers)
 struct SlowReaderTests {
     private let daemon: DaemonProcess
     private let peer: Peer

@@ -9,13 +9,7 @@ import SystemPackage
 import Testing
 
 /// Stagings of several users with one daemon of root's.
-@Suite(
-    .directory,
-    .daemon,
-    .server,
-    .enabled("clients of several users take root") { geteuid() == 0 },
-    .timeLimit(.minutes(5))
-)
+@Suite(.directory, .daemon, .server, .severalUsers, .timeLimit(.minutes(5)))
 struct StagingUserTests {
     private let daemon: DaemonProcess
     private let peer: Peer

@@ -7,12 +7,7 @@ import SystemPackage
 import Testing
 
 /// Clients as they are written for Apple's platforms: no launch handler is named, and the daemon launches one.
-@Suite(
-    .directory,
-    .daemon,
-    .server,
-    .enabled("the application is installed as root's and runs as another user") { geteuid() == 0 }
-)
+@Suite(.directory, .daemon, .server, .severalUsers)
 final class UnchangedClientTests {
     private static let session = "com.example.background-downloads"
 

@@ -1,5 +1,4 @@
 import FoundationEssentials
-import Glibc
 import StageControl
 import StageModel
 import StageSystem
@@ -11,12 +10,7 @@ import Testing
 ///
 /// The users are those that every Debian has: `nobody` and `sync` share the group `nogroup`, and
 /// `daemon` is in neither.
-@Suite(
-    .directory,
-    .daemon,
-    .server,
-    .enabled("clients of several users take root") { geteuid() == 0 }
-)
+@Suite(.directory, .daemon, .server, .severalUsers)
 struct UserTests {
     private let daemon: DaemonProcess
     private let peer: Peer

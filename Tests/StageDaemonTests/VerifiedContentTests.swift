@@ -6,12 +6,7 @@ import SystemPackage
 import Testing
 
 /// Content that was verified, and did not have its place yet when the power went.
-@Suite(
-    .directory,
-    .daemon,
-    .server,
-    .enabled("killing at system calls takes strace") { await Tracer.isAvailable }
-)
+@Suite(.directory, .daemon, .server, .tracing)
 struct VerifiedContentTests {
     private let daemon: DaemonProcess
     private let server = TestServer.current

@@ -7,7 +7,7 @@ import SystemPackage
 import Testing
 
 /// Operations that the sandbox of an extension permits and denies.
-@Suite(.directory, .enabled(if: Confinement.supportedVersion > 0))
+@Suite(.directory, .landlock)
 struct ExtensionSandboxTests {
     /// Python that prints an empty answer if `body` raises an error of this number, and else ends with
     /// status 5.

@@ -7,7 +7,7 @@ import SystemPackage
 import Testing
 
 /// Programs that try to reach beyond their sandbox by system calls.
-@Suite(.directory, .enabled(if: Confinement.supportedVersion > 0))
+@Suite(.directory, .landlock)
 struct SystemCallTests {
     /// A call that is tried, as Python, and the error that it has to end with.
     struct Attack: Sendable {

@@ -3,11 +3,7 @@ import StageTesting
 import Testing
 
 /// Updates that are for another version of the application than the one that is installed.
-@Suite(
-    .server,
-    .directory,
-    .enabled("root needs a '/var/lib' of its own") { await Program.canMount }
-)
+@Suite(.server, .directory, .mountNamespace)
 struct ApplicationVersionTests {
     private let app = "net.example.wallpaper"
     private let periodic = ["prefetch", "--all", "--event", "periodic", "--quiet"]

@@ -1,4 +1,3 @@
-import Glibc
 import StageContainer
 import StageModel
 import StageTesting
@@ -6,15 +5,7 @@ import Synchronization
 import Testing
 
 /// Hooks of package managers beside another process that works on a pack.
-@Suite(
-    .apart,
-    .server,
-    .directory,
-    .enabled("root needs a '/var/lib' of its own") {
-        guard geteuid() == 0 else { return true }
-        return await Program.canMount
-    }
-)
+@Suite(.apart, .server, .directory, .mountNamespaceIfRoot)
 struct BusyPackTests {
     /// Another process holds the lock of a pack, and does not end.
     @Test func aPackThatAnotherProcessWorksOnIsReportedAsSuch() async throws {

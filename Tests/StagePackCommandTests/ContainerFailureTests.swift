@@ -7,11 +7,7 @@ import SystemPackage
 import Testing
 
 /// A user's container that the user cannot change or read: of root's files, with wrong modes, or on a read-only disk.
-@Suite(
-    .server,
-    .directory,
-    .enabled("a user beside root takes root") { await Program.isRootThatCanMount }
-)
+@Suite(.server, .directory, .rootInMountNamespace)
 struct ContainerFailureTests {
     private var machine: SharedMachine
 
@@ -107,7 +103,7 @@ struct ContainerFailureTests {
 }
 
 /// Messages about a registration, a container or a file that the user named and that cannot be used.
-@Suite(.server, .directory, .enabled { await Program.canMount })
+@Suite(.server, .directory, .mountNamespace)
 struct UnusableScopeTests {
     private var installed: Installed
 
@@ -236,7 +232,7 @@ struct UnusableScopeTests {
 }
 
 /// A user without a home directory.
-@Suite(.server, .directory, .enabled("another user than root takes root") { geteuid() == 0 })
+@Suite(.server, .directory, .severalUsers)
 struct MissingHomeTests {
     @Test(arguments: ["status", "doctor", "load aurora --app net.nowhere.game"])
     func aMissingHomeIsNamed(command: String) async throws {

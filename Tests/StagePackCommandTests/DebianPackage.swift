@@ -9,11 +9,6 @@ import Testing
 /// It is unpacked and not installed, so no server is started and nothing of the machine changes.
 /// Fetched packages are kept beside the build.
 enum DebianPackage {
-    /// `true` if this machine has apt-get and dpkg-deb.
-    static var isAvailable: Bool {
-        FileStatus.exists("/usr/bin/apt-get") && FileStatus.exists("/usr/bin/dpkg-deb")
-    }
-
     /// Unpacks the package into a directory, which is made.
     static func unpack(_ name: String, into path: FilePath) async throws {
         let script = """
@@ -29,6 +24,15 @@ enum DebianPackage {
             """
         let cache = try Program.path.removingLastComponent().appending("debian-packages")
         try await shell(script, name, cache.string, path.string)
+    }
+}
+
+extension Trait where Self == ConditionTrait {
+    /// The test downloads Debian packages, by apt-get and dpkg-deb.
+    static var debianPackages: Self {
+        .enabled("content or programs of the test are Debian's") {
+            FileStatus.exists("/usr/bin/apt-get") && FileStatus.exists("/usr/bin/dpkg-deb")
+        }
     }
 }
 

@@ -96,7 +96,7 @@ struct LimitedCommand: CustomTestStringConvertible {
 }
 
 /// Commands on an almost full disk: they succeed or report the reason, keep the staged packs, and succeed once there is space.
-@Suite(.server, .directory, .enabled("mounting takes root") { await Program.canMount })
+@Suite(.server, .directory, .mountNamespace)
 struct DiskLimitTests {
     /// The output of one step of a walk, by the name of the line.
     private struct Report {

@@ -8,7 +8,7 @@ import SystemPackage
 import Testing
 
 /// The findings of `doctor` on machines where a part is broken, and their hints.
-@Suite(.server, .directory, .enabled { await Program.canMount })
+@Suite(.server, .directory, .mountNamespace)
 struct DoctorTests {
     private struct Report: Decodable {
         struct Check: Decodable, Equatable {
@@ -269,7 +269,7 @@ struct DoctorTests {
     }
 
     @Test(
-        .enabled("only root has registrations of the system") { geteuid() == 0 },
+        .root("only root has registrations of the system"),
         arguments: ["/etc/stagepack", "/etc/stagepack/apps.d"]
     )
     func aDirectoryOfRegistrationsThatOthersMayChangeIsAProblem(path: String) async throws {
@@ -354,7 +354,7 @@ struct DoctorTests {
         #expect(report.problems().map(\.subject) == subjects)
     }
 
-    @Test(.enabled("the daemon's configuration is root's") { geteuid() == 0 })
+    @Test(.root("the daemon's configuration is root's"))
     func aConfigurationWithWhichTheDaemonWouldNotStartIsAProblem() async throws {
         let installed = try await installed()
         let folder = try installed.world.directory.makeDirectory("etc").makeDirectory("stagepack")
@@ -438,7 +438,7 @@ struct DoctorTests {
     }
 
     @Test(
-        .enabled("a user beside root takes root") { await Program.isRootThatCanMount },
+        .rootInMountNamespace,
         arguments: [
             (
                 "ro", "is on a read-only file system",

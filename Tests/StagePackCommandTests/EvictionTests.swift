@@ -148,12 +148,7 @@ struct EvictionTests {
     private static let places = [("rename,renameat,renameat2", 2), ("fsync", 2), ("unlinkat", 9)]
         .flatMap { place in (1...place.1).map { (calls: place.0, number: $0) } }
 
-    @Test(
-        .enabled("killing at system calls takes strace") {
-            FileStatus.exists("/usr/bin/strace")
-        },
-        arguments: places
-    )
+    @Test(.strace, arguments: places)
     func aKilledEvictionLeavesAWholePackOrNone(calls: String, number: Int) async throws {
         var world = try World()
         let pack = try SamplePack.small(.aurora, policy: .onDemand)
@@ -178,11 +173,7 @@ struct EvictionTests {
 }
 
 /// A quota that a registration has.
-@Suite(
-    .server,
-    .directory,
-    .enabled("root needs a '/var/lib' of its own") { await Program.canMount }
-)
+@Suite(.server, .directory, .mountNamespace)
 struct QuotaTests {
     private func pack(
         _ id: String,

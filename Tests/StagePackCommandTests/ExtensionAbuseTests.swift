@@ -8,14 +8,7 @@ import SystemPackage
 import Testing
 
 /// Downloader extensions that stay within their sandbox, and do harm by the files that they leave, by their requests and by their cost.
-@Suite(
-    .server,
-    .directory,
-    .enabled("root needs a '/var/lib' of its own") {
-        guard geteuid() == 0 else { return true }
-        return await Program.canMount
-    }
-)
+@Suite(.server, .directory, .mountNamespaceIfRoot)
 struct ExtensionAbuseTests {
     /// An application with one pack and an extension of Python's.
     private func install(_ text: String) async throws -> Installed {
@@ -103,7 +96,7 @@ struct ExtensionAbuseTests {
         }
     }
 
-    @Test(.enabled("mounting takes root") { geteuid() == 0 })
+    @Test(.mountedFileSystems)
     func itIsEndedBeforeItHasFilledTheFileSystem() async throws {
         var installed = try await install(
             """
@@ -135,7 +128,7 @@ struct ExtensionAbuseTests {
         #expect(free < 20 << 20)
     }
 
-    @Test(.enabled("delaying calls takes strace") { FileStatus.exists("/usr/bin/strace") })
+    @Test(.strace)
     func whatItLeavesToRemoveDoesNotHoldAHookUp() async throws {
         var installed = try await install(
             """
@@ -177,7 +170,7 @@ struct ExtensionAbuseTests {
         return try await program.run(["prefetch", "--all"])
     }
 
-    @Test(.enabled("mounting takes root") { geteuid() == 0 })
+    @Test(.mountedFileSystems)
     func itIsEndedBeforeItHasTakenAllFiles() async throws {
         let installed = try await install(
             """
@@ -197,7 +190,7 @@ struct ExtensionAbuseTests {
         )
     }
 
-    @Test(.enabled("mounting takes root") { geteuid() == 0 })
+    @Test(.mountedFileSystems)
     func noFileOfItIsLargerThanWhatIsFree() async throws {
         let installed = try await install(
             """
@@ -269,10 +262,7 @@ struct ExtensionAbuseTests {
 
     /// Asks by an address of the machine's that is no loopback's, in a network of the test's own; a proxy would be
     /// the server of the manifest.
-    @Test(
-        .enabled("a network of its own takes root") { geteuid() == 0 },
-        arguments: ["", "http://127.0.0.1:8000"]
-    )
+    @Test(.ownNetwork, arguments: ["", "http://127.0.0.1:8000"])
     func itReachesNoServiceOfThisMachineByItsOwnAddress(proxy: String) async throws {
         var installed = try await install(
             """

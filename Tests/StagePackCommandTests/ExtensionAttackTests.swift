@@ -7,14 +7,7 @@ import SystemPackage
 import Testing
 
 /// Hostile downloader extensions under the real program, on this kernel and on older ones.
-@Suite(
-    .server,
-    .directory,
-    .enabled("root needs a '/var/lib' of its own") {
-        guard geteuid() == 0 else { return true }
-        return await Program.canMount
-    }
-)
+@Suite(.server, .directory, .mountNamespaceIfRoot)
 struct ExtensionAttackTests {
     /// An application with one pack and an extension of Python's.
     private func install(_ text: String, on kernel: OldKernel? = nil) async throws -> Installed {
@@ -185,7 +178,7 @@ struct ExtensionAttackTests {
     }
 
     @Test(
-        .enabled("root alone refuses") { geteuid() == 0 },
+        .root("root alone refuses"),
         arguments: [
             (OldKernel.withoutLandlock, "its files (Landlock)", "'lsm='"),
             (.withoutFilters, "its system calls (seccomp)", "allows seccomp filters"),
@@ -213,10 +206,7 @@ struct ExtensionAttackTests {
         #expect(!FileStatus.exists(installed.container.appending("shared/started")))
     }
 
-    @Test(
-        .enabled("another user than root is made by root") { geteuid() == 0 },
-        arguments: [OldKernel.withoutLandlock, .withoutFilters]
-    )
+    @Test(.severalUsers, arguments: [OldKernel.withoutLandlock, .withoutFilters])
     func otherUsersAreWarned(on kernel: OldKernel) async throws {
         var installed = try await install(
             "open(message['container'] + '/started', 'w')",

@@ -1,5 +1,4 @@
 import FoundationEssentials
-import Glibc
 import StageContainer
 import StageModel
 import StageSystem
@@ -8,14 +7,7 @@ import SystemPackage
 import Testing
 
 /// Downloader extensions in the life of an application: the packs that they request are staged.
-@Suite(
-    .server,
-    .directory,
-    .enabled("root needs a '/var/lib' of its own") {
-        guard geteuid() == 0 else { return true }
-        return await Program.canMount
-    }
-)
+@Suite(.server, .directory, .mountNamespaceIfRoot)
 struct ExtensionTests {
     /// Packs with what a publisher says of them for the sample extension.
     private func packs() throws -> [SamplePack] {

@@ -7,7 +7,7 @@ import Testing
 
 /// File systems that only a mount can make: the program runs in a mount namespace of its own, which takes
 /// root.
-@Suite(.server, .directory, .enabled("mounting takes root") { await Program.canMount })
+@Suite(.server, .directory, .mountNamespace)
 struct FaultyDiskTests {
     private func run(
         _ world: World,
@@ -228,11 +228,7 @@ struct FaultyDiskTests {
 }
 
 /// A file system that cannot refuse to replace a name, as many of FUSE.
-@Suite(
-    .server,
-    .directory,
-    .enabled("failing system calls takes strace") { FileStatus.isExecutable("/usr/bin/strace") }
-)
+@Suite(.server, .directory, .strace)
 struct PlainRenameTests {
     @Test func packsArePublishedUpdatedAndRemoved() async throws {
         var world = try World()

@@ -1,4 +1,3 @@
-import Glibc
 import StageControl
 import StageModel
 import StageSystem
@@ -7,13 +6,7 @@ import SystemPackage
 import Testing
 
 /// Stagings of the daemon's on a file system that is full for a while.
-@Suite(
-    .waiting,
-    .server,
-    .directory,
-    .enabled("a file system of the test's own takes root") { geteuid() == 0 },
-    .timeLimit(.minutes(10))
-)
+@Suite(.waiting, .server, .directory, .mountedFileSystems, .timeLimit(.minutes(10)))
 struct FullDiskStagingTests {
     /// A small file system below the directory of the test.
     private struct SmallDisk {

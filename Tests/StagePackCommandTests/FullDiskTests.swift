@@ -5,7 +5,7 @@ import SystemPackage
 import Testing
 
 /// Failures that need a mount: the program runs in a separate mount namespace, which takes root.
-@Suite(.server, .directory, .enabled("mounting takes root") { await Program.canMount })
+@Suite(.server, .directory, .mountNamespace)
 struct FullDiskTests {
     /// The output of `verify` after the failure, and the number of lines in a listing of two directories: only
     /// the first generation.

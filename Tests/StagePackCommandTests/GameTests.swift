@@ -8,12 +8,7 @@ import SystemPackage
 import Testing
 
 /// The example of a game with managed packs, and its downloader extension, from the installation on.
-@Suite(
-    .directory,
-    .daemon,
-    .server,
-    .enabled("the game is installed as root's and runs as another user") { geteuid() == 0 }
-)
+@Suite(.directory, .daemon, .server, .severalUsers)
 final class GameTests {
     private let daemon: DaemonProcess
     private let server = TestServer.current
@@ -167,7 +162,7 @@ final class GameTests {
         #expect(films == ["  films-hd, version 1", "* films-uhd, version 1"])
     }
 
-    @Test(.enabled("root needs a '/var/lib' of its own") { await Program.canMount })
+    @Test(.mountNamespace)
     func aChoiceIsThePlayersWhereRootHasASharedFolder() async throws {
         let library = daemon.directory.appending("lib")
         _ = try Directory.make(library.appending("stagepack/groups/com.example.games/shared"))

@@ -151,7 +151,7 @@ struct HintTests {
 }
 
 /// Hints of commands that name an application, or mean all of them.
-@Suite(.server, .directory, .enabled { await Program.canMount })
+@Suite(.server, .directory, .mountNamespace)
 struct ApplicationHintTests {
     @Test(arguments: [["prefetch", "--all"], ["prefetch", "--app", "net.example.wallpaper"]])
     func theCommandOfAHintNamesTheApplication(failing: [String]) async throws {

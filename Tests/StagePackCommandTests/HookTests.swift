@@ -7,15 +7,7 @@ import SystemPackage
 import Testing
 
 /// `prefetch` in the hook of a package manager, and the runs after it.
-@Suite(
-    .apart,
-    .server,
-    .directory,
-    .enabled("root needs a '/var/lib' of its own") {
-        guard geteuid() == 0 else { return true }
-        return await Program.canMount
-    }
-)
+@Suite(.apart, .server, .directory, .mountNamespaceIfRoot)
 struct HookTests {
     private static let hook = ["prefetch", "--all", "--hook"]
     /// The line that a hook prints before it asks a server.
@@ -190,10 +182,8 @@ struct HookTests {
 
     /// Without a route, each pause between attempts would hold up the package manager for nothing.
     @Test(
-        .enabled("takes strace, and a network namespace of root's") {
-            guard FileStatus.isExecutable("/usr/bin/strace") else { return false }
-            return await Program.isRootThatCanMount
-        },
+        .strace,
+        .rootInMountNamespace,
         arguments: [([], 1), (["--attempts", "2"], 2)] as [([String], Int)]
     )
     func aHookWithoutANetworkTriesOnce(options: [String], count: Int) async throws {

@@ -92,7 +92,7 @@ struct InlineRootTests {
         }
     }
 
-    @Test(.enabled("a user beside root takes root") { geteuid() == 0 })
+    @Test(.severalUsers)
     func noUserReadsOneThatOthersMayWrite() async throws {
         var world = try await world()
         let directory = world.world.directory

@@ -1,4 +1,3 @@
-import Glibc
 import StageContainer
 import StageModel
 import StageSystem
@@ -7,15 +6,7 @@ import SystemPackage
 import Testing
 
 /// The metrics for Prometheus, and the lines for the journal of systemd.
-@Suite(
-    .apart,
-    .server,
-    .directory,
-    .enabled("root needs a '/var/lib' of its own") {
-        guard geteuid() == 0 else { return true }
-        return await Program.canMount
-    }
-)
+@Suite(.apart, .server, .directory, .mountNamespaceIfRoot)
 struct MetricsTests {
     private static func packs() throws -> [SamplePack] {
         let events: Set<InstallationEvent> = [.firstInstallation, .subsequentUpdate]

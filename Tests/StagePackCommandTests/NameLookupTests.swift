@@ -4,7 +4,7 @@ import SystemPackage
 import Testing
 
 /// A name server that never answers: the program runs in namespaces of its own, which takes root.
-@Suite(.apart, .directory, .enabled("mounting takes root") { await Program.canMount })
+@Suite(.apart, .directory, .mountNamespace)
 struct NameLookupTests {
     /// Runs the program with a resolver that takes minutes to give up; the status is 124 if it does not end before.
     private func run(_ arguments: String...) async throws -> Program.Ending {

@@ -1,5 +1,4 @@
 import FoundationEssentials
-import Glibc
 import StageContainer
 import StageModel
 import StageSystem
@@ -10,14 +9,7 @@ import Testing
 
 /// Manifests in a format of the application's own: what they do for the application, and that they do nothing to the other
 /// applications of the group.
-@Suite(
-    .server,
-    .directory,
-    .enabled("root needs a '/var/lib' of its own") {
-        guard geteuid() == 0 else { return true }
-        return await Program.canMount
-    }
-)
+@Suite(.server, .directory, .mountNamespaceIfRoot)
 struct OwnFormatTests {
     private static let news = "net.example.news"
     private static let events: Set<InstallationEvent> = [.firstInstallation, .subsequentUpdate]
@@ -300,14 +292,7 @@ struct OwnFormatTests {
 }
 
 /// Signed manifests in a format of the application's own.
-@Suite(
-    .server,
-    .directory,
-    .enabled("root needs a '/var/lib' of its own") {
-        guard geteuid() == 0 else { return true }
-        return await Program.canMount
-    }
-)
+@Suite(.server, .directory, .mountNamespaceIfRoot)
 struct SignedOwnFormatTests {
     /// A world that has changed from a signed manifest in StagePack's format to a signed text.
     private func changed() async throws -> SignedWorld {

@@ -9,7 +9,7 @@ import SystemPackage
 import Testing
 
 /// Installations and updates that end early, and the periodic runs that complete them.
-@Suite(.apart, .server, .directory, .enabled { await Program.canMount })
+@Suite(.apart, .server, .directory, .mountNamespace)
 struct PendingEventTests {
     private static let periodic = ["prefetch", "--all", "--event", "periodic", "--quiet"]
     private static let both: Set<InstallationEvent> = [.firstInstallation, .subsequentUpdate]

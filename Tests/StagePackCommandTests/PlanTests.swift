@@ -101,7 +101,7 @@ struct PlanTests {
         #expect(rest.packs.first?.transferSize ?? size < size)
     }
 
-    @Test(.enabled { await Program.canMount })
+    @Test(.mountNamespace)
     func spaceIsCheckedBeforeThereIsAContainer() async throws {
         var world = try World()
         let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 8)
@@ -119,7 +119,7 @@ struct PlanTests {
     }
 
     /// Generations that go when the packs are staged are in the plan like those that make room before.
-    @Test(.enabled { await Program.canMount })
+    @Test(.mountNamespace)
     func whatGoesByTheQuotaIsPlanned() async throws {
         var installed = try await Installed()
         let ids = try ["essential", "rare"].map { try PackID($0) }
@@ -168,7 +168,7 @@ struct PlanTests {
     }
 
     /// On a metered link, packs of a periodic run that are not essential wait, unless the registration allows them.
-    @Test(.enabled { await Program.canMount }, arguments: [nil, false, true])
+    @Test(.mountNamespace, arguments: [nil, false, true])
     func aMeteredLinkIsSimulated(isAllowed: Bool?) async throws {
         var installed = try await Installed()
         try installed.world.publish(try .small(.aurora))

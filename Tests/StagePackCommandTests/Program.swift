@@ -61,19 +61,6 @@ struct Program {
     /// A program and the arguments before those of `stagepack`, where another one is to start it.
     var wrapper: [String] = []
 
-    /// `true` if this user may create mount namespaces.
-    static var canMount: Bool {
-        get async {
-            let probe = Program(wrapper: ["/usr/bin/unshare", "-m", "/bin/sh", "-c", "exit 0"])
-            return (try? await probe.run([]))?.status == 0
-        }
-    }
-
-    /// `true` if this user is root and may create mount namespaces.
-    static var isRootThatCanMount: Bool {
-        get async { geteuid() == 0 ? await canMount : false }
-    }
-
     /// Runs the program with the arguments until it ends; `body` watches it meanwhile.
     func run(
         _ arguments: [String],

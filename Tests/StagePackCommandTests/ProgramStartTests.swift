@@ -5,7 +5,7 @@ import SystemPackage
 import Testing
 
 /// The start of programs of root before `main`: libraries read variables when they are loaded.
-@Suite(.directory, .enabled("only root believes less") { geteuid() == 0 })
+@Suite(.directory, .root("only root believes less"))
 struct ProgramStartTests {
     /// The programs that root runs.
     private static let programs: [FilePath.Component] = ["stagepack", "stagepackd"]

@@ -9,7 +9,7 @@ import Testing
 import WallpaperStore
 
 /// Content that Debian packages hold, served by nginx.
-@Suite(.largeDirectory, .enabled("the content is Debian's") { DebianPackage.isAvailable })
+@Suite(.largeDirectory, .debianPackages)
 struct RealContentTests {
     /// Packages by what is special about them.
     enum Content: String, CaseIterable {

@@ -7,15 +7,7 @@ import SystemPackage
 import Testing
 
 /// Registrations that packages replace, rename and remove, also while runs are in progress.
-@Suite(
-    .apart,
-    .server,
-    .directory,
-    .enabled("root needs a '/var/lib' of its own") {
-        guard geteuid() == 0 else { return true }
-        return await Program.canMount
-    }
-)
+@Suite(.apart, .server, .directory, .mountNamespaceIfRoot)
 struct RegistrationChangeTests {
     /// The point at which a periodic run waits while a registration changes.
     enum Point: CaseIterable, Sendable {
@@ -413,10 +405,7 @@ struct RegistrationChangeTests {
         case unmountedParent, unmountedShare
     }
 
-    @Test(
-        .enabled("only root has a '/usr/share' of its own") { geteuid() == 0 },
-        arguments: Absence.allCases
-    )
+    @Test(.root("only root has a '/usr/share' of its own"), arguments: Absence.allCases)
     func theFolderOfPackagesMayVanishWithItsLastRegistration(absence: Absence) async throws {
         var installed = try await machine()
         try publish([try .small(try PackID("old"))], at: "/old.json")

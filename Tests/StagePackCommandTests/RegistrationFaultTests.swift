@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 /// Faults of registrations, as `app validate`, `app register` and other commands name them.
-@Suite(.server, .directory, .enabled { await Program.canMount })
+@Suite(.server, .directory, .mountNamespace)
 struct RegistrationFaultTests {
     private let installed: Installed
 
@@ -31,7 +31,7 @@ struct RegistrationFaultTests {
     }
 
     @Test(
-        .enabled("only root reads no others' registrations") { geteuid() == 0 },
+        .root("only root reads no others' registrations"),
         arguments: [
             (0o666, 0, "chmod go-w FILE"), (0o644, 65534, "chown root FILE"),
             (0o664, 65534, "chown root FILE && chmod go-w FILE"),
@@ -67,7 +67,7 @@ struct RegistrationFaultTests {
     }
 
     /// The package has no part in a file that overrides its own.
-    @Test(.enabled("only root installs registrations of packages") { geteuid() == 0 })
+    @Test(.root("only root installs registrations of packages"))
     func aWrongOverrideIsCorrectedOrRemoved() async throws {
         let id = "net.example.wallpaper"
         let share = try installed.world.directory.makeDirectory("share")
@@ -116,7 +116,7 @@ struct RegistrationFaultTests {
         #expect(json.status == 0 && json.output.contains(warning), "\(json)")
     }
 
-    @Test(.enabled("only root has registrations of the system") { geteuid() == 0 })
+    @Test(.root("only root has registrations of the system"))
     func aRegistrationThatUsersCannotReadIsNamed() async throws {
         var installed = installed
         try installed.world.publish(try .small(.aurora))
@@ -235,7 +235,7 @@ struct RegistrationFaultTests {
 
     /// The advice fits the reason of the system.
     @Test(
-        .enabled("only root mounts") { geteuid() == 0 },
+        .mountedFileSystems,
         arguments: [
             ("ro", 41, "make the file system writable"), ("nr_inodes=1", 40, "free some space"),
         ] as [(String, Int32, String)]

@@ -226,12 +226,7 @@ struct RollbackTests {
     private static let places = [("rename,renameat,renameat2", 3), ("fsync,fdatasync", 6)]
         .flatMap { place in (1...place.1).map { (calls: place.0, number: $0) } }
 
-    @Test(
-        .enabled("killing at system calls takes strace") {
-            FileStatus.exists("/usr/bin/strace")
-        },
-        arguments: places
-    )
+    @Test(.strace, arguments: places)
     func aKilledRollbackLeavesTheOldGenerationOrTheNewOneWithItsPin(
         calls: String,
         number: Int
@@ -255,11 +250,7 @@ struct RollbackTests {
         }
     }
 
-    @Test(
-        .enabled("killing at system calls takes strace") {
-            FileStatus.exists("/usr/bin/strace")
-        }
-    )
+    @Test(.strace)
     func aGenerationWhosePublicationWasKilledIsReadableAfterARollback() async throws {
         var world = try World()
         try world.publish(versions[0])

@@ -7,13 +7,7 @@ import SystemPackage
 import Testing
 
 /// Commands on a machine whose administrator has written `/etc/stagepack/stagepack.json`.
-@Suite(
-    .apart,
-    .server,
-    .directory,
-    .timeLimit(.minutes(10)),
-    .enabled("an '/etc' of its own takes root") { await Program.isRootThatCanMount }
-)
+@Suite(.apart, .server, .directory, .timeLimit(.minutes(10)), .rootInMountNamespace)
 struct SettingsFileTests {
     private static let file = "configuration file '/etc/stagepack/stagepack.json': "
 

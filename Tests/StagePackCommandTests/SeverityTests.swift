@@ -7,7 +7,7 @@ import SystemPackage
 import Testing
 
 /// Commands of which several runs fail: all failures are printed, and the most severe one determines the status.
-@Suite(.apart, .server, .directory, .enabled { await Program.canMount })
+@Suite(.apart, .server, .directory, .mountNamespace)
 struct SeverityTests {
     private struct Output: Decodable {
         struct Failure: Decodable { var status: Int32 }
@@ -175,7 +175,7 @@ struct SeveralManifestsTests {
 }
 
 /// Manifests of a registered application whose URLs have changed.
-@Suite(.server, .directory, .enabled { await Program.canMount })
+@Suite(.server, .directory, .mountNamespace)
 struct MovedManifestTests {
     private let app = ["--app", "net.example.wallpaper"]
 

@@ -7,11 +7,7 @@ import SystemPackage
 import Testing
 
 /// The user's and the system's container, as commands show them together.
-@Suite(
-    .server,
-    .directory,
-    .enabled("a user beside root takes root") { await Program.canMount }
-)
+@Suite(.server, .directory, .mountNamespace)
 struct SharedViewTests {
     private struct Place: Decodable, Equatable {
         var location: String?
@@ -223,7 +219,7 @@ struct SharedViewTests {
 }
 
 /// Commands without an application, and one that is not registered.
-@Suite(.server, .directory, .enabled { await Program.canMount })
+@Suite(.server, .directory, .mountNamespace)
 struct ScopeTests {
     /// Two registered applications of different groups, both staged, and a registration that is none.
     private func installed() async throws -> Installed {

@@ -188,7 +188,7 @@ struct ShortageTests {
         return try await world.program.run(arguments + world.source)
     }
 
-    @Test(.enabled("mounting takes root") { await Program.canMount })
+    @Test(.mountNamespace)
     func withoutProcfsAProgramSaysSo() async throws {
         let ending = try await runWithoutProcfs(["prefetch"])
         let error = """
@@ -205,10 +205,7 @@ struct ShortageTests {
     }
 
     /// Linux before 5.6, a filter of a container, and `RestrictSUIDSGID=` of a service refuse openat2(2).
-    @Test(
-        .enabled("takes strace") { FileStatus.isExecutable("/usr/bin/strace") },
-        arguments: ["ENOSYS", "EPERM"]
-    )
+    @Test(.strace, arguments: ["ENOSYS", "EPERM"])
     func withoutOpenat2AProgramSaysSo(error: String) async throws {
         var world = try world()
         func run(_ name: FilePath.Component, _ arguments: [String]) async throws -> Program.Ending {
@@ -233,10 +230,7 @@ struct ShortageTests {
         #expect(daemon.status == 71 && daemon.error.contains("refuses openat2(2)"), "\(daemon)")
     }
 
-    @Test(
-        .enabled("takes strace") { FileStatus.isExecutable("/usr/bin/strace") },
-        arguments: ["stagepack", "stagepackd"] as [FilePath.Component]
-    )
+    @Test(.strace, arguments: ["stagepack", "stagepackd"] as [FilePath.Component])
     func argumentsAreKnownThoughTheStackIsNotShown(_ name: FilePath.Component) async throws {
         let program = Program(wrapper: [
             "/usr/bin/timeout", "60", "/usr/bin/strace", "-f", "-o", "/dev/null", "-P",
@@ -266,11 +260,7 @@ struct ShortageTests {
     ]
     private static let moments = ["1", "2", "3", "1+", "2+", "3+"]
 
-    @Test(
-        .enabled("takes strace") { FileStatus.isExecutable("/usr/bin/strace") },
-        arguments: calls,
-        moments
-    )
+    @Test(.strace, arguments: calls, moments)
     func aHookWhoseSystemCallsFailCannotHurt(
         _ call: (name: String, error: String),
         _ moment: String
@@ -278,10 +268,7 @@ struct ShortageTests {
         try await expectHarmless("\(call.name):error=\(call.error):when=\(moment)", of: call.name)
     }
 
-    @Test(
-        .enabled("takes strace") { FileStatus.isExecutable("/usr/bin/strace") },
-        arguments: Array(stride(from: 4, through: 60, by: 4))
-    )
+    @Test(.strace, arguments: Array(stride(from: 4, through: 60, by: 4)))
     func aHookThatGetsNoMemoryCannotHurt(_ beyond: Int) async throws {
         // So many times memory is mapped before the program begins; it may be one more or less.
         let moment = try await mappings() + beyond - 8

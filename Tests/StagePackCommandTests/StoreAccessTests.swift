@@ -119,7 +119,7 @@ struct StoreAccessTests {
         #expect(!FileStatus.exists(publisher.store.appending("i")))
     }
 
-    @Test(.enabled("mounting takes root") { await Program.canMount })
+    @Test(.mountNamespace)
     func anIndexInAReadOnlyStoreIsOfferedWithAWarning() async throws {
         try publisher.write(["a": noise(1000)])
         let index = try await publisher.package(version: 1)

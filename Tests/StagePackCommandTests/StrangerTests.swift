@@ -46,11 +46,7 @@ enum Stranger {
 }
 
 /// Root's container while another user holds every lock that the user can get.
-@Suite(
-    .server,
-    .directory,
-    .enabled("a user beside root takes root") { geteuid() == 0 }
-)
+@Suite(.server, .directory, .severalUsers)
 struct StrangerTests {
     private let world: World
 

@@ -11,11 +11,7 @@ import Testing
 
 /// The variables that programs of root accept from an environment that a user has prepared, as a package
 /// manager under `su` passes it on.
-@Suite(
-    .server,
-    .directory,
-    .enabled("takes root, and a mount namespace") { await Program.isRootThatCanMount }
-)
+@Suite(.server, .directory, .rootInMountNamespace)
 struct SurroundingsTests {
     private let prefetch = ["prefetch", "--app", "net.example.wallpaper", "--attempts", "1"]
 
@@ -107,14 +103,7 @@ struct SurroundingsTests {
 }
 
 /// Programs of root and a process at the socket of the system's daemon.
-@Suite(
-    .server,
-    .directory,
-    .enabled("root needs a '/run' of its own") {
-        guard geteuid() == 0 else { return true }
-        return await Program.canMount
-    }
-)
+@Suite(.server, .directory, .mountNamespaceIfRoot)
 struct FalseDaemonTests {
     private let prefetch = ["prefetch", "--app", "net.example.wallpaper", "--attempts", "1"]
 
@@ -149,7 +138,7 @@ struct FalseDaemonTests {
             print(heard, file=notes, flush=True)
         """
 
-    @Test(.enabled("processes of two users take root") { geteuid() == 0 })
+    @Test(.severalUsers)
     func aDaemonOfAnotherUserIsToldNothing() async throws {
         let (installed, _) = try await installed()
         let notes = installed.world.directory.path.appending("notes")

@@ -6,11 +6,7 @@ import SystemPackage
 import Testing
 
 /// Registrations of the system, as other users see them.
-@Suite(
-    .server,
-    .directory,
-    .enabled("a user beside root takes root") { await Program.isRootThatCanMount }
-)
+@Suite(.server, .directory, .rootInMountNamespace)
 struct SystemRegistrationTests {
     @Test func aRegistrationOfRootIsForAllUsersWhateverTheMask() async throws {
         var machine = try await SharedMachine()

@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 /// Transfers over TLS, from nginx with certificates of an authority of the test's own.
-@Suite(.directory, .enabled("nginx is Debian's") { DebianPackage.isAvailable })
+@Suite(.directory, .debianPackages)
 struct TLSTests {
     /// A certificate of the server, and what the program says to it; `nil` if it is content.
     enum Certificate: String, CaseIterable {

@@ -29,7 +29,7 @@ struct TestLeftoversTests {
         get throws { try Set(place.entries().map(\.path.string)) }
     }
 
-    @Test(.enabled("the script runs in a mount namespace") { await Program.canMount })
+    @Test(.mountNamespace)
     func onlyDirectoriesOfDeadProcessesAreRemoved() async throws {
         let kept = try place.makeDirectory("kept")
         try kept.write([1], to: "file", durably: false)
@@ -47,7 +47,7 @@ struct TestLeftoversTests {
         extendLifetime(locked)
     }
 
-    @Test(.enabled("mounting takes root") { await Program.isRootThatCanMount })
+    @Test(.rootInMountNamespace)
     func theContentOfMountsStays() async throws {
         let kept = try place.makeDirectory("kept")
         try kept.write([1], to: "file", durably: false)

@@ -48,9 +48,7 @@ struct TransportTests {
     ///
     /// The test has its own network, with an address outside of the loopback range that also answers.
     @Test(
-        .enabled("a network and a table of hosts of its own take root") {
-            await Program.isRootThatCanMount
-        },
+        .rootInMountNamespace,
         arguments: [("127.0.0.1", true), ("::1", true), ("198.51.100.1", false)]
     )
     func thisMachineIsWhereTheConnectionLeads(address: String, isAsked: Bool) async throws {
@@ -117,12 +115,7 @@ struct TransportTests {
                 pass
         """
 
-    @Test(
-        .enabled("a configuration of the system's takes root, and a mount namespace") {
-            await Program.isRootThatCanMount
-        },
-        arguments: [("TLSv1_1", false), ("TLSv1_2", true)]
-    )
+    @Test(.rootInMountNamespace, arguments: [("TLSv1_1", false), ("TLSv1_2", true)])
     func tlsIsAtLeastVersion12WhateverTheSystemAllows(
         version: String,
         isAccepted: Bool

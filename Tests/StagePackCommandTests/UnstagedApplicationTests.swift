@@ -2,7 +2,7 @@ import StageTesting
 import Testing
 
 /// A registered application that no run has staged a pack for.
-@Suite(.server, .directory, .enabled { await Program.canMount })
+@Suite(.server, .directory, .mountNamespace)
 struct UnstagedApplicationTests {
     private let installed: Installed
 

@@ -121,7 +121,7 @@ struct WhyTests {
     }
 
     /// People read local times, programs those of RFC 3339.
-    @Test(.enabled { await Program.canMount })
+    @Test(.mountNamespace)
     func timesAreLocalForPeopleAlone() async throws {
         var world = try World()
         try world.publish(try .small(.aurora))
