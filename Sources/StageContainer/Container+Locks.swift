@@ -52,6 +52,25 @@ extension Container {
         return lock
     }
 
+    /// Acquires an exclusive lock of the container; suspends the task for `limit` at most while another process or task
+    /// holds it.
+    ///
+    /// - Returns: `nil` if others held the lock until then, or until the task was cancelled.
+    func waitForFileLock(
+        _ name: FilePath.Component,
+        in directory: Directory,
+        within limit: Duration
+    ) async throws(FileError) -> FileLock? {
+        try await FileLock.wait(
+            for: name,
+            in: directory,
+            mode: .exclusive,
+            atMost: limit
+        ) { () throws(FileError) in
+            try lockFile(name, in: directory)
+        }
+    }
+
     /// Renames the spare lock file to `name`; returns `false` if there is no spare, or the file system cannot rename it
     /// without replacing a file.
     ///

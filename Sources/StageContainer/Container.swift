@@ -138,16 +138,8 @@ public final class Container: Sendable {
         _ id: PackID,
         within limit: Duration
     ) async throws(ContainerError) -> PackLock? {
-        let name = id.component
         do throws(FileError) {
-            let lock = try await FileLock.wait(
-                for: name,
-                in: locks,
-                mode: .exclusive,
-                atMost: limit
-            ) { () throws(FileError) in
-                try lockFile(name, in: locks)
-            }
+            let lock = try await waitForFileLock(id.component, in: locks, within: limit)
             guard let lock else { return nil }
             return PackLock(id: id, lock: lock)
         } catch {

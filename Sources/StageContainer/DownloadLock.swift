@@ -62,14 +62,7 @@ extension Container {
     ) async throws(ContainerError) -> DownloadLock? {
         do throws(FileError) {
             let file = try lockName(ofDownload: name)
-            let lock = try await FileLock.wait(
-                for: file,
-                in: downloads,
-                mode: .exclusive,
-                atMost: limit
-            ) { () throws(FileError) in
-                try lockFile(file, in: downloads)
-            }
+            let lock = try await waitForFileLock(file, in: downloads, within: limit)
             guard let lock else { return nil }
             return DownloadLock(in: downloads, file: file, holding: lock)
         } catch {
