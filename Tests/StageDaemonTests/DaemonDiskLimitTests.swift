@@ -59,6 +59,8 @@ struct DaemonDiskLimitTests {
             let id = try await daemon.download(server.url("/gone"))
             let stream = try await daemon.attach()
             defer { stream.close() }
+            // The state to which it attached comes first.
+            _ = try await stream.take { $0.task == id }
             try await poll("no request comes") { !server.requests(for: "/gone").isEmpty }
             let filler = daemon.state.appending("filler").string
             // dd fails when the disk is full.

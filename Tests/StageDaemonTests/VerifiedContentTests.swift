@@ -1,4 +1,4 @@
-import Glibc
+import FoundationEssentials
 import StageControl
 import StageSystem
 import StageTesting
@@ -114,13 +114,24 @@ struct UnplacedContentTests {
 
     @Test func aClientIsToldThatContentWithoutAPlaceWaits() async throws {
         try await startWithoutPlace()
+        let id = try await daemon.download(server.url("/a")) { $0.isSuspended = true }
         let stream = try await daemon.attach()
         defer { stream.close() }
-        let id = try await daemon.download(server.url("/a"))
+        // A client that attaches is told the current state: what comes after it are events.
+        _ = try await stream.take { event in
+            event.holds?.contains { $0.kind == .pausedByClient } ?? false
+        }
+        var change = TransferChange()
+        change.state = .running
+        try await daemon.client.change(id, by: change)
         let events = try await stream.take { event in
             event.holds?.contains { $0.kind == .backoff } ?? false
         }
-        #expect(events.last?.task == id)
+        let event = try #require(events.last)
+        #expect(event.task == id)
+        // The move is repeated after 15 seconds, and after 30 if it fails again, of which the client is told too.
+        let until = try #require(event.holds?.first { $0.kind == .backoff }?.until)
+        #expect(until.timeIntervalSince(event.time) < 16, "\(event)")
     }
 
     @Test func contentWithoutAPlaceIsCancelled() async throws {
