@@ -173,12 +173,24 @@ struct RequestLimitsTests {
     @Test func theLargestOrderFitsIntoAMessageAlsoWhenItIsRepeated() throws {
         var order = StagingOrder()
         order.application = "net.example.app"
-        order.packs = [""]
+        // Each text has a limit of its own.
+        order.packs = Array(repeating: String(repeating: "p", count: 8000), count: 8) + [""]
         let rest = RequestLimits.order - (try ControlFormat.encode(order).count)
-        order.packs = [String(repeating: "p", count: rest)]
+        order.packs?[8] = String(repeating: "p", count: rest)
         #expect(try ControlFormat.encode(order).count == RequestLimits.order)
+        var largest = TransferRequest(token: "t", kind: .staging, url: "")
+        largest.staging = order
+        try RequestLimits.check(largest, in: SessionConfiguration())
         let repetition = WorkerOrder(order, isRepetition: true)
         #expect(try ControlFormat.encode(repetition).count <= MessageSocket.maximumLength)
+        order.packs?[8].append("p")
+        largest.staging = order
+        let tooLarge = largest
+        let message =
+            "task 't': expected a 'staging' of at most 65000 bytes as JSON: ask for an event"
+        #expect(throws: ControlRefusal(.invalid, message: message)) {
+            try RequestLimits.check(tooLarge, in: SessionConfiguration())
+        }
     }
 
     private static let timeouts =
