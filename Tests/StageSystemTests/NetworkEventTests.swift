@@ -35,29 +35,42 @@ struct NetworkEventTests {
         return message(type, Array(([[family, 0]] + numbers).joined()))
     }
 
-    /// An address with a lifetime in seconds.
+    /// An address with a lifetime in seconds; the last bytes are those of the other end and of this one.
     private static func address(
         _ type: UInt16 = 20,
-        last: UInt8 = 1,
+        family: UInt8 = 2,
+        prefix: UInt8 = 24,
         flags: UInt8 = 0,
         scope: UInt8 = 0,
+        link: UInt32 = 7,
+        last: (UInt8, UInt8) = (1, 1),
         lifetime: UInt32 = 60
     ) -> [UInt8] {
+        // The length of the name is no multiple of four: attributes after it begin at one.
         let parts: [[UInt8]] = [
-            [2, 24, flags, scope], bytes(UInt32(7)), attribute(1, [198, 51, 100, last]),
-            attribute(3, Array("eth0\0".utf8)), attribute(6, bytes(lifetime)),
+            [family, prefix, flags, scope], bytes(link), attribute(3, Array("eth0\0".utf8)),
+            attribute(1, [198, 51, 100, last.0]), attribute(2, [198, 51, 100, last.1]),
+            attribute(6, bytes(lifetime)),
         ]
         return message(type, Array(parts.joined()))
     }
 
     private static func route(
         _ type: UInt16 = 24,
-        gateway: UInt8 = 1,
-        kind: UInt8 = 1
+        prefixes: (UInt8, UInt8) = (24, 0),
+        service: UInt8 = 0,
+        origin: UInt8 = 3,
+        kind: UInt8 = 1,
+        places: (UInt8, UInt8, UInt8) = (0, 0, 1),
+        link: UInt32 = 7,
+        metric: UInt32 = 100,
+        table: UInt32 = 254
     ) -> [UInt8] {
         let parts: [[UInt8]] = [
-            [2, 24, 0, 0, 254, 3, 0, kind], bytes(UInt32(0)), attribute(1, [203, 0, 113, 0]),
-            attribute(5, [192, 0, 2, gateway]), attribute(4, bytes(UInt32(7))),
+            [2, prefixes.0, prefixes.1, service, 254, origin, 0, kind], bytes(UInt32(0)),
+            attribute(15, bytes(table)), attribute(1, [203, 0, 113, places.0]),
+            attribute(2, [203, 0, 114, places.1]), attribute(5, [192, 0, 2, places.2]),
+            attribute(4, bytes(link)), attribute(6, bytes(metric)),
         ]
         return message(type, Array(parts.joined()))
     }
@@ -83,8 +96,14 @@ struct NetworkEventTests {
         #expect(first == [.added(entry)])
         #expect(Self.events(in: Self.address(lifetime: 3600)) == first)
         #expect(Self.events(in: Self.address(21, flags: 0x40)) == [.removed(entry)])
-        #expect(Self.events(in: Self.address(last: 2)) != first)
+        // Permanent.
+        #expect(Self.events(in: Self.address(flags: 0x80)) == first)
         #expect(Self.events(in: Self.route()) != first)
+        let others: [[UInt8]] = [
+            Self.address(family: 10), Self.address(prefix: 25), Self.address(link: 8),
+            Self.address(last: (2, 1)), Self.address(last: (1, 2)),
+        ]
+        for other in others { #expect(Self.events(in: other) != first, "\(other)") }
     }
 
     @Test func addressesOfThisMachineOrOneLinkAreLeftOutAndUncheckedOnesToo() {
@@ -103,7 +122,15 @@ struct NetworkEventTests {
         }
         #expect(first == [.added(entry)])
         #expect(Self.events(in: Self.route(25)) == [.removed(entry)])
-        #expect(Self.events(in: Self.route(gateway: 2)) != first)
+        // Another program has set it.
+        #expect(Self.events(in: Self.route(origin: 16)) == first)
+        let others: [[UInt8]] = [
+            Self.route(prefixes: (25, 0)), Self.route(prefixes: (24, 32)), Self.route(service: 8),
+            Self.route(places: (1, 0, 1)), Self.route(places: (0, 1, 1)),
+            Self.route(places: (0, 0, 2)), Self.route(link: 8), Self.route(metric: 200),
+            Self.route(table: 100),
+        ]
+        for other in others { #expect(Self.events(in: other) != first, "\(other)") }
         // A local one, as each address has.
         #expect(Self.events(in: Self.route(kind: 2)) == [])
     }
@@ -122,6 +149,19 @@ struct NetworkEventTests {
             if isCut { events.removeLast() }
             #expect(events == Array(all.prefix(events.count)), "\(count) bytes")
         }
+    }
+
+    /// Messages begin at multiples of four bytes.
+    @Test(arguments: 0..<4) func aMessageFollowsOneOfAnyLength(count: Int) {
+        let first = Self.message(3, [UInt8](repeating: 1, count: count))
+        #expect(Self.events(in: first + Self.link()) == [.link(7, isRunning: true)])
+    }
+
+    /// A length of zero would lead to the same message again and again.
+    @Test(arguments: 0..<16 as Range<UInt32>)
+    func aMessageThatIsShorterThanAHeaderIsALoss(length: UInt32) {
+        let message: [UInt8] = Self.bytes(length) + Self.message(3, []).dropFirst(4)
+        #expect(Self.events(in: message) == [.lost])
     }
 
     @Test func aMessageWithoutItsFieldsIsALoss() {
