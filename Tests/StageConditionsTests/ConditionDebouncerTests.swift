@@ -110,6 +110,18 @@ struct ConditionDebouncerTests {
         #expect(debouncer.deadline == nil)
     }
 
+    @Test func whatCountsAtFirstStaysUntilAReading() {
+        var debouncer = ConditionDebouncer(delay: .seconds(5), initial: Self.metered)
+        #expect(debouncer.current == Self.metered)
+        let hasChanged = debouncer.advance(to: .seconds(60))
+        #expect(!hasChanged)
+        #expect(debouncer.current == Self.metered)
+        #expect(debouncer.deadline == nil)
+        _ = debouncer.take(Self.unmetered, at: .seconds(61))
+        #expect(debouncer.current == Self.metered)
+        #expect(debouncer.deadline == .seconds(66))
+    }
+
     @Test func withoutADelayEverythingCountsAtOnce() {
         var debouncer = ConditionDebouncer(delay: .zero)
         for conditions in [Self.both, Self.unmetered, Self.none, Self.unknown] {

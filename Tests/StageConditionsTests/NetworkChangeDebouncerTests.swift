@@ -41,6 +41,12 @@ struct NetworkChangeDebouncerTests {
         #expect(reports(of: changes + [5000, 5010]).suffix(2) == [5005, 5015])
     }
 
+    /// The second report doubles the pause, and the third comes ten minutes after it, or a second earlier.
+    @Test func pausesAreShortAgainAfterTenMinutesWithoutAReport() {
+        #expect(reports(of: [0, 10, 609, 615]) == [5, 15, 614, 654])
+        #expect(reports(of: [0, 10, 610, 616]) == [5, 15, 615, 625])
+    }
+
     @Test func withoutADelayAChangeIsReportedAtOnce() {
         #expect(reports(of: [10, 11], delay: 0) == [10, 20])
     }
