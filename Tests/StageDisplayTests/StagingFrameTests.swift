@@ -105,6 +105,25 @@ struct StagingFrameTests {
         #expect(Self.frame(80, activity, at: 18) == "")
     }
 
+    @Test(arguments: [
+        ("https://host", "host"), ("https://a@b@host:1/c@d", "host:1"),
+        ("https://host?a@b", "host"), ("https://host#a@b", "host"),
+    ])
+    func aServerIsNamedWithoutItsUser(url: String, host: String) {
+        var activity = StagingActivity()
+        activity.applyToManifest(.connecting(url: url), at: 10)
+        #expect(Self.frame(80, activity, at: 10.1) == "⠙ manifest from \(host)")
+    }
+
+    /// To Swift, '@' and a combining character after it are one character.
+    @Test func aCombiningCharacterHidesNoUser() {
+        var activity = StagingActivity()
+        activity.applyToManifest(.connecting(url: "https://user:word@\u{301}host/"), at: 10)
+        let frame = Self.frame(80, activity, at: 10.1)
+        #expect(frame.contains("host"), "\(frame)")
+        #expect(!frame.contains("word"), "\(frame)")
+    }
+
     @Test func theLineOfAnEndedPackFitsIntoNarrowTerminals() throws {
         var activity = try Self.activity()
         let (aurora, voices) = try (PackID("aurora"), PackID("voices"))

@@ -97,6 +97,9 @@ import Testing
         ("http://user:secret@\u{301}host/", "http://…@\u{301}host/"),
         ("http://\u{301}user:secret@host/", "http://…@host/"),
         ("http://host/\u{301}a@b", "http://host/\u{301}a@b"), ("a@b", "a@b"),
+        ("http://a@b@host/", "http://…@host/"), ("http://host?a@b", "http://host?a@b"),
+        ("http://host#a@b", "http://host#a@b"), ("a:b://user@host", "a:b://…@host"),
+        ("http:/a@b", "http:/a@b"),
     ])
     func aURLIsShownWithoutItsUser(text: String, expected: String) {
         #expect(text.withoutUser.utf8.elementsEqual(expected.utf8))
