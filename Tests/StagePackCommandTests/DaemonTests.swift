@@ -74,6 +74,20 @@ struct DaemonTests {
         )
     }
 
+    @Test(.rootInMountNamespace) func anotherUserIsToldToStartADaemonOfItsOwn() async throws {
+        var machine = try await SharedMachine()
+        machine.userEnvironment["STAGEPACK_SOCKET"] = "/run/home/control.sock"
+        let tasks = try await machine.userForAll(["tasks"])
+        #expect(tasks.status == 50)
+        #expect(
+            tasks.error == """
+                stagepack: error: no daemon listens at '/run/home/control.sock'
+                hint: start it: 'systemctl --user start stagepackd', or 'stagepackd'
+
+                """
+        )
+    }
+
     @Test func transfersArePausedResumedAndCancelledByTheirNumbers() async throws {
         var installed = try await Installed()
         let server = installed.world.server

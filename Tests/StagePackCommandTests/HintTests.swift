@@ -93,15 +93,23 @@ struct HintTests {
         #expect(try await world.program.run(words).status == 0)
     }
 
-    /// A server that asks for a token refuses a command without it.
-    @Test func theCommandOfAHintReachesTheSameServers() async throws {
+    /// A server that asks for credentials, or has an authority of its own, refuses a command without them.
+    @Test(arguments: [
+        ("--cacert", "", "authority"), ("--netrc-file", "", "machine cdn.example login a"),
+        ("--token-file", "cdn.example=", "secret"),
+    ])
+    func theCommandOfAHintReachesTheSameServers(
+        option: String,
+        prefix: String,
+        content: String
+    ) async throws {
         var world = try World()
         try world.publish(try .small(.aurora))
-        try world.directory.write(Array("secret\n".utf8), to: "a token", durably: false)
-        let token = ["--token-file", "cdn.example=\(world.directory.path.appending("a token"))"]
-        let ending = try await world.program.run(["fetch", "borealis"] + token + world.source)
+        try world.directory.write(Array("\(content)\n".utf8), to: "a file", durably: false)
+        let access = [option, "\(prefix)\(world.directory.path.appending("a file"))"]
+        let ending = try await world.program.run(["fetch", "borealis"] + access + world.source)
         let words = try await HintedCommand.words(in: ending.error)
-        #expect(words == ["plan"] + world.source + token)
+        #expect(words == ["plan"] + world.source + access)
         #expect(try await world.program.run(words).status == 0)
     }
 

@@ -11,7 +11,7 @@ import Testing
 struct SharedMachine {
     /// The application.
     var installed: Installed
-    private let user: Program
+    private var user: Program
 
     /// The user's container, as the user's programs print it.
     static let userContainer: FilePath = "/run/home/.local/share/stagepack/groups/net.example"
@@ -45,6 +45,12 @@ struct SharedMachine {
     /// Serves a version of `aurora`.
     mutating func publish(version: Int) throws {
         try installed.world.publish(try .small(.aurora, version: version))
+    }
+
+    /// Variables of the user's programs.
+    var userEnvironment: [String: String] {
+        get { user.environment }
+        set { user.environment = newValue }
     }
 
     /// Runs a command as root.
