@@ -22,9 +22,7 @@ struct HandlerLimitTests {
 
     init() async throws {
         daemon = try .required()
-        for path in [daemon.directory, daemon.directory.removingLastComponent()] {
-            try Directory.open(path).setMode(.directory)
-        }
+        try daemon.letOthersPass()
         let users = Self.users.map { "\"\($0.name)\"" }.joined(separator: ", ")
         try daemon.configure(
             #"{"settlingTime": 0, "retryBase": 0.05, "relaunchDelay": 600, "handlerUsers": [\#(users)]}"#

@@ -1,5 +1,4 @@
 import FoundationEssentials
-import Glibc
 import StageSystem
 import StageTesting
 import SystemPackage
@@ -20,9 +19,7 @@ struct HandlerPolicyTests {
 
     init() async throws {
         daemon = try .required()
-        for path in [daemon.directory, daemon.directory.removingLastComponent()] {
-            try Directory.open(path).setMode(.directory)
-        }
+        try daemon.letOthersPass()
         try daemon.configure(
             #"{"settlingTime": 0, "retryBase": 0.05, "handlerUsers": ["daemon"]}"#
         )
@@ -186,11 +183,10 @@ struct HandlerPolicyTests {
     }
 
     @Test func eachHandlerHasASessionKeyringOfItsOwn() async throws {
-        let target = "/tmp/stagepack-keys-\(UInt64.random(in: 0 ... .max))"
+        let target = try daemon.makeOpenDirectory().appending("keys")
         // The number of the session keyring, as keyctl(2) tells it.
         let code = "import ctypes; print(ctypes.CDLL(None).syscall(\(Self.keyctl), 0, -3, 0))"
         let script = "python3 -c '\(code)' > \(target).$STAGEPACK_SESSION"
-        defer { for name in ["a", "b"] { unsafe _ = unlink("\(target).\(name)") } }
         for name in ["a", "b"] {
             let handler = #"{"handler": {"command": ["/bin/sh", "-c", "\#(script)"]}}"#
             let made = try await peer.ask(as: user, user, "PUT", "/v1/sessions/\(name)", handler)
@@ -221,9 +217,9 @@ struct HandlerPolicyTests {
     #endif
 
     @Test func aHandlerHasTheGroupsOfTheClientAndNoOthers() async throws {
-        for (privileges, expected) in [(alone, "1"), (member, "1 4242")] {
-            let name = "groups-\(UInt64.random(in: 0 ... .max))"
-            let target = "/tmp/stagepack-\(name)"
+        let folder = try daemon.makeOpenDirectory()
+        for (name, privileges, expected) in [("alone", alone, "1"), ("member", member, "1 4242")] {
+            let target = folder.appending(name)
             let answer = try await makeSession(
                 as: user,
                 handler: "id -G > \(target)~ && mv \(target)~ \(target)",
@@ -234,9 +230,8 @@ struct HandlerPolicyTests {
                 #"{"token": "\#(name)", "kind": "download", "url": "\#(server.url("/a"))"}"#
             let path = "/v1/sessions/s/tasks"
             _ = try await peer.ask(as: user, user, "POST", path, #"{"tasks": [\#(task)]}"#)
-            try await poll("the handler is not started") { FileStatus.exists(FilePath(target)) }
-            #expect(try text(of: FilePath(target)) == expected + "\n")
-            _ = try await peer.run(as: user, user, ["/bin/rm", target])
+            try await poll("the handler is not started") { FileStatus.exists(target) }
+            #expect(try text(of: target) == expected + "\n")
             // A launch that failed delays the next one: each case has a session of its own.
             _ = try await peer.ask(as: user, user, "DELETE", "/v1/sessions/s")
         }

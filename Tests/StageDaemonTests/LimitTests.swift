@@ -196,9 +196,7 @@ struct SharedLimitTests {
 
     init() throws {
         daemon = try .required()
-        for path in [daemon.directory, daemon.directory.removingLastComponent()] {
-            try Directory.open(path).setMode(.directory)
-        }
+        try daemon.letOthersPass()
         peer = try Peer(daemon)
     }
 
@@ -299,11 +297,7 @@ struct ConnectionLimitTests {
 
     init() async throws {
         daemon = try .required()
-        for path in [daemon.directory, daemon.directory.removingLastComponent()] {
-            let name = try #require(path.lastComponent)
-            try Directory.open(path.removingLastComponent())
-                .changeMode(of: name, to: [.ownerReadWriteExecute, .groupExecute, .otherExecute])
-        }
+        try daemon.letOthersPass()
         try await daemon.start()
         try await daemon.makeSession()
         peer = try Peer(daemon)

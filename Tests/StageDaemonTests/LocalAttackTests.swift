@@ -20,10 +20,7 @@ struct LocalAttackTests {
 
     init() async throws {
         daemon = try .required()
-        // Others pass, as they do below /var/lib.
-        for path in [daemon.directory, daemon.directory.removingLastComponent()] {
-            try Directory.open(path).setMode(.directory)
-        }
+        try daemon.letOthersPass()
         try daemon.configure(#"{"settlingTime": 0, "retryBase": 0.05}"#)
         try await daemon.start()
         peer = try Peer(daemon)
@@ -297,9 +294,9 @@ struct LocalAttackTests {
         try await daemon.start()
         _ = try await create(victim, download("t"))
         try await wait(for: 1, of: victim)
-        let move = ["/bin/mv", daemon.state.appending("staged/1/1").string, "/tmp/stagepack-moved"]
+        let target = try daemon.makeOpenDirectory().appending("moved")
+        let move = ["/bin/mv", daemon.state.appending("staged/1/1").string, target.string]
         _ = try await peer.run(as: victim, victim, move)
-        _ = try await peer.run(as: victim, victim, ["/bin/rm", "/tmp/stagepack-moved"])
     }
 
     @Test func holesOfAFileToUploadTakeNoDisk() async throws {

@@ -113,8 +113,8 @@ struct UserTests {
         let owner = ["/usr/bin/stat", "--format=%u", path.string]
         #expect(try await peer.run(as: nobody.0, nobody.1, owner) == "65534\n")
         // It is the user's to move away.
-        let target = "/tmp/stagepack-\(UInt64.random(in: 0 ... .max))"
-        let move = ["/bin/sh", "-c", "mv \"$0\" \"$1\" && rm \"$1\"", path.string, target]
+        let target = try daemon.makeOpenDirectory().appending("moved")
+        let move = ["/bin/mv", path.string, target.string]
         _ = try await peer.run(as: nobody.0, nobody.1, move)
         let body = "{\"sequence\":1}"
         #expect(
@@ -197,17 +197,16 @@ struct UserTests {
     }
 
     @Test func aHandlerIsStartedAsItsUser() async throws {
-        let target = "/tmp/stagepack-\(UInt64.random(in: 0 ... .max))"
+        let target = try daemon.makeOpenDirectory().appending("identity")
         let script = "id -u; id -G; ls /proc/self/fd"
         let body =
             #"{"handler": {"command": ["/bin/sh", "-c", "(\#(script)) > \#(target)"]}}"#
         _ = try await ask(nobody, "PUT", "/v1/sessions/s", body)
         _ = try await ask(nobody, "POST", "/v1/sessions/s/tasks", task())
         try await poll("it is not started") {
-            try text(of: FilePath(target)).split(separator: "\n").count >= 6
+            try text(of: target).split(separator: "\n").count >= 6
         }
-        let lines = try text(of: FilePath(target)).split(separator: "\n")
+        let lines = try text(of: target).split(separator: "\n")
         #expect(lines == ["65534", "65534", "0", "1", "2", "3"])
-        _ = try await peer.run(as: nobody.0, nobody.1, ["/bin/rm", target])
     }
 }

@@ -77,6 +77,15 @@ package final class DaemonProcess: Sendable {
         }
     }
 
+    /// Makes a directory of the test's own in which all users may make files, as in `/tmp`, and returns its path.
+    ///
+    /// Others reach it after ``letOthersPass()``.
+    package func makeOpenDirectory() throws -> FilePath {
+        let path = directory.appending("open")
+        try Directory.make(path).setMode(FilePermissions(rawValue: 0o1777))
+        return path
+    }
+
     /// Starts the daemon, by another program if one is named, and does not wait for it.
     package func launch(by wrapper: [String] = [], _ more: String...) throws {
         var command = wrapper
