@@ -4,6 +4,7 @@ import StageControl
 import StageModel
 import StageSystem
 import StageTesting
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -28,13 +29,15 @@ struct HostileTests {
     /// connection.
     private func status(of bytes: [UInt8]) async throws -> Int? {
         let client = try UnixSocket.connect(to: daemon.socket)
-        // Ends the test if the daemon neither reads nor responds.
+        // More than the daemon gives a client that says nothing, and less than comparisons of texts would take.
+        let isLate = Mutex(false)
         let timeout = Task {
-            try await Task.sleep(for: .seconds(10))
+            try await Task.sleep(for: .seconds(90))
+            isLate.withLock { $0 = true }
             client.shutDown()
         }
         defer { timeout.cancel() }
-        return await withBlockingThread {
+        let status: Int? = await withBlockingThread {
             // The daemon may refuse a request before it has read all of it.
             _ = try? client.send(bytes)
             var answer: [UInt8] = []
@@ -44,6 +47,9 @@ struct HostileTests {
             client.shutDown()
             return Int(String(decoding: answer.prefix(12).suffix(3), as: UTF8.self))
         }
+        let hasAnswered = !isLate.withLock { $0 }
+        try #require(hasAnswered, "the daemon neither answers nor closes the connection")
+        return status
     }
 
     private func request(_ head: String, _ body: String = "") -> [UInt8] {
