@@ -169,12 +169,10 @@ struct ForegroundFailureTests: ForegroundSuite {
     @Test(arguments: Failure.allCases)
     func dataAndDownloadTasksFailWithTheSameCodes(_ failure: Failure) async throws {
         server.answer("/a", with: failure.answer)
-        let gone = try TestServer()
-        gone.stop()
         let text =
             switch failure {
             case .noHost: "http://nowhere.invalid/a"
-            case .noServer: gone.url("/a")
+            case .noServer: closedURL
             case .noEncryption: "https://127.0.0.1:\(server.port)/a"
             default: server.url("/a")
             }

@@ -23,6 +23,9 @@ extension ForegroundSuite {
     /// The URL of a path of the server.
     func url(_ path: String) throws -> URL { try #require(URL(string: server.url(path))) }
 
+    /// A URL at which no server listens: its port is none of those that the servers of tests get.
+    var closedURL: String { "http://127.0.0.1:1/a" }
+
     /// A request for a path of the server.
     func request(_ path: String, _ method: String) throws -> URLRequest {
         var request = URLRequest(url: try url(path))

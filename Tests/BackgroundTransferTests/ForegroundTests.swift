@@ -108,9 +108,7 @@ struct ForegroundTests: ForegroundSuite {
     }
 
     @Test func connectionsThatDoNotComeAboutHaveTheirCodes() async throws {
-        let gone = try TestServer()
-        gone.stop()
-        let closed = try #require(URL(string: gone.url("/a")))
+        let closed = try #require(URL(string: closedURL))
         await expect(code: .cannotConnectToHost) { try await session().data(from: closed) }
         await expect(code: .cannotConnectToHost) { try await session().download(from: closed) }
         let nowhere = try #require(URL(string: "http://nowhere.invalid/a"))
@@ -122,9 +120,7 @@ struct ForegroundTests: ForegroundSuite {
     }
 
     @Test func aTaskThatWaitsForANetworkWaitsForNoServer() async throws {
-        let gone = try TestServer()
-        gone.stop()
-        let closed = try #require(URL(string: gone.url("/a")))
+        let closed = try #require(URL(string: closedURL))
         let recorder = DataRecorder()
         let session = session(recorder) { rules in
             rules.waitsForConnectivity = true
