@@ -290,7 +290,7 @@ struct StagingServiceTests {
                 }
                 held = nil
                 group.addTask {
-                    try await Task.sleep(for: .seconds(60))
+                    try await Task.sleep(for: .seconds(300))
                     throw NeverHappened()
                 }
                 for _ in requests { try await group.next() }
