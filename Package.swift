@@ -509,7 +509,10 @@ let package = Package(
             ]
         ),
         tests("StageWebSocket", ["StageWebSocket", "StageTesting"]),
-        tests("StageContainer", ["StageContainer", "StageModel", "StageSystem", system]),
+        tests(
+            "StageContainer",
+            ["StageContainer", "StageModel", "StageSystem", "StageTesting", system]
+        ),
         tests(
             "StagePack",
             [

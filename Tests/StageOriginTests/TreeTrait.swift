@@ -1,5 +1,7 @@
 import Foundation
 import Glibc
+import StageSystem
+import StageTesting
 import SystemPackage
 import Testing
 
@@ -37,10 +39,16 @@ struct TreeTrait: TestTrait, SuiteTrait, TestScoping {
         testCase: Test.Case?,
         performing function: @concurrent @Sendable () async throws -> Void
     ) async throws {
-        guard testCase != nil else { return try await function() }
+        try await TemporaryDirectoryTrait.directory.provideScope(for: test, testCase: testCase) {
+            guard let directory = TemporaryDirectory.current else { return try await function() }
+            let tree = try Self.makeTree(in: URL(filePath: directory.path.string))
+            try await Self.$current.withValue(FilePath(tree.path())) { try await function() }
+        }
+    }
+
+    /// Makes the directory to serve, and what lies beside it.
+    private static func makeTree(in above: URL) throws -> URL {
         let files = FileManager.default
-        let above = files.temporaryDirectory.appending(path: "stagepack-\(UUID().uuidString)")
-        defer { try? files.removeItem(at: above) }
         let tree = above.appending(path: "tree")
         try files.createDirectory(
             at: tree.appending(path: "packs/.git"),
@@ -62,7 +70,7 @@ struct TreeTrait: TestTrait, SuiteTrait, TestScoping {
                 withDestinationPath: target
             )
         }
-        try await Self.$current.withValue(FilePath(tree.path())) { try await function() }
+        return tree
     }
 }
 
