@@ -41,6 +41,16 @@ extension Trait where Self == ConditionTrait {
         .enabled("the kernel has no Landlock") { Confinement.supportedVersion > 0 }
     }
 
+    /// The test listens to the kernel, by a socket of a family that netlink(7) names.
+    package static func netlink(family: CInt) -> Self {
+        .enabled("the system refuses sockets for messages of the kernel") {
+            let descriptor = socket(AF_NETLINK, CInt(SOCK_RAW.rawValue), family)
+            guard descriptor >= 0 else { return false }
+            close(descriptor)
+            return true
+        }
+    }
+
     /// The test mounts file systems in user space.
     package static var fuse: Self {
         .enabled("the kernel has no '/dev/fuse'") { FileStatus.exists("/dev/fuse") }
