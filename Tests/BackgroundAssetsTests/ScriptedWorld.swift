@@ -24,17 +24,11 @@ struct ScriptedWorld {
         let path = try TemporaryDirectory.required().path.appending("socket").string
         daemon = TestDaemon(path: path)
         try daemon.start()
-        manager = Self.manager(path)
-    }
-
-    private static func manager(_ path: String) -> BADownloadManager {
-        let manager = BADownloadManager(environment: ["STAGEPACK_SOCKET": path]) { nil }
-        manager.applicationGroupIdentifier = group
-        return manager
+        manager = .ofApplication(at: path)
     }
 
     /// Returns the manager of another process of the application.
-    func other() -> BADownloadManager { Self.manager(daemon.path) }
+    func other() -> BADownloadManager { .ofApplication(at: daemon.path) }
 
     func download(
         _ identifier: String,

@@ -45,17 +45,11 @@ struct World {
         for path in ["/a", "/b"] { server.answer(path, with: .content(Self.content)) }
         server.answer("/late", with: .content(Self.content).waiting(for: gate))
         try await daemon.start()
-        manager = Self.manager(daemon.socket.string)
-    }
-
-    private static func manager(_ path: String) -> BADownloadManager {
-        let manager = BADownloadManager(environment: ["STAGEPACK_SOCKET": path]) { nil }
-        manager.applicationGroupIdentifier = group
-        return manager
+        manager = .ofApplication(at: daemon.socket.string)
     }
 
     /// Returns the manager of another process of the application.
-    func other() -> BADownloadManager { Self.manager(daemon.socket.string) }
+    func other() -> BADownloadManager { .ofApplication(at: daemon.socket.string) }
 
     /// Lets the server answer the requests for `/late`.
     func open() { gate.open() }
@@ -213,5 +207,14 @@ final class Recorder: NSObject, BADownloadManagerDelegate {
     func download(_ download: BADownload, finishedWithFileURL fileURL: URL) {
         finished()
         add("finished \(download.identifier): \(fileURL.path(percentEncoded: false))", download)
+    }
+}
+
+extension BADownloadManager {
+    /// Creates the manager of a process of the application, at a daemon's socket.
+    static func ofApplication(at socket: String) -> BADownloadManager {
+        let manager = BADownloadManager(environment: ["STAGEPACK_SOCKET": socket]) { nil }
+        manager.applicationGroupIdentifier = World.group
+        return manager
     }
 }

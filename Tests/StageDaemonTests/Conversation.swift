@@ -102,6 +102,12 @@ extension DaemonProcess {
         _ = try await Peer(self).run(as: geteuid(), getegid(), command)
     }
 
+    /// Returns the number of descriptors that the daemon has.
+    func descriptorCount() throws -> Int {
+        let number = try #require(process)
+        return try Directory.open(FilePath("/proc/\(number)/fd")).entries().count
+    }
+
     /// The names in a directory of the daemon's state; none where it is not there.
     func names(in name: String) throws -> [String] {
         guard let directory = try Directory.open(state).directory(FilePath(name)) else {

@@ -311,17 +311,12 @@ struct ConnectionLimitTests {
         #expect(ContinuousClock.now - began < .seconds(30))
     }
 
-    private func descriptors() throws -> Int {
-        let process = try #require(daemon.process)
-        return try Directory.open(FilePath("/proc/\(process)/fd")).entries().count
-    }
-
     @Test func thousandsOfConnectionsLeaveOthersTheirs() async throws {
         var clients: [UnixSocket] = []
         for _ in 0..<3000 { clients.append(try UnixSocket.connect(to: daemon.socket)) }
         try await expectOthersAreServed()
         _ = try await daemon.client.status()
-        #expect(try descriptors() < 400)
+        #expect(try daemon.descriptorCount() < 400)
         for client in clients { client.shutDown() }
     }
 
@@ -385,13 +380,13 @@ struct ConnectionLimitTests {
 
     @Test func withoutDescriptorsTheDaemonWaitsAndGoesOn() async throws {
         // Less than it took its limits from, as when transfers have many files open.
-        let most = try descriptors() + 6
+        let most = try daemon.descriptorCount() + 6
         let process = try #require(daemon.process)
         let command = ["/usr/bin/prlimit", "--pid=\(process)", "--nofile=\(most):\(most)"]
         _ = try await peer.run(as: 0, 0, command)
         var clients: [UnixSocket] = []
         for _ in 0..<60 { clients.append(try UnixSocket.connect(to: daemon.socket)) }
-        try await poll("descriptors are left") { try descriptors() >= most }
+        try await poll("descriptors are left") { try daemon.descriptorCount() >= most }
         let (began, before) = (ContinuousClock.now, try processorTime())
         try await poll("time stands still") { ContinuousClock.now - began > .seconds(2) }
         #expect(try processorTime() - before < 50)

@@ -52,12 +52,6 @@ struct LocalAttackTests {
             + #""file": "\#(file)"\#(more)}"#
     }
 
-    private func wait(for count: Int, of user: UInt32) async throws {
-        try await poll("the events do not come") {
-            try await ask(user, "GET", "/v1/sessions/s").body.contains("\"lastEvent\":\(count)")
-        }
-    }
-
     /// A file that its user alone may read.
     private func secret(of user: UInt32, _ text: String) throws -> String {
         let directory = try Directory.open(daemon.directory)
@@ -104,7 +98,7 @@ struct LocalAttackTests {
         server.answer("/slow", with: .content(noise(1_000_000)).stalled(after: 500_000))
         #expect(try await create(victim, download("slow", "/slow")).status == 200)
         #expect(try await create(victim, download("d")).status == 200)
-        try await wait(for: 1, of: victim)
+        try await peer.wait(forEvents: 1, of: victim)
         try await poll("nothing is received") { try daemon.names(in: "parts").count >= 1 }
         let list = ["/usr/bin/find", daemon.state.string, "-printf", "%P %#m %U %y\\n"]
         let lines = try await peer.run(as: 0, 0, list).split(separator: "\n").map(String.init)
@@ -130,7 +124,7 @@ struct LocalAttackTests {
     @Test func whatAUserPutsAmongStagedFilesKeepsNoDaemonFromStarting() async throws {
         for user in [attacker, victim] {
             _ = try await create(user, download("t"))
-            try await wait(for: 1, of: user)
+            try await peer.wait(forEvents: 1, of: user)
         }
         let staged = daemon.state.appending("staged")
         // Both files are kept aside, and their tasks have ended: files with these numbers belong to no task.
@@ -152,7 +146,7 @@ struct LocalAttackTests {
         }
         #expect(FileStatus.exists("/etc/passwd"))
         _ = try await create(victim, download("next"))
-        try await wait(for: 2, of: victim)
+        try await peer.wait(forEvents: 2, of: victim)
     }
 
     /// Starts the daemon where file systems that never answer are mounted on files of the attacker.
@@ -179,7 +173,7 @@ struct LocalAttackTests {
     func aMountOnOneFileDelaysItsUserAlone() async throws {
         for user in [attacker, victim] {
             _ = try await create(user, download("t"))
-            try await wait(for: 1, of: user)
+            try await peer.wait(forEvents: 1, of: user)
         }
         let next = daemon.state.appending("staged/65534/3").string
         _ = try await peer.run(as: attacker, attacker, ["/bin/touch", next])
@@ -191,18 +185,18 @@ struct LocalAttackTests {
         try await poll("it is not received") { server.requests(for: "/next").count == 1 }
         for number in 2...4 {
             #expect(try await create(victim, download("v\(number)")).status == 200)
-            try await wait(for: number, of: victim)
+            try await peer.wait(forEvents: number, of: victim)
         }
         try await daemon.kill()
         try await startDaemon(withMountsOn: ["1", "3"])
         #expect(try await create(victim, download("last")).status == 200)
-        try await wait(for: 5, of: victim)
+        try await peer.wait(forEvents: 5, of: victim)
         #expect(try await ask(attacker, "GET", "/v1/sessions/s").body.contains("\"lastEvent\":1"))
         // The attacker's own download ends once the file system is gone.
         try await daemon.kill()
         _ = try await peer.run(as: attacker, attacker, ["/bin/rm", next])
         try await daemon.start()
-        try await wait(for: 2, of: attacker)
+        try await peer.wait(forEvents: 2, of: attacker)
     }
 
     /// Starts file systems that never answer; their mounts stay until they are removed.
@@ -293,7 +287,7 @@ struct LocalAttackTests {
         try staged.createDirectory("1")
         try await daemon.start()
         _ = try await create(victim, download("t"))
-        try await wait(for: 1, of: victim)
+        try await peer.wait(forEvents: 1, of: victim)
         let target = try daemon.makeOpenDirectory().appending("moved")
         let move = ["/bin/mv", daemon.state.appending("staged/1/1").string, target.string]
         _ = try await peer.run(as: victim, victim, move)

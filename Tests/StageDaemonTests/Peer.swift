@@ -78,6 +78,14 @@ struct Peer {
         return (Int(parts.first ?? "") ?? 0, parts.count > 1 ? String(parts[1]) : "")
     }
 
+    /// Waits until the session 's' of a user, and of the group with the same number, has so many events.
+    func wait(forEvents count: Int, of user: UInt32) async throws {
+        try await poll("the events do not come") {
+            try await ask(as: user, user, "GET", "/v1/sessions/s").body
+                .contains("\"lastEvent\":\(count)")
+        }
+    }
+
     /// Runs a program as a user, which has to succeed, and returns what it printed; `privileges` are
     /// options of setpriv(1), by default one that leaves no further groups.
     func run(

@@ -46,11 +46,6 @@ struct SlowReaderTests {
         _ = try await daemon.client.createTasks(requests, in: "s")
     }
 
-    private func descriptors() throws -> Int {
-        let process = try #require(daemon.process)
-        return try Directory.open(FilePath("/proc/\(process)/fd")).entries().count
-    }
-
     private func secondsUntilClosed(_ path: String) async throws -> Int {
         let answer = try await peer.run(as: 0, 0, ["/usr/bin/python3", "-c", Self.script, path])
         return try #require(Int(answer.dropLast()), "\(answer)")
@@ -78,11 +73,11 @@ struct SlowReaderTests {
         // The fewest of a second: earlier requests have descriptors for a moment.
         var before = Int.max
         for _ in 0..<20 {
-            before = min(before, try descriptors())
+            before = min(before, try daemon.descriptorCount())
             try await Task.sleep(for: .milliseconds(50))
         }
         async let seconds = secondsUntilClosed(path)
-        try await poll("no process listens") { try descriptors() > before }
+        try await poll("no process listens") { try daemon.descriptorCount() > before }
         try await create(60) { _ in }
         let passed = try await seconds
         #expect((15...60).contains(passed), "\(passed)")

@@ -44,13 +44,6 @@ struct UserTests {
         #"{"tasks": [{"token": "\#(token)", "kind": "download", "url": "\#(server.url("/a"))"\#(more)}]}"#
     }
 
-    /// Waits until the session of a user has so many events.
-    private func wait(for count: Int, of user: (UInt32, UInt32)) async throws {
-        try await poll("the events do not come") {
-            try await ask(user, "GET", "/v1/sessions/s").body.contains("\"lastEvent\":\(count)")
-        }
-    }
-
     @Test func aUserSeesNothingOfAnother() async throws {
         #expect(try await ask(nobody, "PUT", "/v1/sessions/s", "{}").status == 200)
         let created = try await ask(
@@ -92,7 +85,7 @@ struct UserTests {
     @Test func aStagedFileIsItsUsersAlone() async throws {
         _ = try await ask(nobody, "PUT", "/v1/sessions/s", "{}")
         _ = try await ask(nobody, "POST", "/v1/sessions/s/tasks", task())
-        try await wait(for: 1, of: nobody)
+        try await peer.wait(forEvents: 1, of: nobody.0)
         let path = daemon.state.appending("staged/65534/1")
         let read = ["/bin/cat", path.string]
         #expect(try await peer.run(as: nobody.0, nobody.1, read).utf8.count > 0)
@@ -127,7 +120,7 @@ struct UserTests {
         #expect(try await ask(stranger, "PUT", "/v1/sessions/s", body).status == 403)
         #expect(try await ask(nobody, "PUT", "/v1/sessions/s", body).status == 200)
         #expect(try await ask(nobody, "POST", "/v1/sessions/s/tasks", task()).status == 200)
-        try await wait(for: 1, of: nobody)
+        try await peer.wait(forEvents: 1, of: nobody.0)
         #expect(try await ask(sync, "GET", "/v1/tasks/1").status == 200)
         #expect(try await ask(sync, "GET", "/v1/tasks").body.contains("\"id\":1"))
         #expect(try await ask(stranger, "GET", "/v1/tasks/1").status == 404)
@@ -165,7 +158,7 @@ struct UserTests {
             task("u", #", "resumeToken": "\#(token)""#)
         )
         #expect(created.body == "{\"ids\":[2]}\n")
-        try await wait(for: 2, of: nobody)
+        try await peer.wait(forEvents: 2, of: nobody.0)
         #expect(try await daemon.client.task(2).state == .completed)
         let start = server.requests(for: "/a").last?.rangeStart
         #expect(try #require(start) > 0)
@@ -192,7 +185,7 @@ struct UserTests {
         }
         #expect(try daemon.names(in: "snapshots") == [])
         #expect(try await upload("free") == 200)
-        try await wait(for: 1, of: nobody)
+        try await peer.wait(forEvents: 1, of: nobody.0)
         #expect(server.bodies(for: "/u") == [Array("public".utf8)])
     }
 

@@ -267,13 +267,3 @@ extension Pack {
         )
     }
 }
-
-extension Digest {
-    /// A digest that is like no other's.
-    fileprivate static func sample(_ byte: UInt8) -> Digest {
-        guard let digest = try? Digest(hexadecimal: String(repeating: "0\(byte)", count: 32)) else {
-            preconditionFailure("64 hexadecimal digits are a digest")
-        }
-        return digest
-    }
-}

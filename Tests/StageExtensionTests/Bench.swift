@@ -123,3 +123,8 @@ struct Bench {
         return false
     }
 }
+
+/// Returns the download of a pack, as an extension names it.
+func pack(_ id: String, essential: Bool? = nil) -> ExtensionDownload {
+    .pack(PackID(unchecked: id), essential: essential, priority: nil)
+}

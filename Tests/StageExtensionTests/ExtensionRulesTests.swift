@@ -19,10 +19,6 @@ import Testing
         return .url(file)
     }
 
-    private static func pack(_ id: String, essential: Bool? = nil) -> ExtensionDownload {
-        .pack(PackID(unchecked: id), essential: essential, priority: nil)
-    }
-
     /// A response of an extension, and the expected decisions.
     struct Row: Sendable, CustomTestStringConvertible {
         var testDescription: String
@@ -155,7 +151,7 @@ import Testing
                 try rules.accepted([download]) == [.pack(dawn, essential: true, priority: 4)]
             )
             #expect(throws: ExtensionRules.Violation(download: "dawn", refusal: .duplicate)) {
-                try rules.accepted([download, Self.pack("dawn")])
+                try rules.accepted([download, pack("dawn")])
             }
         }
     }

@@ -44,17 +44,13 @@ import Testing
         }
     }
 
-    private static func pack(_ id: String, essential: Bool) -> ExtensionDownload {
-        .pack(PackID(unchecked: id), essential: essential, priority: nil)
-    }
-
     @Test(arguments: Sample.runnable) func packsAreChosenByPolicyAndNotes(
         _ sample: Sample
     ) async throws {
         let bench = try Bench(.install)
         #expect(
             try await sample.host().downloads(for: bench.request) == [
-                Self.pack("dawn", essential: true), Self.pack("noon", essential: false),
+                pack("dawn", essential: true), pack("noon", essential: false),
             ]
         )
         try bench.expectNothingLeft()
@@ -65,7 +61,7 @@ import Testing
         _ = try bench.root.file(creating: "shared/quality").written("uhd\n")
         #expect(
             try await sample.host().downloads(for: bench.request) == [
-                Self.pack("noon", essential: false), Self.pack("rain", essential: false),
+                pack("noon", essential: false), pack("rain", essential: false),
             ]
         )
     }
@@ -76,7 +72,7 @@ import Testing
         let bench = try Bench(.periodic)
         #expect(
             try await sample.host().downloads(for: bench.request) == [
-                Self.pack("dawn", essential: false), Self.pack("noon", essential: false),
+                pack("dawn", essential: false), pack("noon", essential: false),
             ]
         )
     }
@@ -89,14 +85,14 @@ import Testing
         let host = try sample.host()
         #expect(
             try await host.failed(
-                Self.pack("dawn", essential: true),
+                pack("dawn", essential: true),
                 with: failure,
                 for: bench.request
-            ) == [Self.pack("dawn", essential: false)]
+            ) == [pack("dawn", essential: false)]
         )
         #expect(
             try await host.failed(
-                Self.pack("dawn", essential: false),
+                pack("dawn", essential: false),
                 with: failure,
                 for: bench.request
             ) == []
@@ -108,7 +104,7 @@ import Testing
     ) async throws {
         let bench = try Bench(.install)
         let host = try sample.host()
-        let dawn = Self.pack("dawn", essential: true)
+        let dawn = pack("dawn", essential: true)
         try await host.finished(dawn, file: bench.container, for: bench.request)
         let challenge = ExtensionChallenge(method: "basic", host: "cdn.example.com", realm: "a")
         #expect(

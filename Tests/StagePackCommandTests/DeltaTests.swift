@@ -52,9 +52,7 @@ struct DeltaTests {
     }
 
     private func report(_ world: World, _ arguments: String...) async throws -> Report {
-        let ending = try await world.program.run(arguments + ["--json"])
-        #expect(ending.status == 0, "\(ending)")
-        return try JSONDecoder().decode(Report.self, from: Data(ending.output.utf8))
+        try await world.report(arguments)
     }
 
     @Test func anUpdateOverTwoVersionsTakesTheSetOfPackaging() async throws {

@@ -52,15 +52,6 @@ struct FileOnDemandTests {
         return (publisher, large)
     }
 
-    private func error<Value>(_ body: () async throws -> Value) async -> PackStoreError? {
-        do {
-            _ = try await body()
-            return nil
-        } catch {
-            return error as? PackStoreError
-        }
-    }
-
     @Test(arguments: Fetching.allCases)
     func onlyTheFramesOfAFileAreTransferredAndOnlyOnce(
         by fetching: OnDemandTests.Fetching
@@ -96,7 +87,8 @@ struct FileOnDemandTests {
         }
         #expect(world.server.requests.count == before)
         #expect(
-            await error { try await other.url(for: "c", inPack: .levels) } == .notStaged(.levels)
+            await storeError { try await other.url(for: "c", inPack: .levels) }
+                == .notStaged(.levels)
         )
     }
 
@@ -115,7 +107,7 @@ struct FileOnDemandTests {
         #expect(try await Array(store.contents(at: "a/large", inPack: .levels)) == large)
         #expect(try await FileStatus.exists(FilePath(store.url(for: "a", inPack: .levels).path)))
         for path in ["new", "../levels/b", "", "/b", "a/../b", "."] {
-            let found = await error { try await store.url(for: path, inPack: .levels) }
+            let found = await storeError { try await store.url(for: path, inPack: .levels) }
             #expect(found == .fileNotFound(path))
         }
         #expect(world.server.requests.count == before)
@@ -154,7 +146,7 @@ struct FileOnDemandTests {
     ) async throws {
         var world = try World()
         let store = try store(world, by: fetching)
-        let none = await error { try await store.url(for: "b", inPack: .levels) }
+        let none = await storeError { try await store.url(for: "b", inPack: .levels) }
         #expect(try #require(none?.description).contains("the manifest is not available"))
         let (publisher, _) = try await publisher(world)
         _ = try await publisher.package(version: 1)
@@ -163,32 +155,32 @@ struct FileOnDemandTests {
             ("b/d", "no pack that was looked in has a file at 'b/d'"),
             ("a", "pack 'levels': 'a' is a directory, and files are fetched one by one"),
         ] {
-            let found = await error { try await store.contents(at: path, inPack: .levels) }
+            let found = await storeError { try await store.contents(at: path, inPack: .levels) }
             #expect(found?.description == words)
             #expect(found?.retryAdvice == .never)
         }
         let before = world.server.requests.count
         for path in ["../b", "", "/b", "./b", "a/../b"] {
-            let found = await error { try await store.url(for: path, inPack: .levels) }
+            let found = await storeError { try await store.url(for: path, inPack: .levels) }
             #expect(found == .fileNotFound(path))
         }
         let options = PackStore.LoadOptions(isOffline: true)
-        let offline = await error {
+        let offline = await storeError {
             try await store.url(for: "b", inPack: .levels, options: options)
         }
         #expect(offline == .notStaged(.levels))
         #expect(world.server.requests.count == before)
-        let unknown = await error { try await store.url(for: "b", inPack: .aurora) }
+        let unknown = await storeError { try await store.url(for: "b", inPack: .aurora) }
         #expect(unknown?.description == "the manifest has no pack 'aurora'")
         world.server.answer("/manifest.json", with: .status(404))
-        let unasked = await error { try await store.url(for: "b", inPack: .aurora) }
+        let unasked = await storeError { try await store.url(for: "b", inPack: .aurora) }
         #expect(
             unasked?.description.hasPrefix("pack 'aurora': the manifest is not available: ") == true
         )
         #expect(unasked?.retryAdvice == .later)
         world.revision = 2
         try world.publish(try .small(.aurora))
-        let whole = await error { try await store.url(for: "b", inPack: .aurora) }
+        let whole = await storeError { try await store.url(for: "b", inPack: .aurora) }
         #expect(
             whole?.description
                 == "pack 'aurora': it has no index, so 'b' is not to be had without the whole pack"
@@ -208,7 +200,7 @@ struct FileOnDemandTests {
             return .content(damaged)
         }
         let store = try store(world, by: fetching)
-        let found = await error { try await store.contents(at: "a", inPack: .levels) }
+        let found = await storeError { try await store.contents(at: "a", inPack: .levels) }
         guard case .fetchFailed(_, let failure) = found else {
             Issue.record("found \(String(describing: found))")
             return
@@ -302,14 +294,14 @@ struct FileOnDemandTests {
         try await poll { try received(in: world) > 500_000 }
         task.cancel()
         let cancelled = ContinuousClock.now
-        #expect(await error { try await task.value } == .cancelled)
+        #expect(await storeError { try await task.value } == .cancelled)
         // Told to end, not killed when its time is up.
         #expect(ContinuousClock.now - cancelled < .seconds(30))
         // The server counts a transfer when it has ended.
         try await poll { publisher.bytesSent == 1_000_000 }
         #expect(try store.localURL(for: "a/large", inPack: .levels) == nil)
         let options = PackStore.LoadOptions(timeout: .seconds(1))
-        let late = await error {
+        let late = await storeError {
             try await store.url(for: "a/large", inPack: .levels, options: options)
         }
         #expect(late == .timedOut(.levels, after: .seconds(1)))

@@ -139,26 +139,22 @@ struct IndexedTests {
             try publisher.write(["copy \(name)": copy])
         }
         let recipe = world.directory.path.appending("recipe.json").string
-        func run(_ arguments: [String]) async throws -> Report {
-            let ending = try await world.program.run(arguments + ["--json"])
-            #expect(ending.status == 0, "\(ending)")
-            return try JSONDecoder().decode(Report.self, from: Data(ending.output.utf8))
-        }
         let package = [
             "package", recipe, "--indexed", "--no-archive", "-o", publisher.store.string, "--base",
             first,
         ]
-        let fast = try await run(package + ["--level", "1"])
+        let fast: Report = try await world.report(package + ["--level", "1"])
         let index = try #require(fast.file)
         #expect(fast.updates.map(\.patch) == ["made"])
-        let stays = try await run(["delta", index, "--from", first, "--level", "19"])
+        let delta = ["delta", index, "--from", first]
+        let stays: Report = try await world.report(delta + ["--level", "19"])
         #expect(stays.updates.map(\.patch) == ["present"])
         let size = try #require(fast.updates[0].patchBytes)
         #expect(stays.updates[0].patchBytes == size)
         func again(_ options: [String]) async throws -> Int {
             let patches = try Directory.open(publisher.store.appending("p"))
             for name in try patches.entries().map(\.name) { try patches.remove(name) }
-            let report = try await run(["delta", index, "--from", first] + options)
+            let report: Report = try await world.report(delta + options)
             return report.updates[0].patchBytes ?? .max
         }
         #expect(try await again(["--level", "1"]) == size)

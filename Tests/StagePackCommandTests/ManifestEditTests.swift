@@ -6,9 +6,9 @@ import Testing
 
 /// Manifests that publishers edit and check with the built program.
 @Suite(.directory)
-struct ManifestEditTests {
-    private let directory: Directory
-    private let program: Program
+struct ManifestEditTests: PublisherSuite {
+    let directory: Directory
+    let program: Program
 
     init() throws {
         directory = try TemporaryDirectory.required()
@@ -16,19 +16,9 @@ struct ManifestEditTests {
         program = try Program(in: directory)
     }
 
-    private func write(_ name: String, _ text: String) throws {
-        let path = directory.path.pushing(FilePath(name))
-        let above = try Directory.make(path.removingLastComponent())
-        try above.write(Array(text.utf8), to: try #require(path.lastComponent), durably: false)
-    }
-
     private func text(_ name: String) throws -> String {
         let bytes = try directory.bytes(of: FilePath(name), limit: 1 << 20)
         return String(decoding: try #require(bytes), as: UTF8.self)
-    }
-
-    private func run(_ arguments: String) async throws -> Program.Ending {
-        try await program.run(arguments.split(separator: " ").map(String.init))
     }
 
     /// Makes a site with a manifest without packs, and an archive at a path.

@@ -57,15 +57,6 @@ struct OnDemandTests {
         )
     }
 
-    private func failure(_ body: () async throws -> URL) async -> PackStoreError? {
-        do {
-            _ = try await body()
-            return nil
-        } catch {
-            return error as? PackStoreError
-        }
-    }
-
     @Test(arguments: Fetching.allCases)
     func aPackThatIsNotStagedIsFetchedAndItsProgressIsSeen(by fetching: Fetching) async throws {
         var world = try World()
@@ -104,7 +95,7 @@ struct OnDemandTests {
         world.server.answer(pack.path, with: Answer.content(pack.archive).stalled(after: 2 << 20))
         let store = try store(world, by: fetching)
         let options = PackStore.LoadOptions(timeout: .seconds(4))
-        let error = await failure { try await store.loadPack("aurora", options: options) }
+        let error = await storeError { try await store.loadPack("aurora", options: options) }
         #expect(error == .timedOut(try .aurora, after: .seconds(4)))
         #expect(error?.retryAdvice == .now)
         try world.publish(pack)
@@ -121,7 +112,7 @@ struct OnDemandTests {
         try world.publish(pack)
         world.server.answer(pack.path, with: .status(404))
         let store = try store(world)
-        let error = await failure { try await store.loadPack("aurora") }
+        let error = await storeError { try await store.loadPack("aurora") }
         let reason = "pack 'aurora': '\(world.server.url(pack.path))' was answered with status 404"
         #expect(
             error
@@ -130,7 +121,7 @@ struct OnDemandTests {
                     FetchFailure(.refused, reason: reason, retryAdvice: .later)
                 )
         )
-        let unknown = await failure { try await store.loadPack("borealis") }
+        let unknown = await storeError { try await store.loadPack("borealis") }
         let words = FetchFailure(
             .unknownPack,
             reason: "the manifest has no pack 'borealis'",
@@ -182,7 +173,7 @@ struct OnDemandTests {
         case .noArchive, .space, .noPack: break
         }
         let store = try store(world, by: fetching)
-        let error = await failure { try await store.loadPack("aurora") }
+        let error = await storeError { try await store.loadPack("aurora") }
         guard case .fetchFailed(_, let failure) = error else {
             Issue.record("expected a failure of the fetch, found \(String(describing: error))")
             return
@@ -211,7 +202,7 @@ struct OnDemandTests {
         let user = world.directory.path.appending("user")
         let store = try store(world, by: fetching, in: [user, world.container])
         try world.publish(packs[1])
-        let error = await failure { try await store.updatePack(.aurora) }
+        let error = await storeError { try await store.updatePack(.aurora) }
         guard case .fetchFailed(_, let failure) = error else {
             Issue.record("expected a failure of the fetch, found \(String(describing: error))")
             return
@@ -278,5 +269,15 @@ struct OnDemandTests {
         #expect(try store.stagedPacks() == [])
         // The store holds it as long as it lives.
         #expect(try StagedFiles(FilePath(url.path)) == StagedFiles(try .small(.aurora)))
+    }
+}
+
+/// Returns the error of a call of a store, if it throws one.
+func storeError<Value>(_ body: () async throws -> Value) async -> PackStoreError? {
+    do {
+        _ = try await body()
+        return nil
+    } catch {
+        return error as? PackStoreError
     }
 }

@@ -6,33 +6,24 @@ import Testing
 
 /// Archives and indexes that are added to a manifest with the recipe that they were made from, or with another.
 @Suite(.directory)
-struct PackRecordTests {
-    private let directory: Directory
-    private let program: Program
+struct PackRecordTests: PublisherSuite {
+    let directory: Directory
+    let program: Program
 
     init() async throws {
         directory = try TemporaryDirectory.required()
         program = try Program(in: directory)
-        for name in ["one", "two"] { try Self.write(name, "content of \(name)", directory) }
-        try Self.write("one.json", Self.recipe("aurora", file: "one"), directory)
-        try Self.write("two.json", Self.recipe("borealis", file: "two"), directory)
+        for name in ["one", "two"] { try write(name, "content of \(name)") }
+        try write("one.json", Self.recipe("aurora", file: "one"))
+        try write("two.json", Self.recipe("borealis", file: "two"))
         let create = ["manifest", "create", "--application", "net.example", "-o", "m.json"]
         #expect(try await program.run(create).status == 0)
-    }
-
-    private static func write(_ name: String, _ text: String, _ directory: Directory) throws {
-        let component = try #require(FilePath.Component(name))
-        try directory.write(Array(text.utf8), to: component, durably: false)
     }
 
     private static func recipe(_ pack: String, file: String, more: String = "") -> String {
         """
         {"assetPackID": "\(pack)", "downloadPolicy": {"onDemand": {}}, "fileSelectors": [{"file": "\(file)"}]\(more)}
         """
-    }
-
-    private func write(_ name: String, _ text: String) throws {
-        try Self.write(name, text, directory)
     }
 
     private func add(

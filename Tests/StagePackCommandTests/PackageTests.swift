@@ -9,7 +9,7 @@ import Testing
 
 /// From a recipe to a staged pack, with the built program.
 @Suite(.server, .directory)
-struct PackageTests {
+struct PackageTests: PublisherSuite {
     /// The output of `package --json`.
     private struct Package: Decodable, Equatable {
         var pack, file, format, sha256: String
@@ -22,19 +22,13 @@ struct PackageTests {
         var isChanged: Bool
     }
 
-    private let directory: Directory
-    private let program: Program
+    let directory: Directory
+    let program: Program
 
     init() throws {
         directory = try TemporaryDirectory.required()
         // Sources are relative to the current directory.
         program = try Program(in: directory)
-    }
-
-    private func write(_ name: String, _ text: String) throws {
-        let path = directory.path.pushing(FilePath(name))
-        let above = try Directory.make(path.removingLastComponent())
-        try above.write(Array(text.utf8), to: try #require(path.lastComponent), durably: false)
     }
 
     private func recipe(_ selectors: String) -> String {

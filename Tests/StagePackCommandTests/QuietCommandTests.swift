@@ -70,9 +70,9 @@ struct QuietCommandTests {
 
 /// The same of publishers.
 @Suite(.directory, .timeLimit(.minutes(10)))
-struct QuietPublisherTests {
-    private let directory: Directory
-    private let program: Program
+struct QuietPublisherTests: PublisherSuite {
+    let directory: Directory
+    let program: Program
 
     init() throws {
         directory = try TemporaryDirectory.required()
@@ -85,10 +85,6 @@ struct QuietPublisherTests {
             {"assetPackID": "aurora", "downloadPolicy": {"onDemand": {}}, "fileSelectors": [{"directory": "assets"}]}
             """
         try directory.write(Array(recipe.utf8), to: "recipe.json", durably: false)
-    }
-
-    private func run(_ arguments: String) async throws -> Program.Ending {
-        try await program.run(arguments.split(separator: " ").map(String.init))
     }
 
     @Test func commandsOfPublishersPrintNothing() async throws {

@@ -9,12 +9,12 @@ import Testing
 
 /// Signing by the built program, as a publisher uses it.
 @Suite(.directory)
-struct SigningTests {
+struct SigningTests: PublisherSuite {
     /// The directory that is published.
-    private let directory: Directory
+    let directory: Directory
     /// The directory of the keys, above it.
     private let keys: Directory
-    private let program: Program
+    let program: Program
 
     init() throws {
         keys = try TemporaryDirectory.required()
@@ -40,15 +40,6 @@ struct SigningTests {
         var isChanged, isPublished: Bool
         var roles: [Role]
         var drafts: [Draft]
-    }
-
-    private func write(_ name: String, _ text: String) throws {
-        let component = try #require(FilePath.Component(name))
-        try directory.write(Array(text.utf8), to: component, durably: false)
-    }
-
-    private func run(_ arguments: String) async throws -> Program.Ending {
-        try await program.run(arguments.split(separator: " ").map(String.init))
     }
 
     @discardableResult

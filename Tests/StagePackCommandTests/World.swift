@@ -1,3 +1,4 @@
+import FoundationEssentials
 import StageContainer
 import StageDigest
 import StageModel
@@ -82,6 +83,13 @@ struct World {
         body: @escaping @Sendable (Program.Running) async throws -> Void = { _ in }
     ) async throws -> Program.Ending {
         try await program.run(arguments + source, body: body)
+    }
+
+    /// Runs the program with `--json`, which has to succeed, and returns what it prints.
+    func report<Report: Decodable>(_ arguments: [String]) async throws -> Report {
+        let ending = try await program.run(arguments + ["--json"])
+        #expect(ending.status == 0, "\(ending)")
+        return try JSONDecoder().decode(Report.self, from: Data(ending.output.utf8))
     }
 
     /// Runs the program, which has to succeed, and returns its standard output.

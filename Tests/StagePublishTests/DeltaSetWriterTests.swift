@@ -35,10 +35,6 @@ struct DeltaSetWriterTests {
         return [first, second, third]
     }
 
-    private func stored(_ pack: IndexedPack, in store: IndexedStore) throws -> StoredIndex {
-        try StoredIndex(at: store.directory().path.appending(pack.reference.url))
-    }
-
     private func objects(of store: IndexedStore) throws -> Set<String> {
         var names: Set<String> = []
         for folder in ["b", "d", "i"] as [FilePath] {
@@ -71,7 +67,7 @@ struct DeltaSetWriterTests {
             #expect(update.cost.total < ByteCount(20_000))
             #expect(update.plainCost.total > ByteCount(390_000))
         }
-        let all = try stored(third, in: store)
+        let all = try store.stored(third)
         #expect(Set(all.reference.deltas) == Set(deltas) && all.unnamedBases == 0)
         #expect(try store.files(of: third.index) == trees[2])
     }
@@ -83,7 +79,7 @@ struct DeltaSetWriterTests {
         #expect(packs[2].index == together[2].index)
         #expect(packs[2].reference.deltas.count == 1)
         let before = try objects(of: other)
-        let version = try stored(packs[2], in: other)
+        let version = try other.stored(packs[2])
         let bases = packs[..<2].map(\.index)
         let writer = DeltaSetWriter.withoutPatches(width: 2)
         let updates = try await writer.write(to: version, from: bases, in: other.directory())
@@ -99,7 +95,7 @@ struct DeltaSetWriterTests {
         // Nothing is created again.
         let inodes = try inodes(of: other)
         let again = try await writer.write(
-            to: stored(packs[2], in: other),
+            to: other.stored(packs[2]),
             from: bases,
             in: other.directory()
         )
@@ -140,7 +136,7 @@ struct DeltaSetWriterTests {
 
     @Test func unsuitableBasesAreRefused() async throws {
         let packs = try await package(into: store, bases: 1)
-        let version = try stored(packs[2], in: store)
+        let version = try store.stored(packs[2])
         let before = try objects(of: store)
         let stranger = try await store.package(["other": noise(3000, seed: 9)], "stranger")
         let elsewhere = try IndexedStore("elsewhere")
@@ -178,7 +174,7 @@ struct DeltaSetWriterTests {
             older.append(try await store.package(files, "tree \(number)"))
         }
         let last = try await store.package(trees[1], "last", after: older[0].index)
-        let version = try stored(last, in: store)
+        let version = try store.stored(last)
         let updates = try await DeltaSetWriter.withoutPatches(width: 2).write(
             to: version,
             from: older.map(\.index),
@@ -190,7 +186,7 @@ struct DeltaSetWriterTests {
             let path = store.root.path.appending("store").appending(pack.reference.url)
             try File.open(readingRegular: path).setModified(1_800_000_000 - Int64(age))
         }
-        let found = try stored(last, in: store)
+        let found = try store.stored(last)
         #expect(found.unnamedBases == 2)
         let newest = older.prefix(ManifestLimits.deltas).map(\.reference.contentDigest)
         #expect(found.reference.deltas.map(\.base) == newest)
@@ -203,12 +199,12 @@ struct DeltaSetWriterTests {
         let folder = try store.directory("d")
         try folder.write([1, 2, 3], to: ".deltas.abc", durably: false)
         let updates = try await DeltaSetWriter.withoutPatches(width: 1).write(
-            to: stored(packs[2], in: store),
+            to: store.stored(packs[2]),
             from: [packs[0].index],
             in: store.directory()
         )
         #expect(updates[0].delta?.frames != nil)
         #expect(try store.names(in: "d").allSatisfy { !$0.hasPrefix(".") })
-        #expect(try stored(packs[2], in: store).reference.deltas.count == 2)
+        #expect(try store.stored(packs[2]).reference.deltas.count == 2)
     }
 }

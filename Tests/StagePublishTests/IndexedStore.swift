@@ -36,6 +36,11 @@ struct IndexedStore {
         return try await writer.write(source.evaluate(#"{"directory": "."}"#), to: directory())
     }
 
+    /// Returns the index of a pack as the store has it.
+    func stored(_ pack: IndexedPack) throws -> StoredIndex {
+        try StoredIndex(at: directory().path.appending(pack.reference.url))
+    }
+
     /// Collects the garbage of the store.
     func collect(
         keeping manifests: [Manifest],

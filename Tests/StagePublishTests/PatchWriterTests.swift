@@ -42,10 +42,6 @@ struct PatchWriterTests {
         }
     }
 
-    private func stored(_ pack: IndexedPack) throws -> StoredIndex {
-        try StoredIndex(at: store.directory().path.appending(pack.reference.url))
-    }
-
     /// Returns the pieces of a version that another one lacks.
     private func bytes(of version: IndexedPack, notIn other: IndexedPack) throws -> [UInt8] {
         try bytes(of: PatchContent(of: version.index, notIn: other.index), in: version)
@@ -83,7 +79,7 @@ struct PatchWriterTests {
         let frame = compressor.compress(content.span, after: prefix.span)
         #expect(patch.size <= ByteCount(frame.count + 25))
         // 'manifest add' finds it.
-        #expect(try stored(second).reference.deltas == [update.delta])
+        #expect(try store.stored(second).reference.deltas == [update.delta])
     }
 
     /// Decodes a patch as the format has it.
@@ -164,7 +160,7 @@ struct PatchWriterTests {
         var writer = DeltaSetWriter(width: 1)
         writer.patchPartSize = .mebibytes(1)
         let again = try await writer.write(
-            to: stored(second),
+            to: store.stored(second),
             from: [first.index],
             in: store.directory()
         )
@@ -173,7 +169,7 @@ struct PatchWriterTests {
         // With room for all in one part.
         try store.directory("p").remove(try #require(FilePath(patch.url).lastComponent))
         let whole = try await DeltaSetWriter(width: 2).write(
-            to: stored(second),
+            to: store.stored(second),
             from: [first.index],
             in: store.directory()
         )
@@ -270,7 +266,7 @@ struct PatchWriterTests {
         #expect(names.count == 2)
         let inodes = try names.map { try store.directory("p").status(FilePath($0))?.inode }
         let again = try await DeltaSetWriter(width: 2).write(
-            to: stored(third),
+            to: store.stored(third),
             from: [second.index, first.index],
             in: store.directory()
         )
@@ -296,7 +292,7 @@ struct PatchWriterTests {
             var writer = DeltaSetWriter(width: 2)
             writer.makesPatches = makesPatches
             return try await writer.write(
-                to: stored(second),
+                to: store.stored(second),
                 from: [first.index],
                 in: store.directory()
             ).first
@@ -333,15 +329,15 @@ struct PatchWriterTests {
         bytes[bytes.count / 2] ^= 1
         let name = try #require(FilePath(patch.url).lastComponent)
         try store.directory("p").write(bytes, to: name, durably: false)
-        #expect(try stored(second).reference.deltas.first?.patch == nil)
+        #expect(try store.stored(second).reference.deltas.first?.patch == nil)
         // It is made anew.
         let update = try await DeltaSetWriter(width: 2).write(
-            to: stored(second),
+            to: store.stored(second),
             from: [first.index],
             in: store.directory()
         )
         #expect(update.first?.delta?.patch == patch)
-        #expect(try stored(second).reference.deltas.first?.patch == patch)
+        #expect(try store.stored(second).reference.deltas.first?.patch == patch)
     }
 
     /// A manifest names 16 deltas; the patches of others are in the store, too.
@@ -351,12 +347,12 @@ struct PatchWriterTests {
         let delta = try #require(second.updates.first?.delta)
         let name = try #require(FilePath(delta.url).lastComponent)
         try store.directory("i").remove(name)
-        #expect(try stored(second).reference.deltas.isEmpty)
+        #expect(try store.stored(second).reference.deltas.isEmpty)
         let patch = try #require(delta.patch)
         let place = FilePath(patch.url)
         let inode = try store.directory().status(place)?.inode
         let update = try await DeltaSetWriter(width: 2).write(
-            to: stored(second),
+            to: store.stored(second),
             from: [first.index],
             in: store.directory()
         )

@@ -107,12 +107,12 @@ package final class PartServer: Sendable {
         }
         let isGone = state.withLock { $0.isAborted || $0.object != nil }
         switch (head.method, head.target.prefix { $0 != "?" }) {
-        case (_, _) where isGone: answer(404, Self.error("NoSuchUpload"), socket)
+        case (_, _) where isGone: socket.answer(404, body: Self.error("NoSuchUpload"))
         case ("PUT", "/part"): takePart(head, &socket)
         case ("POST", "/complete"): complete(head, &socket)
         case ("DELETE", "/abort"):
             state.withLock { ($0.isAborted, $0.parts) = (true, [:]) }
-            answer(204, "", socket)
+            socket.answer(204)
         default: refuse(head, "no such request", 405, "MethodNotAllowed", socket)
         }
     }
@@ -140,7 +140,7 @@ package final class PartServer: Sendable {
             state.parts[number] = body
             state.order.append(number)
         }
-        answer(200, "", socket, fields: ["ETag: \(tag)"])
+        socket.answer(200, ["ETag: \(tag)"])
     }
 
     /// An entity tag that has characters which XML escapes.
@@ -180,7 +180,7 @@ package final class PartServer: Sendable {
         // S3 sends blanks until the object is there.
         let result =
             "  \n<CompleteMultipartUploadResult><ETag>x</ETag></CompleteMultipartUploadResult>"
-        answer(200, "<?xml version=\"1.0\"?>" + result, socket)
+        socket.answer(200, body: "<?xml version=\"1.0\"?>" + result)
     }
 
     /// The body of an error.
@@ -196,18 +196,6 @@ package final class PartServer: Sendable {
         _ socket: Socket
     ) {
         state.withLock { $0.faults.append("\(head.method) \(head.target): \(fault)") }
-        answer(status, Self.error(code), socket)
-    }
-
-    private func answer(
-        _ status: Int,
-        _ body: String,
-        _ socket: Socket,
-        fields: [String] = []
-    ) {
-        let length = status == 204 ? [] : ["Content-Length: \(body.utf8.count)"]
-        let lines = ["HTTP/1.1 \(status) Status"] + fields + length + ["Connection: close"]
-        _ = socket.send(Array((lines.joined(separator: "\r\n") + "\r\n\r\n" + body).utf8))
-        socket.lingerOn()
+        socket.answer(status, body: Self.error(code))
     }
 }

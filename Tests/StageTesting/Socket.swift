@@ -210,3 +210,13 @@ struct Socket {
         unsafe _ = recv(descriptor, &byte, 1, CInt(MSG_PEEK))
     }
 }
+
+extension Socket {
+    /// Sends a whole response, and waits until the peer has it.
+    func answer(_ status: Int, _ fields: [String] = [], body: String = "") {
+        let length = status == 204 ? [] : ["Content-Length: \(body.utf8.count)"]
+        let lines = ["HTTP/1.1 \(status) Status"] + fields + length + ["Connection: close"]
+        _ = send(Array((lines.joined(separator: "\r\n") + "\r\n\r\n" + body).utf8))
+        lingerOn()
+    }
+}

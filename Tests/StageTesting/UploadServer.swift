@@ -114,7 +114,7 @@ package final class UploadServer: Sendable {
         case ("HEAD", true): tellOffset(head, socket)
         case ("PATCH", true): take(head, at: head.target, &socket)
         case ("DELETE", true): delete(head, socket)
-        case (_, true): answer(405, [], socket)
+        case (_, true): socket.answer(405)
         default: create(head, &socket)
         }
     }
@@ -123,10 +123,10 @@ package final class UploadServer: Sendable {
         let place = state.withLock { "/uploads/\($0.uploads.count + $0.finished.count + 1)" }
         if head["tus-resumable"] != nil {
             guard let size = head["upload-length"].flatMap({ Int($0) }) else {
-                return answer(400, [], socket)
+                return socket.answer(400)
             }
             state.withLock { $0.uploads[place] = Upload(size: size, isTus: true) }
-            return answer(201, ["Tus-Resumable: 1.0.0", "Location: \(place)"], socket)
+            return socket.answer(201, ["Tus-Resumable: 1.0.0", "Location: \(place)"])
         }
         let size = head["content-length"].flatMap { Int($0) } ?? 0
         state.withLock { $0.uploads[place] = Upload(size: size, isTus: false) }
@@ -143,8 +143,8 @@ package final class UploadServer: Sendable {
 
     private func delete(_ head: RequestHead, _ socket: Socket) {
         let upload = state.withLock { $0.uploads.removeValue(forKey: head.target) }
-        guard let upload else { return answer(404, [], socket) }
-        answer(204, upload.isTus ? ["Tus-Resumable: 1.0.0"] : [], socket)
+        guard let upload else { return socket.answer(404) }
+        socket.answer(204, upload.isTus ? ["Tus-Resumable: 1.0.0"] : [])
     }
 
     private func tellOffset(_ head: RequestHead, _ socket: Socket) {
@@ -152,13 +152,13 @@ package final class UploadServer: Sendable {
             state.uploads[head.target]?.request += 1
             return state.uploads[head.target]
         }
-        guard let upload = found else { return answer(404, [], socket) }
+        guard let upload = found else { return socket.answer(404) }
         let isComplete = upload.content.count == upload.size
         let offset = "Upload-Offset: \(upload.content.count)"
         if upload.isTus {
-            answer(200, ["Tus-Resumable: 1.0.0", offset, "Upload-Length: \(upload.size)"], socket)
+            socket.answer(200, ["Tus-Resumable: 1.0.0", offset, "Upload-Length: \(upload.size)"])
         } else {
-            answer(204, [offset, "Upload-Complete: ?\(isComplete ? 1 : 0)"], socket)
+            socket.answer(204, [offset, "Upload-Complete: ?\(isComplete ? 1 : 0)"])
         }
     }
 
@@ -168,14 +168,14 @@ package final class UploadServer: Sendable {
             state.uploads[place]?.request += 1
             return state.uploads[place]
         }
-        guard let upload = found else { return answer(404, [], socket) }
+        guard let upload = found else { return socket.answer(404) }
         if head.method == "PATCH" {
             let type = upload.isTus ? "offset+octet-stream" : "partial-upload"
             guard head["content-type"] == "application/\(type)" else {
-                return answer(415, [], socket)
+                return socket.answer(415)
             }
             guard head["upload-offset"] == "\(upload.content.count)" else {
-                return answer(409, ["Upload-Offset: \(upload.content.count)"], socket)
+                return socket.answer(409, ["Upload-Offset: \(upload.content.count)"])
             }
         }
         if head["expect"] != nil { _ = socket.send(Array("HTTP/1.1 100 Continue\r\n\r\n".utf8)) }
@@ -205,7 +205,7 @@ package final class UploadServer: Sendable {
         }
         if head["authorization"] == nil, state.withLock({ $0.isGuarded }) {
             forget()
-            return answer(401, ["WWW-Authenticate: Basic realm=\"r\""], socket)
+            return socket.answer(401, ["WWW-Authenticate: Basic realm=\"r\""])
         }
         finish(place, socket)
     }
@@ -224,21 +224,9 @@ package final class UploadServer: Sendable {
         guard let upload, !isLost else { return socket.resetOnClose() }
         let offset = "Upload-Offset: \(upload.content.count)"
         if upload.isTus {
-            answer(204, ["Tus-Resumable: 1.0.0", offset], socket)
+            socket.answer(204, ["Tus-Resumable: 1.0.0", offset])
         } else {
-            answer(201, [offset], socket, body: "done")
+            socket.answer(201, [offset], body: "done")
         }
-    }
-
-    private func answer(
-        _ status: Int,
-        _ fields: [String],
-        _ socket: Socket,
-        body: String = ""
-    ) {
-        let length = status == 204 ? [] : ["Content-Length: \(body.utf8.count)"]
-        let lines = ["HTTP/1.1 \(status) Status"] + fields + length + ["Connection: close"]
-        _ = socket.send(Array((lines.joined(separator: "\r\n") + "\r\n\r\n" + body).utf8))
-        socket.lingerOn()
     }
 }

@@ -8,9 +8,9 @@ import Testing
 @testable import StageTransfer
 
 /// Uploads in presigned parts, over sockets.
-@Suite struct MultipartUploadTests {
+@Suite struct MultipartUploadTests: UploadSuite {
     private let server: PartServer
-    private let place: TemporaryDirectory
+    let place: TemporaryDirectory
     private static let size = 4 << 20 + 1
     private static let part = 1 << 20
 
@@ -28,18 +28,6 @@ import Testing
         change(&parts)
         request.parts = parts
         return request
-    }
-
-    private func upload(
-        _ content: [UInt8],
-        _ request: UploadRequest,
-        _ configuration: TransferConfiguration = .impatient
-    ) async throws -> UploadReceipt {
-        try place.directory.write(content, to: "body", durably: false)
-        let path = place.directory.path.appending("body")
-        return try await withEngine(configuration) { engine in
-            try await engine.upload(request, from: try File.open(reading: path))
-        }
     }
 
     private func failure(_ request: UploadRequest) async -> TransferError? {

@@ -9,9 +9,9 @@ import Testing
 @testable import StageTransfer
 
 /// Uploads that resume at a server, over sockets.
-@Suite struct ResumedUploadTests {
+@Suite struct ResumedUploadTests: UploadSuite {
     private let server: UploadServer
-    private let place: TemporaryDirectory
+    let place: TemporaryDirectory
     private static let size = 8 << 20 + 1
 
     init() throws {
@@ -34,18 +34,6 @@ import Testing
         var request = UploadRequest(url: server.url(path)) { events.append($0) }
         request.uploadProtocol = uploadProtocol
         return request
-    }
-
-    private func upload(
-        _ content: [UInt8],
-        _ request: UploadRequest,
-        _ configuration: TransferConfiguration = .impatient
-    ) async throws -> UploadReceipt {
-        try place.directory.write(content, to: "body", durably: false)
-        let path = place.directory.path.appending("body")
-        return try await withEngine(configuration) { engine in
-            try await engine.upload(request, from: try File.open(reading: path))
-        }
     }
 
     private func failure(_ content: [UInt8], _ request: UploadRequest) async -> TransferError? {

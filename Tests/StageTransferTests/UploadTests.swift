@@ -9,7 +9,7 @@ import Testing
 
 @testable import StageTransfer
 
-@Suite(.server) struct UploadTests {
+@Suite(.server) struct UploadTests: UploadSuite {
     let server = TestServer.current
     let place: TemporaryDirectory
     static let large = 3 << 20 + 1
@@ -18,19 +18,6 @@ import Testing
 
     private func request(_ events: Events = Events()) -> UploadRequest {
         UploadRequest(url: server.url("/in")) { events.append($0) }
-    }
-
-    /// Writes a file and sends it.
-    private func upload(
-        _ content: [UInt8],
-        _ request: UploadRequest,
-        _ configuration: TransferConfiguration = .impatient
-    ) async throws -> UploadReceipt {
-        try place.directory.write(content, to: "body", durably: false)
-        let path = place.directory.path.appending("body")
-        return try await withEngine(configuration) { engine in
-            try await engine.upload(request, from: try File.open(reading: path))
-        }
     }
 
     /// The error of an upload that fails.

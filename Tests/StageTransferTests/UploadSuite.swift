@@ -1,0 +1,25 @@
+import StageSystem
+import SystemPackage
+
+@testable import StageTransfer
+
+/// Tests that send a file from a directory of their own.
+protocol UploadSuite {
+    /// The directory of the file.
+    var place: TemporaryDirectory { get }
+}
+
+extension UploadSuite {
+    /// Writes a file and sends it.
+    func upload(
+        _ content: [UInt8],
+        _ request: UploadRequest,
+        _ configuration: TransferConfiguration = .impatient
+    ) async throws -> UploadReceipt {
+        try place.directory.write(content, to: "body", durably: false)
+        let path = place.directory.path.appending("body")
+        return try await withEngine(configuration) { engine in
+            try await engine.upload(request, from: try File.open(reading: path))
+        }
+    }
+}
