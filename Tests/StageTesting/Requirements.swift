@@ -10,6 +10,11 @@ extension Trait where Self == ConditionTrait {
         .enabled(reason) { geteuid() == 0 }
     }
 
+    /// Every user but root runs the test, for this reason.
+    package static func otherThanRoot(_ reason: Comment) -> Self {
+        .enabled(reason) { geteuid() != 0 }
+    }
+
     /// The test starts processes of several users.
     package static var severalUsers: Self { .root("processes of several users take root") }
 
