@@ -76,12 +76,12 @@ class Machine:
         shutil.copy(file, self.root / "tmp")
         return f"/tmp/{pathlib.Path(file).name}"
 
-    def start(self, *command, **environment):
-        """Starts a command, as the leader of a process group."""
+    def start(self, *command, outside=False, **environment):
+        """Starts a command, as the leader of a process group; a command of this system if it is `outside`."""
         self.log.append(f"$ {' '.join(map(str, command))}")
         with open(self.directory / "output", "ab") as output:
             return subprocess.Popen(
-                ["chroot", self.root, *command],
+                [*([] if outside else ["chroot", self.root]), *command],
                 env={**self.ENVIRONMENT, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -89,14 +89,14 @@ class Machine:
                 start_new_session=True,
             )
 
-    def run(self, *command, expected=0, **environment):
+    def run(self, *command, expected=0, outside=False, **environment):
         """Runs a command, expects its status, and returns what it printed.
 
-        Its input is a pipe without a writer: a program that reads it blocks.
+        Its input is a pipe without a writer: a program that reads it blocks. A command of this system, if it is `outside`.
         """
         self.log.append(f"$ {' '.join(map(str, command))}")
         done = subprocess.Popen(
-            ["chroot", self.root, *command],
+            [*([] if outside else ["chroot", self.root]), *command],
             env={**self.ENVIRONMENT, **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -118,8 +118,8 @@ class Machine:
         return self.run("dpkg-query", "--show", "--showformat=${Status}", package)
 
     def files(self, below="."):
-        """What is in the machine, but for what dpkg itself and logs keep."""
-        ours = ("proc", "dev", "tmp", "var/lib/dpkg", "var/log", "var/cache")
+        """What is in the machine, but for what dpkg and RPM themselves and logs keep."""
+        ours = ("proc", "dev", "tmp", "var/lib/dpkg", "var/lib/rpm", "var/log", "var/cache")
         top = self.root / below
         paths = []
         for directory, folders, files in os.walk(top):

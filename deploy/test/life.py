@@ -1,0 +1,134 @@
+"""What the tests of the packages' life have in common: a world for each test, and how they are run."""
+
+import argparse
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import origins
+from machine import Failure, Machine, expect, raise_loopback
+from packages import SOURCES
+
+# The seconds that hooks get in these tests, and those that a package manager may take besides on a slow machine.
+DEADLINE, MARGIN = 2, 6
+
+
+class World:
+    """Packages to install, trees to serve, and a machine to do it on."""
+
+    def __init__(self, packages, directory, machine):
+        self.packages, self.directory, self.machine = packages, directory, machine
+        self.count = 0
+
+    @staticmethod
+    def make(directory):
+        """Makes what is installed and served in the directory of the packages; returns the root of the machines."""
+        raise NotImplementedError
+
+    @staticmethod
+    def places(directory):
+        """Where that is, by the names that tests use."""
+        raise NotImplementedError
+
+    def prepare(self):
+        """Installs what each test begins with."""
+        raise NotImplementedError
+
+    def origin(self, kind=origins.nginx, release=1):
+        """An origin that serves a release of the packs."""
+        self.count += 1
+        directory = self.directory / f"origin-{self.count}"
+        directory.mkdir()
+        return kind(directory, self.packages["releases"] / str(release))
+
+    @contextlib.contextmanager
+    def limited(self, limit, what):
+        """Expects that something ends in time."""
+        start = time.monotonic()
+        yield
+        elapsed = time.monotonic() - start
+        expect(elapsed <= limit, f"{what} took {elapsed:.1f} s, expected at most {limit} s")
+
+    def expect_staged(self, **versions):
+        """Expects these packs, byte for byte, and no others."""
+        packs = self.machine.root / "var/lib/stagepack/groups/net.rorklab/packs"
+        found = {link.name: os.readlink(link) for link in packs.iterdir()} if packs.is_dir() else {}
+        expect(found.keys() == versions.keys(), f"expected packs {sorted(versions)}, found {sorted(found)}")
+        for name, version in versions.items():
+            content = packs / found[name]
+            expect(
+                not subprocess.run(["diff", "-r", SOURCES / f"Packs/{name}-{version}", content]).returncode,
+                f"pack '{name}' is not version {version}",
+            )
+
+    def complete(self, **versions):
+        """The timer's run: expects it to stage everything, and to leave nothing to complain of."""
+        self.machine.run("stagepack", "prefetch", "--all", "--event", "periodic", "--quiet")
+        self.expect_staged(**versions)
+        for application in self.machine.json("stagepack", "why", "--json")["applications"]:
+            for member in ("pending", "problem"):
+                expect(not application.get(member), f"'{member}' is left: {application.get(member)}")
+
+
+def run(test, world_type, packages, root):
+    """Runs one test on a new machine; returns whether it passed."""
+    start = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        machine = stack.enter_context(Machine(root, directory))
+        world = world_type(packages, directory, machine)
+        problem = None
+        try:
+            world.prepare()
+            machine.log.clear()
+            test(world)
+        except (Failure, OSError, subprocess.SubprocessError) as error:
+            problem = error
+        elapsed = time.monotonic() - start
+        print(f"{'FAILED' if problem else 'passed'}  {test.__name__} ({elapsed:.1f} s)", flush=True)
+        if problem:
+            print("\n".join(f"    {line}" for line in [*machine.log, f"{problem}"]), flush=True)
+    return not problem
+
+
+def main(program, description, tests, world_type):
+    """Runs a program of tests, and returns its status."""
+    program = pathlib.Path(program)
+    # A shell has programs in the background ignore SIGINT, and so would those that they start until they handle it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--packages", type=pathlib.Path, default=SOURCES / ".build/deploy")
+    parser.add_argument("--list", action="store_true", help="list the tests")
+    # In the namespaces that this program makes for itself.
+    parser.add_argument("--within", type=pathlib.Path, help=argparse.SUPPRESS)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="part of a test's name")
+    arguments = parser.parse_args()
+    directory, names = arguments.packages.resolve(), arguments.names
+    chosen = [test for test in tests if not names or any(name in test.__name__ for name in names)]
+    if arguments.list:
+        print("\n".join(test.__name__ for test in chosen))
+        return 0
+    if os.geteuid() != 0:
+        print(f"deploy/test/{program.name}: needs root for chroot and mounts: NOTHING WAS TESTED", file=sys.stderr)
+        return 77
+    if arguments.within:
+        raise_loopback()
+        packages = world_type.places(directory)
+        passed = [run(test, world_type, packages, arguments.within) for test in chosen]
+        print(f"{sum(passed)} of {len(passed)} passed")
+        return 0 if passed and all(passed) else 1
+    try:
+        root = world_type.make(directory)
+    except (Failure, subprocess.CalledProcessError) as error:
+        print(f"deploy/test/{program.name}: {error}", file=sys.stderr)
+        return 1
+    # Mounts, processes and a network of its own: all of it ends with it, and port 80 is free.
+    unshare = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    within = [program, "--packages", directory, "--within", root, *names]
+    return subprocess.run([*unshare, sys.executable, *within]).returncode
+
