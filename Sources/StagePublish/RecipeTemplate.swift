@@ -35,7 +35,7 @@ package enum RecipeTemplate {
             // , { "fileSource": "build/strings.json", "fileDestination": "strings.json" }
             // , { "directorySource": "../shared/music", "directoryDestination": "music" }
 
-            // Files that no selector adds: a path or a pattern.
+            // Files that no selector adds: a path or a pattern of sources.
             , { "fileExclusion": "**/.DS_Store" }
           ],
 
