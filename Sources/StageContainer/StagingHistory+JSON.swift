@@ -192,19 +192,18 @@ extension StagingHistory.Run {
     /// Reads a run; returns `nil` if it contains a code unknown to this version, or a time that is out of range.
     fileprivate init?(_ json: JSONTree) {
         guard let endedAt = json["endedAt"]?.integer, RecordLimits.times.contains(endedAt),
-            case .boolean(let isEssentialOnly)? = json["isEssentialOnly"]
+            case .boolean(let isEssentialOnly)? = json["isEssentialOnly"],
+            case .boolean(let hasFailed)? = json["hasFailed"]
         else { return nil }
         self.init(endedAt: Int64(endedAt), request: nil, isEssentialOnly: isEssentialOnly)
         if let name = json["request"]?.string {
             guard let request = ContentRequest(rawValue: name) else { return nil }
             self.request = request
         }
-        if case .boolean(let hasFailed)? = json["hasFailed"] { self.hasFailed = hasFailed }
+        self.hasFailed = hasFailed
         guard let json = json["problem"] else { return }
         guard let problem = StagingHistory.Problem.decoded(from: json) else { return nil }
         self.problem = problem
-        // Records of earlier versions have no member for it.
-        hasFailed = true
     }
 }
 

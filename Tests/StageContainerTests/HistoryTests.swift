@@ -92,13 +92,14 @@ import Testing
         }
     }
 
-    @Test func aHistoryOfTheVersionBeforeIsRead() throws {
+    @Test func aHistoryInAnotherLayoutIsRead() throws {
         try write(
             """
             {
               "registration" : "/etc/stagepack/apps.d/net.example.json",
               "lastRun" : {
                 "endedAt" : 1700000002,
+                "hasFailed" : false,
                 "isEssentialOnly" : false,
                 "request" : "install"
               },
