@@ -8,7 +8,7 @@ package struct AcknowledgementWindow: Sendable {
     /// Sequence number of the last event that the daemon knows to be acknowledged.
     package private(set) var acknowledged: Int64 = 0
     private var inProgress: Set<Int64> = []
-    /// Number of the session that the events belong to, if the daemon reports it.
+    /// Number of the session that the events belong to; `nil` before the first attachment.
     private var session: Int64?
 
     /// Creates a window without received events.
@@ -40,10 +40,10 @@ package struct AcknowledgementWindow: Sendable {
     /// Synchronises with the daemon's sequence numbers when a client attaches.
     ///
     /// A daemon that has lost its journal counts from 1 again, which the session's number reveals.
-    package mutating func attach(lastEvent: Int64, acknowledged: Int64, session: Int64? = nil) {
-        let isAnother = session != nil && self.session != nil && session != self.session
+    package mutating func attach(lastEvent: Int64, acknowledged: Int64, session: Int64) {
+        let isAnother = self.session != nil && session != self.session
         if isAnother || lastEvent < received { self = AcknowledgementWindow() }
-        self.session = session ?? self.session
+        self.session = session
         received = max(received, acknowledged)
         self.acknowledged = max(self.acknowledged, acknowledged)
     }

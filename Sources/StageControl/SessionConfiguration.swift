@@ -98,10 +98,8 @@ package struct SessionStatus: Hashable, Codable, Sendable {
     /// Identifier of the session.
     package var identifier: String
     /// Number of the session, never reused for the same identifier, even after the session was removed or the daemon
-    /// has lost its journal.
-    ///
-    /// `nil` from daemons of earlier versions.
-    package var number: Int64?
+    /// has lost its journal; 0 until it is set.
+    package var number: Int64
     /// User who owns the session.
     package var user: UInt32
     /// Settings of the session.
@@ -122,6 +120,7 @@ package struct SessionStatus: Hashable, Codable, Sendable {
     /// Creates the status of a session without tasks.
     package init(identifier: String, user: UInt32, configuration: SessionConfiguration) {
         self.identifier = identifier
+        number = 0
         self.user = user
         self.configuration = configuration
         unfinishedTasks = 0

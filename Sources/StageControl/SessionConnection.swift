@@ -227,9 +227,7 @@ package final class SessionConnection: Sendable {
             while let event = try events.nextEvent() {
                 // The stream belongs to another daemon, or to one that has lost its journal, where the session was
                 // not prepared.
-                if let number = event.sessionNumber, let prepared = status.number,
-                    number != prepared
-                {
+                if let number = event.sessionNumber, number != status.number {
                     return .lost(events.path)
                 }
                 try deliver(event, to: receiver)

@@ -84,7 +84,7 @@ struct DecisionTests {
 
     @Test func anEventInWorkHoldsBackThoseAfterIt() {
         var window = AcknowledgementWindow()
-        window.attach(lastEvent: 6, acknowledged: 2)
+        window.attach(lastEvent: 6, acknowledged: 2, session: 1)
         #expect(window.due == nil)
         #expect(window.receive(2) == false)
         for sequence in Int64(3)...5 { #expect(window.receive(sequence) == true) }
@@ -101,7 +101,7 @@ struct DecisionTests {
     @Test func aDaemonWithoutItsRecordsCountsAnew() {
         var window = AcknowledgementWindow()
         #expect(window.receive(9) == true)
-        window.attach(lastEvent: 1, acknowledged: 0)
+        window.attach(lastEvent: 1, acknowledged: 0, session: 1)
         #expect(window.receive(1) == true)
     }
 
