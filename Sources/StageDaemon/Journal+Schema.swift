@@ -20,10 +20,6 @@ extension Journal {
                 arguments: [Int64.random(in: 0..<sessionNumbers)]
             )
         }
-        migrator.registerMigration("resources of uploads") { database in
-            try database.execute(sql: "ALTER TABLE task ADD COLUMN upload BLOB")
-            try database.execute(sql: uploadUsageSchema)
-        }
         return migrator
     }
 
@@ -59,6 +55,7 @@ extension Journal {
             file TEXT,
             request BLOB NOT NULL,
             outcome BLOB,
+            upload BLOB,
             UNIQUE (session, token)
         );
         CREATE TABLE event (

@@ -29,30 +29,12 @@ extension Journal {
         """
     }
 
-    /// Replacement triggers that also count the column `upload`.
-    static var uploadUsageSchema: String {
-        """
-        DROP TRIGGER session_inserted; DROP TRIGGER session_updated; DROP TRIGGER session_deleted;
-        DROP TRIGGER task_inserted; DROP TRIGGER task_updated; DROP TRIGGER task_deleted;
-        \(counting("session", task: false, hasUploads: true))
-        \(counting("task", task: true, hasUploads: true))
-        """
-    }
-
     /// Returns an SQL expression for the bytes of a row.
-    ///
-    /// The first version of the tables had no column `upload`.
-    private static func bytes(
-        of table: String,
-        in row: String,
-        hasUploads: Bool
-    ) -> String {
+    private static func bytes(of table: String, in row: String) -> String {
         let columns =
             switch table {
             case "session": ["identifier", "rights", "configuration", "relaunch"]
-            case "task":
-                ["token", "host", "part", "file", "request", "outcome"]
-                    + (hasUploads ? ["upload"] : [])
+            case "task": ["token", "host", "part", "file", "request", "outcome", "upload"]
             case "event": ["body"]
             default: ["token", "part", "url"]
             }
@@ -63,25 +45,18 @@ extension Journal {
     /// Returns the triggers that count the rows of a table.
     ///
     /// Tasks and events count for the user of their session.
-    private static func counting(
-        _ table: String,
-        task: Bool,
-        hasUploads: Bool = false
-    ) -> String {
-        func bytes(of table: String, _ row: String) -> String {
-            Self.bytes(of: table, in: row, hasUploads: hasUploads)
-        }
+    private static func counting(_ table: String, task: Bool) -> String {
         func user(_ row: String) -> String {
             task ? "(SELECT user FROM session WHERE id = \(row).session)" : "\(row).user"
         }
-        let (old, new) = (bytes(of: table, "OLD"), bytes(of: table, "NEW"))
+        let (old, new) = (bytes(of: table, in: "OLD"), bytes(of: table, in: "NEW"))
         // Deleting a session cascades to its tasks and events, whose user can no longer be looked up then.
         let further =
             table == "session"
             ? """
-             - coalesce((SELECT sum(\(bytes(of: "task", "task"))) FROM task
+             - coalesce((SELECT sum(\(bytes(of: "task", in: "task"))) FROM task
                 WHERE session = OLD.id), 0)
-             - coalesce((SELECT sum(\(bytes(of: "event", "event"))) FROM event
+             - coalesce((SELECT sum(\(bytes(of: "event", in: "event"))) FROM event
                 WHERE session = OLD.id), 0)
             """ : ""
         return """

@@ -99,15 +99,15 @@ struct JournalLossTests {
             "INSERT INTO grdb_migrations VALUES ('later')",
             "DELETE FROM grdb_migrations WHERE identifier = 'later'"
         ),
-        // Requests and events were stored as the control protocol's JSON.
+        // An earlier one.
         (
             """
-            UPDATE grdb_migrations SET identifier = 'sessions, tasks and events'
+            UPDATE grdb_migrations SET identifier = 'earlier'
             WHERE identifier = 'tables, and forms of version 1'
             """,
             """
             UPDATE grdb_migrations SET identifier = 'tables, and forms of version 1'
-            WHERE identifier = 'sessions, tasks and events'
+            WHERE identifier = 'earlier'
             """
         ),
         // No steps were recorded.
