@@ -169,6 +169,7 @@ struct TransferRunner: Sendable {
         download.failuresBefore = history.failures
         download.receivedBefore = history.highestReceived
         download.priority = task.record.priority
+        download.user = user
         download.permitSize = { [storage] size throws(TransferError) in
             try storage.permit(
                 file,
@@ -233,6 +234,7 @@ struct TransferRunner: Sendable {
         upload.requestTimeout = .seconds(min(session.requestTimeout, 86_400))
         upload.failuresBefore = history.failures
         upload.priority = task.record.priority
+        upload.user = live.user
         upload.report = { live.take($0) }
         let path = files.snapshots.path.appending(task.record.part)
         let file: File
@@ -257,7 +259,8 @@ struct TransferRunner: Sendable {
     func delete(_ deletion: ResourceDeletion) async {
         let rest = deletion.deadline - ContinuousClock.now
         guard rest > .zero else { return }
-        let request = UploadRequest(deletion.task.request, in: deletion.owner.configuration)
+        var request = UploadRequest(deletion.task.request, in: deletion.owner.configuration)
+        request.user = deletion.owner.user
         let status: Int?
         if request.parts != nil {
             status = await engine.abortParts(of: request, timeout: rest)

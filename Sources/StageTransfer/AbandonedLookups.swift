@@ -1,21 +1,35 @@
 /// Name lookups that went on after their exchanges had ended.
 ///
 /// The system's resolver cannot be cancelled. libcurl either waits for it, and with it the engine's thread, or leaves its thread
-/// behind, which ends with the lookup: after 10 seconds for each name server by default. So the number of these threads is limited.
+/// behind, which ends with the lookup: after 10 seconds for each name server by default. So the number of these threads is limited,
+/// for each user and in all. At its limit a user's requests wait, and the engine's thread and other users do not.
 struct AbandonedLookups {
-    private var times: [ContinuousClock.Instant] = []
+    private var times: [UInt32?: [ContinuousClock.Instant]] = [:]
 
     /// Records a lookup that is left behind.
-    mutating func add(at now: ContinuousClock.Instant) { times.append(now) }
-
-    /// Returns whether another lookup may be left behind.
-    mutating func hasRoom(at now: ContinuousClock.Instant) -> Bool {
-        times.removeAll { now - $0 >= Self.longestLookup }
-        return times.count < Self.limit
+    mutating func add(of user: UInt32?, at now: ContinuousClock.Instant) {
+        times[user, default: []].append(now)
     }
 
-    /// Maximum number of lookups that are left behind at a time.
-    static let limit = 64
+    /// Forgets lookups that have ended, and returns whether there were any.
+    mutating func removeEnded(at now: ContinuousClock.Instant) -> Bool {
+        let before = count
+        times = times.mapValues { $0.filter { now - $0 < Self.longestLookup } }
+            .filter { !$0.value.isEmpty }
+        return count < before
+    }
+
+    /// Returns whether another lookup of a user may be left behind.
+    func hasRoom(for user: UInt32?) -> Bool {
+        (times[user]?.count ?? 0) < Self.limitPerUser && count < Self.limit
+    }
+
+    private var count: Int { times.values.reduce(0) { $0 + $1.count } }
+
+    /// Maximum number of a user's lookups that are left behind at a time.
+    static let limitPerUser = 64
+    /// Maximum number of all such lookups.
+    static let limit = 256
     /// Time after which a lookup counts as ended.
     static let longestLookup = Duration.seconds(120)
 }

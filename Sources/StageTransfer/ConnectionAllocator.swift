@@ -6,8 +6,12 @@ struct ConnectionAllocator {
     private struct Waiter {
         var tag: Int
         var host: String
+        var user: UInt32?
         var priority: Int
     }
+
+    /// Lookups that were left behind: a user with too many of them gets no connection until some have ended.
+    var lookups = AbandonedLookups()
 
     private let perHost: Int
     private let total: Int
@@ -22,14 +26,15 @@ struct ConnectionAllocator {
         self.total = max(total, 1)
     }
 
-    /// Takes a connection for a transfer, or queues the transfer and returns `false`.
-    mutating func acquire(_ tag: Int, host: String, priority: Int) -> Bool {
-        if hasRoom(for: host) {
+    /// Takes a connection for a user's transfer, or queues the transfer and returns `false`; `nil` is the process's own user.
+    mutating func acquire(_ tag: Int, host: String, user: UInt32? = nil, priority: Int) -> Bool {
+        if hasRoom(for: host, of: user) {
             take(host)
             return true
         }
         let place = waiters.lastIndex { $0.priority >= priority }.map { $0 + 1 } ?? 0
-        waiters.insert(Waiter(tag: tag, host: host, priority: priority), at: place)
+        let waiter = Waiter(tag: tag, host: host, user: user, priority: priority)
+        waiters.insert(waiter, at: place)
         return false
     }
 
@@ -38,14 +43,14 @@ struct ConnectionAllocator {
         used[host, default: 1] -= 1
         if used[host] == 0 { used[host] = nil }
         usedInAll -= 1
-        var tags: [Int] = []
-        while let place = waiters.firstIndex(where: { hasRoom(for: $0.host) }) {
-            let waiter = waiters.remove(at: place)
-            take(waiter.host)
-            tags.append(waiter.tag)
-        }
+        let tags = takeForWaiters()
         if used[host] == nil { lowered[host] = nil }
         return tags
+    }
+
+    /// Forgets the lookups that have ended, and returns the queued transfers that now have a connection.
+    mutating func endLookups(at now: ContinuousClock.Instant) -> [Int] {
+        lookups.removeEnded(at: now) ? takeForWaiters() : []
     }
 
     /// Adjusts the limit of a host to the status of a response, before its connection is released; `nil` if there was none.
@@ -71,11 +76,21 @@ struct ConnectionAllocator {
         return true
     }
 
-    private func hasRoom(for host: String) -> Bool {
-        usedInAll < total && used[host, default: 0] < limit(of: host)
+    private func hasRoom(for host: String, of user: UInt32?) -> Bool {
+        usedInAll < total && used[host, default: 0] < limit(of: host) && lookups.hasRoom(for: user)
     }
 
     private func limit(of host: String) -> Int { lowered[host]?.limit ?? perHost }
+
+    private mutating func takeForWaiters() -> [Int] {
+        var tags: [Int] = []
+        while let place = waiters.firstIndex(where: { hasRoom(for: $0.host, of: $0.user) }) {
+            let waiter = waiters.remove(at: place)
+            take(waiter.host)
+            tags.append(waiter.tag)
+        }
+        return tags
+    }
 
     private mutating func take(_ host: String) {
         used[host, default: 0] += 1

@@ -37,6 +37,10 @@ public struct DownloadRequest: Sendable {
     public var trustedOrigins: TrustedOrigins?
     /// Order among downloads that wait for a connection: higher values come first.
     public var priority = 0
+    /// User on whose behalf the content is downloaded; `nil` for the process's own.
+    ///
+    /// Users of one engine have separate shares of what servers that one of them chooses can use up.
+    package var user: UInt32?
     /// `true` if `verify` identifies the content by a digest, so that any mirror can continue the partial file,
     /// without a strong validator.
     public var isContentAddressed = false

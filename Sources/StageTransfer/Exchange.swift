@@ -37,6 +37,8 @@ struct ExchangeRequest {
     /// Header fields, each as one line.
     var fields: [String] = []
     var priority = 0
+    /// User on whose behalf the request is sent; `nil` for the process's own.
+    var user: UInt32?
     /// Expected size of the response body in bytes.
     var size: Int64 = 0
     /// Time without a byte after which the exchange ends; `nil` applies the engine's stall rule.
@@ -139,13 +141,11 @@ struct ExchangeEnd: Sendable {
 
     /// Adds the request to libcurl's multi handle.
     ///
-    /// The caller must call ``remove(from:)`` also after an error. With `mayAbandonLookup`, that call does not wait for the
-    /// lookup of a name.
+    /// The caller must call ``remove(from:)`` also after an error. That call does not wait for the lookup of a name.
     func start(
         on multi: UnsafeMutableRawPointer,
         configuration: TransferConfiguration,
-        tag: Int,
-        mayAbandonLookup: Bool
+        tag: Int
     ) -> CURLcode {
         isRunning = true
         self.configuration = configuration
@@ -166,7 +166,6 @@ struct ExchangeEnd: Sendable {
             )
         }
         if code == CURLE_OK { code = easy.set(request, configuration: configuration) }
-        if code == CURLE_OK, !mayAbandonLookup { code = easy.waitForLookup() }
         if code == CURLE_OK, unsafe curl_multi_add_handle(multi, easy.pointer) != CURLM_OK {
             code = CURLE_FAILED_INIT
         }

@@ -55,6 +55,7 @@ extension TransferEngine {
             fields: request.fieldsOfResource + fields,
             // Transfers come first.
             priority: .min,
+            user: request.user,
             timeout: timeout,
             requiresNewestTLS: request.requiresNewestTLS
         )

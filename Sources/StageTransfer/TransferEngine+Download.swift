@@ -246,6 +246,7 @@ extension DownloadRequest {
             fields: rules.fields + RequestRules.fieldsWithoutBody(of: redirects.method)
                 + (isFirst ? confidentialFields : []),
             priority: priority,
+            user: user,
             size: (size?.rawValue ?? rules.partialTotal ?? .max) - rules.offset,
             timeout: requestTimeout,
             mayAuthenticate: redirects.isAtOrigin && isTrusted,

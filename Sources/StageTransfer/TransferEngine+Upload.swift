@@ -166,6 +166,7 @@ extension TransferEngine {
                     fields: rules.fields
                         + upload.fields(of: step, isAtOrigin: redirects.isAtOrigin),
                     priority: request.priority,
+                    user: request.user,
                     timeout: request.requestTimeout,
                     mayAuthenticate: redirects.isAtOrigin,
                     allowsLocalAddresses: upload.allowsLocalAddresses(step),

@@ -26,7 +26,6 @@ public actor TransferEngine {
     private var checkpoints: [ObjectIdentifier: CheckpointTracker] = [:]
     private var nextTag = 1
     private var allocator: ConnectionAllocator
-    private var abandonedLookups = AbandonedLookups()
     private var budget: BandwidthBudget?
     /// Number of exchanges that can pause while they keep their connections.
     private var pausableExchanges = 0
@@ -89,12 +88,14 @@ extension TransferEngine {
                 exchange.continuation = continuation
                 exchanges[tag] = exchange
                 if exchange.canPause { pausableExchanges += 1 }
+                startAfterLookups(clock.now)
                 let request = exchange.request
                 if Task.isCancelled {
                     finish(tag, code: nil)
                 } else if allocator.acquire(
                     tag,
                     host: request.url.authority,
+                    user: request.user,
                     priority: request.priority
                 ) {
                     run(tag)
@@ -117,10 +118,14 @@ extension TransferEngine {
         let code = unsafe exchange.start(
             on: executor.multi,
             configuration: configuration,
-            tag: tag,
-            mayAbandonLookup: abandonedLookups.hasRoom(at: clock.now)
+            tag: tag
         )
         if code != CURLE_OK { finish(tag, code: code) }
+    }
+
+    /// Starts the exchanges that have waited until lookups of their user, which were left behind, have ended.
+    private func startAfterLookups(_ now: ContinuousClock.Instant) {
+        for tag in allocator.endLookups(at: now) { run(tag) }
     }
 
     /// Lets libcurl work, completes the exchanges that have ended, and returns the longest time to sleep.
@@ -145,6 +150,7 @@ extension TransferEngine {
                 exchange.receiver.reportProgress()
                 exchange.source?.reportProgress()
             }
+            startAfterLookups(now)
             findStalled(now)
             startCheckpoints(now)
         }
@@ -167,7 +173,7 @@ extension TransferEngine {
             }
             if let connection = connections[Int(bitPattern: tag)] {
                 if code == CURLE_OPERATION_TIMEDOUT, connection.isLookingUp {
-                    abandonedLookups.add(at: clock.now)
+                    allocator.lookups.add(of: nil, at: clock.now)
                 }
                 connection.didConnect(code)
             } else {
@@ -182,7 +188,9 @@ extension TransferEngine {
         var end = exchange.end(code)
         end.stalled = stalled
         if exchange.isRunning {
-            if exchange.isLookingUp(at: code) { abandonedLookups.add(at: clock.now) }
+            if exchange.isLookingUp(at: code) {
+                allocator.lookups.add(of: exchange.request.user, at: clock.now)
+            }
             unsafe exchange.remove(from: executor.multi)
             let host = exchange.request.url.authority
             if configuration.adaptsConnections { allocator.adjust(to: exchange.status, of: host) }
@@ -242,11 +250,12 @@ extension TransferEngine {
     /// Adds a connection that the caller uses, and lets libcurl open it.
     func add(_ connection: RawConnection, tag: Int) {
         connections[tag] = connection
+        startAfterLookups(clock.now)
         unsafe connection.start(
             on: executor.multi,
             configuration: configuration,
             tag: tag,
-            mayAbandonLookup: abandonedLookups.hasRoom(at: clock.now)
+            mayAbandonLookup: allocator.lookups.hasRoom(for: nil)
         )
     }
 
@@ -262,7 +271,7 @@ extension TransferEngine {
     /// Closes a connection that the caller uses, if it is open.
     func close(_ tag: Int) {
         guard let connection = connections.removeValue(forKey: tag) else { return }
-        if connection.isLookingUp { abandonedLookups.add(at: clock.now) }
+        if connection.isLookingUp { allocator.lookups.add(of: nil, at: clock.now) }
         unsafe connection.close(on: executor.multi)
     }
 

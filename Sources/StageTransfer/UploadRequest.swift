@@ -25,6 +25,8 @@ public struct UploadRequest: Sendable {
     public var allowedDomains: AllowedDomains?
     /// Order among transfers that wait for a connection: higher values come first.
     public var priority = 0
+    /// User on whose behalf the file is uploaded, as in ``DownloadRequest``; `nil` for the process's own.
+    package var user: UInt32?
     /// Time without a byte in either direction after which an attempt fails; `nil` applies the engine's
     /// ``StallRule``.
     public var requestTimeout: Duration?

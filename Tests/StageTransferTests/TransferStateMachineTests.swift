@@ -440,15 +440,36 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
     @Test func lookupsThatAreLeftBehindAreLimited() {
         var lookups = AbandonedLookups()
         let start = ContinuousClock.now
-        for _ in 0..<AbandonedLookups.limit {
-            let hasRoom = lookups.hasRoom(at: start)
-            #expect(hasRoom)
-            lookups.add(at: start)
+        let users = UInt32(AbandonedLookups.limit / AbandonedLookups.limitPerUser)
+        for user in 0..<users {
+            for _ in 0..<AbandonedLookups.limitPerUser {
+                #expect(lookups.hasRoom(for: user))
+                lookups.add(of: user, at: start)
+            }
+            #expect(!lookups.hasRoom(for: user))
+            #expect(lookups.hasRoom(for: nil) == (user + 1 < users))
         }
-        let another = lookups.hasRoom(at: start)
-        #expect(!another)
-        let later = lookups.hasRoom(at: start + AbandonedLookups.longestLookup)
-        #expect(later)
+        let hasEndedEarly = lookups.removeEnded(at: start + .seconds(1))
+        #expect(!hasEndedEarly)
+        let hasEnded = lookups.removeEnded(at: start + AbandonedLookups.longestLookup)
+        #expect(hasEnded)
+        #expect(lookups.hasRoom(for: 0))
+    }
+
+    @Test func aUserWithTooManyLookupsWaitsAlone() {
+        var allocator = ConnectionAllocator(perHost: 2, total: 3)
+        let start = ContinuousClock.now
+        for _ in 0..<AbandonedLookups.limitPerUser { allocator.lookups.add(of: 1, at: start) }
+        let taken = [
+            allocator.acquire(1, host: "a", user: 1, priority: 0),
+            allocator.acquire(2, host: "a", user: 2, priority: 0),
+            allocator.acquire(3, host: "b", priority: 0),
+        ]
+        #expect(taken == [false, true, true])
+        let afterRelease = allocator.release(host: "a")
+        #expect(afterRelease == [])
+        let afterLookups = allocator.endLookups(at: start + AbandonedLookups.longestLookup)
+        #expect(afterLookups == [1])
     }
 }
 
