@@ -1,23 +1,31 @@
 /// Allocates connections, up to a limit for each host and one in total, by priority and then in order of arrival.
 ///
-/// A host that refuses requests while others are in progress gets fewer: many servers limit the connections of a client, and refuse
-/// more with 429 or 503. The limit rises again with the responses that follow, and is forgotten with the host's last transfer.
+/// A host that refuses requests of a user while others of the same user are in progress gets fewer of these: many servers limit
+/// the connections of a client, and refuse more with 429 or 503. The limit rises again with the responses that follow, and is
+/// forgotten with the user's last transfer from the host. Users have limits of their own, so that no user delays the transfers of
+/// others from a host that they share.
 struct ConnectionAllocator {
-    private struct Waiter {
-        var tag: Int
+    /// What a lowered limit applies to: a user's transfers from a host; `nil` is the process's own user.
+    private struct Share: Hashable {
         var host: String
         var user: UInt32?
+    }
+
+    private struct Waiter {
+        var tag: Int
+        var share: Share
         var priority: Int
     }
 
     /// Lookups that were left behind: a user with too many of them gets no connection until some have ended.
     var lookups = AbandonedLookups()
-
     private let perHost: Int
     private let total: Int
     private var used: [String: Int] = [:]
-    /// Limits of hosts that have refused requests, and the number of other responses since.
-    private var lowered: [String: (limit: Int, responses: Int)] = [:]
+    /// Connections of each user, by host.
+    private var usedShares: [Share: Int] = [:]
+    /// Limits of hosts that have refused requests of a user, and the number of other responses since.
+    private var lowered: [Share: (limit: Int, responses: Int)] = [:]
     private var usedInAll = 0
     private var waiters: [Waiter] = []
 
@@ -26,25 +34,28 @@ struct ConnectionAllocator {
         self.total = max(total, 1)
     }
 
-    /// Takes a connection for a user's transfer, or queues the transfer and returns `false`; `nil` is the process's own user.
+    /// Takes a connection for a user's transfer, or queues the transfer and returns `false`.
     mutating func acquire(_ tag: Int, host: String, user: UInt32? = nil, priority: Int) -> Bool {
-        if hasRoom(for: host, of: user) {
-            take(host)
+        let share = Share(host: host, user: user)
+        if hasRoom(for: share) {
+            take(share)
             return true
         }
         let place = waiters.lastIndex { $0.priority >= priority }.map { $0 + 1 } ?? 0
-        let waiter = Waiter(tag: tag, host: host, user: user, priority: priority)
-        waiters.insert(waiter, at: place)
+        waiters.insert(Waiter(tag: tag, share: share, priority: priority), at: place)
         return false
     }
 
-    /// Releases a connection, and returns the queued transfers that now have one.
-    mutating func release(host: String) -> [Int] {
+    /// Releases a user's connection, and returns the queued transfers that now have one.
+    mutating func release(host: String, user: UInt32? = nil) -> [Int] {
+        let share = Share(host: host, user: user)
         used[host, default: 1] -= 1
         if used[host] == 0 { used[host] = nil }
+        usedShares[share, default: 1] -= 1
+        if usedShares[share] == 0 { usedShares[share] = nil }
         usedInAll -= 1
         let tags = takeForWaiters()
-        if used[host] == nil { lowered[host] = nil }
+        if usedShares[share] == nil { lowered[share] = nil }
         return tags
     }
 
@@ -53,19 +64,20 @@ struct ConnectionAllocator {
         lookups.removeEnded(at: now) ? takeForWaiters() : []
     }
 
-    /// Adjusts the limit of a host to the status of a response, before its connection is released; `nil` if there was none.
-    mutating func adjust(to status: Int?, of host: String) {
-        let others = used[host, default: 1] - 1
+    /// Adjusts a user's limit of a host to the status of a response, before its connection is released; `nil` if there was none.
+    mutating func adjust(to status: Int?, of host: String, user: UInt32? = nil) {
+        let share = Share(host: host, user: user)
+        let others = usedShares[share, default: 1] - 1
         switch status {
         case nil: break
         case 429, 503:
             // A refusal of the only request has another reason.
-            if others > 0 { lowered[host] = (min(others, limit(of: host)), 0) }
+            if others > 0 { lowered[share] = (min(others, limit(of: share)), 0) }
         default:
-            guard var entry = lowered[host] else { return }
+            guard var entry = lowered[share] else { return }
             entry.responses += 1
             if entry.responses == Self.responsesBeforeRise { entry = (entry.limit + 1, 0) }
-            lowered[host] = entry.limit < perHost ? entry : nil
+            lowered[share] = entry.limit < perHost ? entry : nil
         }
     }
 
@@ -76,24 +88,27 @@ struct ConnectionAllocator {
         return true
     }
 
-    private func hasRoom(for host: String, of user: UInt32?) -> Bool {
-        usedInAll < total && used[host, default: 0] < limit(of: host) && lookups.hasRoom(for: user)
+    private func hasRoom(for share: Share) -> Bool {
+        usedInAll < total && used[share.host, default: 0] < perHost
+            && usedShares[share, default: 0] < limit(of: share)
+            && lookups.hasRoom(for: share.user)
     }
 
-    private func limit(of host: String) -> Int { lowered[host]?.limit ?? perHost }
+    private func limit(of share: Share) -> Int { lowered[share]?.limit ?? perHost }
 
     private mutating func takeForWaiters() -> [Int] {
         var tags: [Int] = []
-        while let place = waiters.firstIndex(where: { hasRoom(for: $0.host, of: $0.user) }) {
+        while let place = waiters.firstIndex(where: { hasRoom(for: $0.share) }) {
             let waiter = waiters.remove(at: place)
-            take(waiter.host)
+            take(waiter.share)
             tags.append(waiter.tag)
         }
         return tags
     }
 
-    private mutating func take(_ host: String) {
-        used[host, default: 0] += 1
+    private mutating func take(_ share: Share) {
+        used[share.host, default: 0] += 1
+        usedShares[share, default: 0] += 1
         usedInAll += 1
     }
 

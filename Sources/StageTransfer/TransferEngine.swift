@@ -188,13 +188,13 @@ extension TransferEngine {
         var end = exchange.end(code)
         end.stalled = stalled
         if exchange.isRunning {
-            if exchange.isLookingUp(at: code) {
-                allocator.lookups.add(of: exchange.request.user, at: clock.now)
-            }
+            let (host, user) = (exchange.request.url.authority, exchange.request.user)
+            if exchange.isLookingUp(at: code) { allocator.lookups.add(of: user, at: clock.now) }
             unsafe exchange.remove(from: executor.multi)
-            let host = exchange.request.url.authority
-            if configuration.adaptsConnections { allocator.adjust(to: exchange.status, of: host) }
-            for next in allocator.release(host: host) { run(next) }
+            if configuration.adaptsConnections {
+                allocator.adjust(to: exchange.status, of: host, user: user)
+            }
+            for next in allocator.release(host: host, user: user) { run(next) }
         } else {
             _ = allocator.cancel(tag)
         }

@@ -131,6 +131,33 @@ import Testing
         #expect(fileContent(other.path) == Self.content)
     }
 
+    /// A server that limits the connections of a client delays the transfers of the user whom it refuses, and no others.
+    @Test func aRefusedRequestOfAUserDelaysNoOther() async throws {
+        let gate = Gate()
+        server.answer("/first", with: Answer.content(Self.content).held(after: 1000, until: gate))
+        server.answer("/second", with: .status(429), .content(Self.content))
+        server.answer("/third", with: .content(Self.content))
+        let (begun, waits, events) = (Events(), Events(), Events())
+        var first = DownloadRequest(server.url("/first"), content: Self.content, events: begun)
+        var second = DownloadRequest(server.url("/second"), content: Self.content, events: waits)
+        var third = DownloadRequest(server.url("/third"), content: Self.content, events: events)
+        (first.user, second.user, third.user) = (1, 1, 2)
+        let (one, two, three) = (first, second, third)
+        let others = try ["other", "third"].map { try PartialFile.open($0, in: place.directory) }
+        try await withEngine { engine in
+            async let slow = engine.download(one, to: part)
+            try await poll { !begun.offsets.isEmpty }
+            async let refused = engine.download(two, to: others[0])
+            try await poll { waits.isWaitingForConnection }
+            async let other = engine.download(three, to: others[1])
+            try await poll { events.isWaitingForConnection || !events.offsets.isEmpty }
+            #expect(!events.isWaitingForConnection)
+            gate.open()
+            _ = try await (slow, refused, other)
+        }
+        #expect(fileContent(others[1].path) == Self.content)
+    }
+
     @Test func twoMirrorsWithWrongContentHideNoOther() async throws {
         let wrong = noise(Self.content.count, seed: 9)
         for path in ["/a", "/b"] { server.answer(path, with: .content(wrong)) }

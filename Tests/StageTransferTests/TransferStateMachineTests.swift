@@ -419,6 +419,26 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
         #expect(next == [8, 9])
     }
 
+    @Test func aHostThatRefusesConnectionsOfAUserGetsAsManyOfOthers() {
+        var allocator = ConnectionAllocator(perHost: 4, total: 16)
+        for tag in 1...2 { _ = allocator.acquire(tag, host: "a", user: 1, priority: 0) }
+        allocator.adjust(to: 429, of: "a", user: 1)
+        _ = allocator.release(host: "a", user: 1)
+        let taken = [
+            allocator.acquire(3, host: "a", user: 1, priority: 0),
+            allocator.acquire(4, host: "a", user: 2, priority: 0),
+            allocator.acquire(5, host: "a", user: 2, priority: 0),
+            // Also the last transfer of a user counts against the limit of all users.
+            allocator.acquire(6, host: "a", user: 3, priority: 0),
+            allocator.acquire(7, host: "a", user: 3, priority: 0),
+        ]
+        #expect(taken == [false, true, true, true, false])
+        let ofOthers = allocator.release(host: "a", user: 2)
+        #expect(ofOthers == [7])
+        let ofTheSame = allocator.release(host: "a", user: 1)
+        #expect(ofTheSame == [3])
+    }
+
     @Test func aRefusalOfTheOnlyRequestChangesNoLimit() {
         var allocator = ConnectionAllocator(perHost: 2, total: 16)
         _ = allocator.acquire(1, host: "a", priority: 0)
