@@ -229,7 +229,7 @@ struct ResponseRules: Equatable, Sendable {
         }
         if let encoding = head.encoding, !isNameOnly(head.bodyLength) {
             // Its length is that of the encoded form.
-            if decodesContent { return .begin }
+            if decodesContent { return onlyChecksAnswer ? .answers : .begin }
             return offset > 0
                 ? .distrustRanges("content encoding \(encoding)") : .encoded(encoding)
         }

@@ -76,8 +76,8 @@ struct TransferStateMachine {
         var notBefore = Duration.zero
         var wasTried = false
         var failuresInRow = 0
-        /// `true` if it answered a request without a range after requests for ranges had failed.
-        var answersWithoutRange = false
+        /// Number of checks without a range that it answered since requests for ranges fail; no other failure came between.
+        var answeredChecks = 0
         var wrongDigests = 0
     }
 
@@ -169,7 +169,7 @@ struct TransferStateMachine {
             distrustsRanges = true
             return ask(current, history: history)
         case .answers:
-            mirrors[current].answersWithoutRange = true
+            mirrors[current].answeredChecks += 1
             return ask(current, history: history)
         case .local(let error):
             return .fail(error)
@@ -199,7 +199,8 @@ struct TransferStateMachine {
     ///
     /// Some servers and caches fail for ranges only, also without saying so, and would let no download resume that has once
     /// begun. So each third failure in a row of a request for a range is followed by a check whether the server answers
-    /// without one. If it does, the range is requested again, since an outage may have ended, and if that fails, the whole.
+    /// without one. If it does, the range is requested again, since an outage may have ended. Only if checks succeed and
+    /// ranges fail three times in turn, the whole is requested: an outage may come and go, and a whole replaces what is there.
     private mutating func retry(
         after pause: Duration?,
         error: TransferError,
@@ -214,20 +215,15 @@ struct TransferStateMachine {
             for index in mirrors.indices {
                 mirrors[index].wasTried = false
                 mirrors[index].failuresInRow = 0
-                mirrors[index].answersWithoutRange = false
+                mirrors[index].answeredChecks = 0
             }
         }
         mirrors[current].failuresInRow += 1
-        let count = failuresBefore + mirrors[current].failuresInRow
-        if pause == nil, progress.isRangeUnanswered, error.mayConcernRange {
-            if mirrors[current].answersWithoutRange {
-                doubtsRanges = true
-                return ask(current, history: history)
-            }
-            if count.isMultiple(of: Self.failuresBeforeDoubt) {
-                attempts += 1
-                return .checkAnswer(mirror: mirrors[current].position)
-            }
+        let mayConcernRange = pause == nil && progress.isRangeUnanswered && error.mayConcernRange
+        if !mayConcernRange {
+            mirrors[current].answeredChecks = 0
+        } else if let action = checkRanges(history) {
+            return action
         }
         if let pause {
             let notBefore = moment.now + pause + policy.base * moment.random
@@ -237,6 +233,22 @@ struct TransferStateMachine {
             return wait(moment)
         }
         return next(history, at: moment)
+    }
+
+    /// Checks whether the current mirror answers without a range, or asks it for the whole; `nil` if another request for a range
+    /// follows.
+    private mutating func checkRanges(_ history: MirrorHistory) -> Action? {
+        let answeredChecks = mirrors[current].answeredChecks
+        let count = failuresBefore + mirrors[current].failuresInRow
+        if answeredChecks >= Self.checksBeforeWhole {
+            doubtsRanges = true
+            return ask(current, history: history)
+        }
+        guard answeredChecks > 0 || count.isMultiple(of: Self.failuresBeforeDoubt) else {
+            return nil
+        }
+        attempts += 1
+        return .checkAnswer(mirror: mirrors[current].position)
     }
 
     /// Decides after the complete content failed verification.
@@ -304,6 +316,10 @@ struct TransferStateMachine {
 
     /// Number of requests for a range that fail in a row before a check without a range.
     private static let failuresBeforeDoubt = 3
+
+    /// Number of checks in a row that a mirror answers, each before a request for a range that fails, before the whole is
+    /// requested.
+    private static let checksBeforeWhole = 3
 
     /// Number of failed verifications after which a mirror is asked no more.
     private static let maximumWrongDigests = 2

@@ -315,14 +315,39 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
         )
         let check = Machine.Action.checkAnswer(mirror: 0)
         #expect(actions == [wait, ranged, wait, ranged, check, wait, ranged, wait, ranged])
-        let again = story.fail(unanswered)
-        #expect(again == check)
-        // The outage may have ended meanwhile.
-        let answered = story.handle(.ended(.answers, Machine.Progress()))
-        #expect(answered == ranged)
+        // An outage may have ended meanwhile, or may come and go.
+        for _ in 0..<3 {
+            let again = story.fail(unanswered)
+            #expect(again == check)
+            let answered = story.handle(.ended(.answers, Machine.Progress()))
+            #expect(answered == ranged)
+        }
         let last = story.fail(unanswered)
         #expect(last == .attempt(mirror: 0, isRanged: false))
         #expect(story.history.allowsRanges(from: "host0"))
+    }
+
+    /// The third check fails, or the range after it is accepted.
+    @Test func aFailureOfAnotherKindIsNoDoubtOfRanges() {
+        let unanswered = Machine.Progress(isRangeUnanswered: true)
+        let wait = Machine.Action.wait(.zero, .backoff)
+        for other in [Machine.Progress(), Machine.Progress(wasAccepted: true, newBytes: 1)] {
+            var story = Story(1, failuresBefore: 2)
+            story.random = 0
+            _ = story.begin()
+            for _ in 0..<2 {
+                _ = story.fail(unanswered)
+                _ = story.handle(.ended(.answers, Machine.Progress()))
+            }
+            let check = story.fail(unanswered)
+            #expect(check == .checkAnswer(mirror: 0))
+            if other.wasAccepted { _ = story.handle(.ended(.answers, Machine.Progress())) }
+            let broken = story.fail(other)
+            #expect(broken == wait)
+            _ = story.waited(.zero)
+            let next = story.fail(unanswered)
+            #expect(next == wait)
+        }
     }
 
     /// The daemon's attempts end at their first wait.
