@@ -330,6 +330,8 @@ extension TransferConfiguration {
         self.init()
         connections = configuration.connections
         connectionsPerHost = configuration.connectionsPerHost
+        // The scheduler does so for each user.
+        sharesRests = false
         bandwidth = configuration.bandwidth
         certificateAuthorities = configuration.certificateAuthorities.map { FilePath($0) }
         proxies = ProxySettings(

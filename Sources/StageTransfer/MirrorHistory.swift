@@ -3,13 +3,20 @@ struct MirrorHistory: Equatable, Sendable {
     private var failed: Set<String> = []
     /// Hosts that answer range requests incorrectly, and when that was found.
     private var rangeUnsafe: [String: Duration] = [:]
+    /// Times until which hosts have asked for no requests (`Retry-After`).
+    private var rests: [String: Duration] = [:]
+    private let sharesRests: Bool
     private var time = Duration.zero
+
+    /// Creates an empty history; without `sharesRests`, each transfer waits only for delays that it was asked for itself.
+    init(sharesRests: Bool = true) { self.sharesRests = sharesRests }
 
     /// Sets the time since the engine's start, and forgets faults of ranges that are older than an hour: a daemon runs for
     /// months, and most of these faults concern single files or a proxy.
     mutating func advance(to time: Duration) {
         self.time = time
         rangeUnsafe = rangeUnsafe.filter { time - $0.value < Self.rangeMemory }
+        rests = rests.filter { time < $0.value }
     }
 
     /// Records a failure of a host: later transfers try it after the others.
@@ -24,6 +31,15 @@ struct MirrorHistory: Equatable, Sendable {
     /// Returns whether range requests may be sent to a host.
     func allowsRanges(from host: String) -> Bool { rangeUnsafe[host] == nil }
 
+    /// Records that a host has refused a request and asks for a delay.
+    mutating func recordRest(of host: String, lasting pause: Duration) {
+        guard sharesRests else { return }
+        rests[host] = max(rests[host] ?? .zero, time + min(pause, Self.longestRest))
+    }
+
+    /// Returns the rest of the delay that a host has asked for; zero if there is none.
+    func rest(of host: String) -> Duration { max((rests[host] ?? .zero) - time, .zero) }
+
     /// Returns the indices of `hosts` in the order to try them: those that failed come last.
     func order(_ hosts: [String]) -> [Int] {
         hosts.indices.filter { !failed.contains(hosts[$0]) }
@@ -31,4 +47,6 @@ struct MirrorHistory: Equatable, Sendable {
     }
 
     private static let rangeMemory = Duration.seconds(3600)
+    /// Longest delay that holds for other transfers than the refused one: a server may mean one resource only.
+    private static let longestRest = Duration.seconds(600)
 }

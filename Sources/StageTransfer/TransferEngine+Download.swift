@@ -53,6 +53,7 @@ extension TransferEngine {
         _ event: TransferStateMachine.Event,
         of download: inout Download
     ) -> TransferStateMachine.Action {
+        refreshHistory()
         let moment = TransferStateMachine.Moment(
             now: clock.now - download.start,
             random: .random(in: 0..<1, using: &jitter)

@@ -26,6 +26,7 @@ extension TransferEngine {
         var remaining = request.part?.range
         var event = TransferStateMachine.Event.began(isComplete: false)
         while true {
+            refreshHistory()
             let moment = TransferStateMachine.Moment(
                 now: clock.now - start,
                 random: .random(in: 0..<1, using: &jitter)
@@ -63,7 +64,7 @@ extension TransferEngine {
         }
     }
 
-    /// Makes the history forget what no longer counts when a transfer begins.
+    /// Makes the history forget what no longer counts.
     func refreshHistory() { history.advance(to: clock.now - beginning) }
 
     private func attempt(

@@ -67,6 +67,7 @@ extension TransferEngine {
         let start = clock.now
         var event = TransferStateMachine.Event.began(isComplete: false)
         while true {
+            refreshHistory()
             let moment = TransferStateMachine.Moment(
                 now: clock.now - start,
                 random: .random(in: 0..<1, using: &jitter)

@@ -17,7 +17,7 @@ public actor TransferEngine {
     nonisolated let storage = DispatchQueue(label: "stage.checkpoint")
     nonisolated let clock = ContinuousClock()
 
-    var history = MirrorHistory()
+    var history: MirrorHistory
     let beginning: ContinuousClock.Instant
     var jitter = JitterGenerator(seed: .random(in: 0 ... .max))
     private var exchanges: [Int: Exchange] = [:]
@@ -36,6 +36,7 @@ public actor TransferEngine {
     init(configuration: TransferConfiguration, logger: Logger) {
         self.configuration = configuration
         self.logger = logger
+        history = MirrorHistory(sharesRests: configuration.sharesRests)
         executor = PollingExecutor(connections: max(configuration.connections, 1))
         allocator = ConnectionAllocator(
             perHost: configuration.connectionsPerHost,

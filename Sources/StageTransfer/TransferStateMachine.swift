@@ -91,6 +91,8 @@ struct TransferStateMachine {
     private var lastError = TransferError.unacceptable(url: "", .noMirror)
     private var portal: TransferError?
     private var startsOver = false
+    /// `true` if the transfer has waited, since its last request, for a delay that a host had asked another one for.
+    private var hasRested = false
     /// `true` if the next attempt asks the same mirror for the whole content, after a wrong response to a range request.
     private var distrustsRanges = false
     /// `true` if the next attempt asks the same mirror for the whole content, since requests for ranges alone fail.
@@ -179,6 +181,9 @@ struct TransferStateMachine {
             return next(history, at: moment)
         case .transient(let error, let pause):
             record(error, in: &history)
+            if let pause, case .refused(_, let status, _) = error, [429, 503].contains(status) {
+                history.recordRest(of: mirrors[current].host, lasting: pause)
+            }
             return retry(
                 after: pause,
                 error: error,
@@ -277,18 +282,33 @@ struct TransferStateMachine {
     }
 
     /// Uses the next mirror of this round, or ends the round.
+    ///
+    /// A mirror whose host has asked another transfer for a delay comes after the others. If there is no other, the transfer
+    /// waits as well, but once before each request: the server may mean another resource.
     private mutating func next(_ history: MirrorHistory, at moment: Moment) -> Action {
-        let choice = mirrors.indices.first {
+        let ready = mirrors.indices.filter {
             mirrors[$0].verdict == nil && !mirrors[$0].wasTried
                 && mirrors[$0].notBefore <= moment.now
         }
-        guard let choice else { return wait(moment) }
-        return ask(choice, history: history)
+        guard let first = ready.first else { return wait(moment) }
+        let rests = ready.map { history.rest(of: mirrors[$0].host) }
+        if let place = rests.firstIndex(of: .zero) { return ask(ready[place], history: history) }
+        let rest = rests.min() ?? .zero
+        guard !hasRested, mayWait(rest, at: moment) else { return ask(first, history: history) }
+        hasRested = true
+        return .wait(rest + policy.base * moment.random, .server)
+    }
+
+    /// Returns whether the policy permits a delay that a host has asked another transfer for.
+    private func mayWait(_ rest: Duration, at moment: Moment) -> Bool {
+        policy.maximumAttempts > 1 && rest <= policy.maximumRetryAfter
+            && moment.now + rest - lastProgress <= policy.retryTimeLimit
     }
 
     private mutating func ask(_ index: Int, history: MirrorHistory) -> Action {
         current = index
         mirrors[index].wasTried = true
+        hasRested = false
         attempts += 1
         let isRanged =
             !startsOver && !distrustsRanges && !doubtsRanges

@@ -158,6 +158,27 @@ import Testing
         #expect(fileContent(others[1].path) == Self.content)
     }
 
+    @Test func aDelayThatAHostAsksForHoldsForAllTransfers() async throws {
+        server.answer("/first", with: .status(503).field("Retry-After", "3600"))
+        server.answer("/second", with: .content(Self.content))
+        let (refused, waits) = (Events(), Events())
+        let first = DownloadRequest(server.url("/first"), content: Self.content, events: refused)
+        let second = DownloadRequest(server.url("/second"), content: Self.content, events: waits)
+        let part = part
+        let other = try PartialFile.open("other", in: place.directory)
+        try await withEngine { engine in
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { _ = try? await engine.download(first, to: part) }
+                defer { group.cancelAll() }
+                try await poll { refused.isWaitingForServer }
+                group.addTask { _ = try? await engine.download(second, to: other) }
+                try await poll { waits.isWaitingForServer || !waits.offsets.isEmpty }
+            }
+        }
+        #expect(waits.isWaitingForServer)
+        #expect(server.requests(for: "/second").isEmpty)
+    }
+
     @Test func twoMirrorsWithWrongContentHideNoOther() async throws {
         let wrong = noise(Self.content.count, seed: 9)
         for path in ["/a", "/b"] { server.answer(path, with: .content(wrong)) }
@@ -492,5 +513,10 @@ extension Events {
     /// `true` if the download waits for a connection, or has waited for one.
     fileprivate var isWaitingForConnection: Bool {
         all.contains { if case .waiting(.connection, _) = $0 { true } else { false } }
+    }
+
+    /// `true` if the download waits for a delay that a server has asked for.
+    fileprivate var isWaitingForServer: Bool {
+        all.contains { if case .waiting(.server, _) = $0 { true } else { false } }
     }
 }

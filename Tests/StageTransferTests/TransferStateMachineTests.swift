@@ -190,6 +190,49 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
         #expect(next == .attempt(mirror: 0, isRanged: true))
     }
 
+    @Test func aHostIsLeftAloneByOtherTransfersAsLongAsItAsks() {
+        var story = Story(1)
+        _ = story.begin()
+        let refusal = TransferError.refused(url: "u", status: 503, retryAfter: .seconds(30))
+        _ = story.handle(.ended(.transient(refusal, pause: .seconds(30)), Machine.Progress()))
+        var other = Story(1, history: story.history)
+        let wait = other.begin()
+        #expect(wait == .wait(.seconds(31), .server))
+        // Another transfer was refused again: the server may mean that one.
+        other.history.recordRest(of: "host0", lasting: .seconds(60))
+        let next = other.waited(.seconds(31))
+        #expect(next == .attempt(mirror: 0, isRanged: true))
+        var mirrored = Story(2, history: story.history)
+        let first = mirrored.begin()
+        #expect(first == .attempt(mirror: 1, isRanged: true))
+        let second = mirrored.fail()
+        #expect(second == .wait(.seconds(31), .server))
+    }
+
+    @Test(arguments: [
+        RetryPolicy(maximumAttempts: 1), RetryPolicy(retryTimeLimit: .seconds(29)),
+        RetryPolicy(maximumRetryAfter: .seconds(29)),
+    ])
+    func anImpatientTransferAsksItself(policy: RetryPolicy) {
+        var history = MirrorHistory()
+        history.recordRest(of: "host0", lasting: .seconds(30))
+        var story = Story(1, policy: policy, history: history)
+        let first = story.begin()
+        #expect(first == .attempt(mirror: 0, isRanged: true))
+    }
+
+    @Test func aDelayOfAHostEnds() {
+        var history = MirrorHistory()
+        history.recordRest(of: "host0", lasting: .seconds(3600))
+        for (seconds, rest) in [(0, 600), (599, 1), (600, 0), (700, 0)] {
+            history.advance(to: .seconds(seconds))
+            #expect(history.rest(of: "host0") == .seconds(rest))
+        }
+        var alone = MirrorHistory(sharesRests: false)
+        alone.recordRest(of: "host0", lasting: .seconds(30))
+        #expect(alone.rest(of: "host0") == .zero)
+    }
+
     @Test func othersAreAskedMeanwhile() {
         var story = Story(2)
         _ = story.begin()
