@@ -100,6 +100,8 @@ struct ExchangeEnd: Sendable {
     var wake: @Sendable () -> Void = {}
     /// Start of the current window of the stall rule, and the bytes transferred by then.
     var window: (start: ContinuousClock.Instant, bytes: Int64)
+    /// Number of windows that have ended.
+    var windows = 0
     /// Time at which bytes were last seen to have moved, and the bytes transferred by then.
     var latest: (time: ContinuousClock.Instant, bytes: Int64)
 

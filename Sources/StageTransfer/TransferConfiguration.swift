@@ -53,7 +53,8 @@ public struct TransferConfiguration: Sendable {
 /// Rule for stalled transfers: fewer than `minimum` bytes within a whole `window`, or none for that long.
 ///
 /// A body, or the rest of one, that is smaller than `minimum` only needs a tenth of its size in each window, so that a short
-/// document arrives over any slow link, and a server can delay it by ten windows at most.
+/// document arrives over any slow link, and a server can delay it by ten windows at most. The first `minimum` bytes of a body
+/// whose size is unknown may come at any rate, but for ten windows at most, too.
 public struct StallRule: Equatable, Sendable {
     /// Minimum number of bytes within a window.
     public var minimum: ByteCount
@@ -70,8 +71,17 @@ public struct StallRule: Equatable, Sendable {
     /// missing.
     func minimum(ofBody size: Int64, rest: Int64) -> Int64 {
         guard rest < minimum.rawValue else { return minimum.rawValue }
-        return max(min(size, minimum.rawValue) / 10, 1)
+        return max(min(size, minimum.rawValue) / Int64(Self.mostSlowWindows), 1)
     }
+
+    /// Returns the number of bytes that must arrive in a window of a body of unknown size, which was preceded by a number of
+    /// other windows and `received` bytes of the body.
+    func minimum(afterWindows count: Int, received: Int64) -> Int64 {
+        count < Self.mostSlowWindows && received < minimum.rawValue ? 1 : minimum.rawValue
+    }
+
+    /// Maximum number of windows in which a short body arrives.
+    private static let mostSlowWindows = 10
 }
 
 /// Proxies for requests; requests to this machine use none.

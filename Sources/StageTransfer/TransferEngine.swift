@@ -230,11 +230,16 @@ extension TransferEngine {
         guard now - exchange.latest.time < rule.window else { return true }
         guard now - exchange.window.start >= rule.window else { return false }
         let moved = exchange.moved - exchange.window.bytes
-        exchange.window = (now, exchange.moved)
-        let minimum = exchange.body.map { body in
-            rule.minimum(ofBody: body.size, rest: body.rest + moved)
+        let received = exchange.bytes - moved
+        defer {
+            exchange.window = (now, exchange.moved)
+            exchange.windows += 1
         }
-        return moved < minimum ?? rule.minimum.rawValue
+        if let body = exchange.body {
+            return moved < rule.minimum(ofBody: body.size, rest: body.rest + moved)
+        }
+        guard exchange.status != nil else { return moved < rule.minimum.rawValue }
+        return moved < rule.minimum(afterWindows: exchange.windows, received: received)
     }
 
     /// Resumes exchanges that no longer need to pause, and returns whether any waits for bandwidth: other reasons to

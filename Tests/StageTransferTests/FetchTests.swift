@@ -49,10 +49,12 @@ import Testing
         #expect(other != .notModified)
     }
 
-    @Test func aShortDocumentMayArriveMoreSlowlyThanLargeContent() async throws {
+    @Test(arguments: [false, true])
+    func aShortDocumentMayArriveMoreSlowlyThanLargeContent(isChunked: Bool) async throws {
         let document = noise(3000)
         // It takes 2.5 seconds at least, and stalls at an eighth of this rate.
-        server.answer("/manifest", with: .content(document).slowed(to: 1200))
+        let answer = Answer.content(document).slowed(to: 1200)
+        server.answer("/manifest", with: isChunked ? answer.chunked() : answer)
         var configuration = TransferConfiguration.single
         configuration.stall = StallRule(minimum: .kibibytes(60), window: .seconds(2))
         let request = FetchRequest(mirrors: [server.url("/manifest")], limit: .mebibytes(1))
@@ -74,6 +76,16 @@ import Testing
     @Test(arguments: windows)
     func aShortBodyNeedsATenthInEachWindow(size: Int64, rest: Int64, minimum: Int64) {
         #expect(StallRule().minimum(ofBody: size, rest: rest) == minimum)
+    }
+
+    /// The windows that have ended, the bytes that arrived in them, and those that have to arrive in the next one.
+    static let windowsOfUnknownSizes: [(windows: Int, received: Int64, minimum: Int64)] = [
+        (0, 0, 1), (9, 61_439, 1), (9, 61_440, 61_440), (10, 61_439, 61_440),
+    ]
+
+    @Test(arguments: windowsOfUnknownSizes)
+    func theFirstBytesOfAnUnknownSizeNeedNoRate(windows: Int, received: Int64, minimum: Int64) {
+        #expect(StallRule().minimum(afterWindows: windows, received: received) == minimum)
     }
 
     /// Caches answer for days whether a version is current.
