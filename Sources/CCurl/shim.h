@@ -4,9 +4,12 @@
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 #include <arpa/inet.h>
+#include <errno.h>
 #include <ifaddrs.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define STAGE_CURL_CHECKED __attribute__((warn_unused_result))
 
@@ -159,6 +162,22 @@ static inline int stage_is_this_machine(const char *host) {
     }
     freeifaddrs(list);
     return is_own;
+}
+
+/// Returns 1 if a numeric address is not one of this machine's any more; 0 if it is, or if that is unknown.
+static inline int stage_address_is_gone(const char *address) {
+    struct sockaddr_in four = {.sin_family = AF_INET};
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6};
+    int is_four = inet_pton(AF_INET, address, &four.sin_addr) == 1;
+    if (!is_four && inet_pton(AF_INET6, address, &six.sin6_addr) != 1) return 0;
+    int descriptor = socket(is_four ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (descriptor < 0) return 0;
+    int result = is_four
+        ? bind(descriptor, (const struct sockaddr *)(const void *)&four, sizeof four)
+        : bind(descriptor, (const struct sockaddr *)(const void *)&six, sizeof six);
+    int is_gone = result != 0 && errno == EADDRNOTAVAIL;
+    close(descriptor);
+    return is_gone;
 }
 
 /// Aborts a request on a connection to this machine or its link (CURLOPT_PREREQFUNCTION(3)). `context` is the port

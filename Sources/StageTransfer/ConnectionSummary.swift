@@ -62,6 +62,9 @@ extension EasyHandle {
         (text(CURLINFO_PRIMARY_IP), number(CURLINFO_PRIMARY_PORT))
     }
 
+    /// `true` if this machine no longer has the local address of the connection.
+    var hasLostAddress: Bool { unsafe stage_address_is_gone(text(CURLINFO_LOCAL_IP)) != 0 }
+
     private var networkProtocol: String? {
         switch number(CURLINFO_HTTP_VERSION) {
         case Int(CURL_HTTP_VERSION_1_0): "http/1.0"

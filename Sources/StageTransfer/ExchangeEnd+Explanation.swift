@@ -166,6 +166,9 @@ extension ExchangeEnd {
 
     private var interruption: String {
         guard let connection else { return detail }
+        if connection.systemError == EADDRNOTAVAIL {
+            return "this machine has lost the address of its connection to \(peer)"
+        }
         if proxyStatus >= 300 {
             let isRefusal = proxyStatus < 500
             return "\(peer) \(isRefusal ? "refused a connection" : "cannot connect") to "

@@ -1,5 +1,6 @@
 import CCurl
 import Dispatch
+import Glibc
 public import Logging
 import StageModel
 package import StageSystem
@@ -116,11 +117,7 @@ extension TransferEngine {
         exchange.latest = (clock.now, 0)
         if let timeout = exchange.request.timeout { tick = min(tick, Self.tick(for: timeout)) }
         exchange.receiver.connect()
-        let code = unsafe exchange.start(
-            on: executor.multi,
-            configuration: configuration,
-            tag: tag
-        )
+        let code = unsafe exchange.start(on: executor.multi, configuration: configuration, tag: tag)
         if code != CURLE_OK { finish(tag, code: code) }
     }
 
@@ -163,6 +160,9 @@ extension TransferEngine {
         min(.milliseconds(500), max(window / 4, .milliseconds(10)))
     }
 
+    /// Time without a byte after which the local address of a connection is checked: one that returns sooner does no harm.
+    private static let silentTime = Duration.seconds(10)
+
     private func completeExchanges() {
         var waiting: CInt = 0
         while let message = unsafe curl_multi_info_read(executor.multi, &waiting) {
@@ -183,11 +183,17 @@ extension TransferEngine {
         }
     }
 
-    private func finish(_ tag: Int, code: CURLcode?, stalled: Duration? = nil) {
+    private func finish(
+        _ tag: Int,
+        code: CURLcode?,
+        stalled: Duration? = nil,
+        systemError: Int32? = nil
+    ) {
         guard let exchange = exchanges.removeValue(forKey: tag) else { return }
         if exchange.canPause { pausableExchanges -= 1 }
         var end = exchange.end(code)
         end.stalled = stalled
+        if let systemError { end.connection?.systemError = systemError }
         if exchange.isRunning {
             let (host, user) = (exchange.request.url.authority, exchange.request.user)
             if exchange.isLookingUp(at: code) { allocator.lookups.add(of: user, at: clock.now) }
@@ -210,6 +216,12 @@ extension TransferEngine {
             if exchange.isPaused || exchange.receiveWindow?.isFull == true {
                 exchange.window = (now, exchange.moved)
                 exchange.latest = (now, exchange.moved)
+                continue
+            }
+            if exchange.moved > exchange.latest.bytes { exchange.latest = (now, exchange.moved) }
+            if now - exchange.latest.time >= Self.silentTime, exchange.hasLostAddress {
+                // The kernel reports it to no connection that only receives.
+                finish(tag, code: CURLE_RECV_ERROR, systemError: EADDRNOTAVAIL)
             } else if let timeout = exchange.request.timeout {
                 if exchange.moved > exchange.window.bytes {
                     exchange.window = (now, exchange.moved)
@@ -225,7 +237,6 @@ extension TransferEngine {
     /// Returns whether an exchange is stalled by the configuration's rule, and begins its next window if one has ended.
     private func isStalled(_ exchange: Exchange, at now: ContinuousClock.Instant) -> Bool {
         let rule = configuration.stall
-        if exchange.moved > exchange.latest.bytes { exchange.latest = (now, exchange.moved) }
         // Bytes that came before may suffice for the window in which a server falls silent.
         guard now - exchange.latest.time < rule.window else { return true }
         guard now - exchange.window.start >= rule.window else { return false }

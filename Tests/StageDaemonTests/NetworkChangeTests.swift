@@ -1,4 +1,5 @@
 import StageControl
+import StageModel
 import StageTesting
 import SystemPackage
 import Testing
@@ -23,16 +24,32 @@ struct NetworkChangeTests {
         os.execv(sys.argv[1], sys.argv[1:])
         """
 
-    private func start() async throws {
+    /// Answers every request with the half of a body, and becomes the daemon.
+    private static let silentServer = """
+        import os, socket, sys
+        listener = socket.create_server(("", 8000))
+        if os.fork() == 0:
+            clients = []
+            while True:
+                client, _ = listener.accept()
+                client.recv(65536)
+                client.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nx")
+                clients.append(client)
+        os.execv(sys.argv[1], sys.argv[1:])
+        """
+
+    /// Starts the daemon with a server, after a command in its network.
+    private func start(
+        _ server: String = Self.server,
+        after command: String = "true"
+    ) async throws {
         let bus = daemon.directory.appending("no-bus").string
         // The first wait takes half an hour, on the average.
         try daemon.configure(
             #"{"retryBase": 3600, "settlingTime": 0.2, "busAddress": "unix:path=\#(bus)"}"#
         )
-        let script = #"ip link set lo up && exec python3 -c "$0" "$@""#
-        try await daemon.start(
-            by: ["/usr/bin/unshare", "-n", "/bin/sh", "-c", script, Self.server]
-        )
+        let script = #"ip link set lo up && \#(command) && exec python3 -c "$0" "$@""#
+        try await daemon.start(by: ["/usr/bin/unshare", "-n", "/bin/sh", "-c", script, server])
         try await daemon.makeSession()
     }
 
@@ -55,5 +72,17 @@ struct NetworkChangeTests {
         // Its delay takes longer than the test may wait.
         try await daemon.wait(for: .completed, of: id)
         #expect(try daemon.said().contains("The network has changed"))
+    }
+
+    @Test func aConnectionWhoseAddressDisappearsEndsBeforeItStalls() async throws {
+        try await start(Self.silentServer, after: "ip address add 198.51.100.1/32 dev lo")
+        let id = try await daemon.download("http://198.51.100.1:8000/a")
+        try await poll("no byte arrives") {
+            try await daemon.client.task(id).bytesReceived > .zero
+        }
+        try await change("ip address delete 198.51.100.1/32 dev lo")
+        try await daemon.wait(for: [.backoff], of: id)
+        let problem = try await daemon.client.task(id).lastProblem
+        #expect(problem?.contains("this machine has lost the address") == true)
     }
 }

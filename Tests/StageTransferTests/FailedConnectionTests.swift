@@ -208,6 +208,10 @@ import Testing
         (CURLE_RECV_ERROR, ECONNRESET, "m", "connection reset by h:80"),
         (CURLE_SEND_ERROR, EPIPE, "m", "connection reset by h:80"),
         (CURLE_RECV_ERROR, ETIMEDOUT, "m", "h:80 no longer responds"),
+        (
+            CURLE_RECV_ERROR, EADDRNOTAVAIL, "m",
+            "this machine has lost the address of its connection to h:80"
+        ),
         (CURLE_RECV_ERROR, 0, "another message", "another message"),
         (
             CURLE_SSL_CONNECT_ERROR, ECONNRESET, "m",
