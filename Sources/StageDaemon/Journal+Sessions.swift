@@ -77,6 +77,25 @@ extension Journal {
         }
     }
 
+    /// Deletes the unfinished stagings of sessions, which have no files; returns how many they were, by session.
+    ///
+    /// A transient session has few (``RequestLimits/stagings``).
+    static func deleteStagings(
+        of sessions: [Int64],
+        in database: Database
+    ) throws -> [Int64: Int] {
+        typealias Columns = TaskRecord.Columns
+        var counts: [Int64: Int] = [:]
+        for session in sessions {
+            counts[session] =
+                try TaskRecord
+                .filter(Columns.session == session && Columns.host == Scheduler.workerHost)
+                .filter(Columns.state < StoredState.ended)
+                .deleteAll(database)
+        }
+        return counts
+    }
+
     /// Maximum number of tasks or events that one transaction removes, since other requests wait for it.
     static let batchSize = 1000
 

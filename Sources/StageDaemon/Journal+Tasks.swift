@@ -11,24 +11,31 @@ extension Journal {
     ///
     /// A token that already exists in the session yields the existing task. Refused if the user's part of the journal
     /// would exceed `limit` bytes.
+    ///
+    /// Deletes the unfinished stagings of the `replaced` sessions in the same transaction, so that after a crash the journal
+    /// has either those or the new ones; returns how many they were, by session.
     func create(
         _ tasks: [NewTask],
         in session: Int64,
         by creator: UInt32,
         created: Date,
-        limit: Int64
-    ) async throws(DaemonError) -> [(record: TaskRecord, isNew: Bool)] {
+        limit: Int64,
+        replacing replaced: [Int64] = []
+    ) async throws(DaemonError)
+        -> (tasks: [(record: TaskRecord, isNew: Bool)], replaced: [Int64: Int])
+    {
         let taskIDLowerBound = taskIDLowerBound
         return try await write { database in
             let user = try Self.user(of: session, in: database)
             return try Self.write(for: user, limit: limit, in: database) {
+                let counts = try Self.deleteStagings(of: replaced, in: database)
                 var last = max(try Self.lastNumber(database), taskIDLowerBound)
                 var known = try Self.tasks(
                     of: session,
                     with: tasks.map(\.request.token),
                     in: database
                 )
-                return try tasks.map { task in
+                let records = try tasks.map { task -> (record: TaskRecord, isNew: Bool) in
                     if let record = known[Array(task.request.token.utf8)] { return (record, false) }
                     last += 1
                     let made = FullTask(task, id: last, in: session, by: creator, created: created)
@@ -45,6 +52,7 @@ extension Journal {
                     known[Array(task.request.token.utf8)] = made.record
                     return (made.record, true)
                 }
+                return (tasks: records, replaced: counts)
             }
         }
     }

@@ -21,6 +21,10 @@ extension Scheduler {
         static let authentication = Blocks(rawValue: 1 << 2)
         /// Another task downloads the same content.
         static let leader = Blocks(rawValue: 1 << 3)
+        /// The attempts of a staging that this one replaces have not ended.
+        static let predecessor = Blocks(rawValue: 1 << 4)
+        /// Blocks that are decided anew at each start of the daemon, and so are not recorded.
+        static let unrecorded: Blocks = [.leader, .predecessor]
     }
 
     /// A host, for the transfers of one session.
@@ -40,7 +44,7 @@ extension Scheduler {
     /// Returns the resource that other transfers use, so that a transfer waits; `nil` if it is about to start.
     func resource(for item: Item) -> PendingReason.Resource? {
         if item.blocks.contains(.leader) { return .content }
-        if item.host == Self.workerHost { return .workers }
+        if item.host == Self.workerHost || item.blocks.contains(.predecessor) { return .workers }
         if item.host == Self.clientHost { return nil }
         let key = SessionHost(session: item.session, host: item.host)
         if sessionHosts[key, default: 0] >= item.sessionLimit { return .sessionConnections }

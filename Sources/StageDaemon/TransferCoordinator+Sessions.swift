@@ -110,7 +110,7 @@ extension TransferCoordinator {
             }
             await discard(try await journal.removeSession(id), of: user)
         } catch {
-            state.abandonRemoval(of: id)
+            state.abandonRemoval(of: id, at: readClock())
             for task in tasks { await reschedule(task) }
             turn()
             await launchIfNeeded(id)
@@ -129,13 +129,21 @@ extension TransferCoordinator {
         if state.isOver(id) { await removeOrLog(id) }
     }
 
-    /// Removes the detached sessions that a transient session replaces.
+    /// Removes the sessions that a transient session replaces, whose stagings the journal has no more.
     ///
     /// Stops their workers first, all at the same time; the workers keep what they have received.
-    func removeReplaced(by session: TransferState.Session) async {
-        let others = state.beginReplacement(by: session)
+    func removeReplaced(_ sessions: [Int64]) async {
         await withDiscardingTaskGroup { group in
-            for other in others { group.addTask { await self.removeOrLog(other) } }
+            for session in sessions { group.addTask { await self.removeOrLog(session) } }
+        }
+    }
+
+    /// Keeps the sessions that a transient session was to replace, since the journal has refused its stagings.
+    func keepReplaced(_ sessions: [Int64]) async {
+        for session in sessions { state.abandonRemoval(of: session, at: readClock()) }
+        for session in sessions {
+            await launchIfNeeded(session)
+            await removeIfOver(session)
         }
     }
 

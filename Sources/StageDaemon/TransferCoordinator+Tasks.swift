@@ -25,8 +25,6 @@ extension TransferCoordinator {
             hasWorkers: hasWorkers
         )
         if mustCheckHandler { try await checkHandler(for: client) }
-        let isStaging = message.tasks.contains { $0.kind == .staging }
-        let isPaused = isStaging && state.replacesPaused(session)
         await synchronizeClock()
         let known = try await preparation.knownTokens(of: message.tasks, in: id)
         guard let record = state.sessions[id]?.record else { throw ControlRefusal.sessionEnds }
@@ -36,7 +34,6 @@ extension TransferCoordinator {
             fractions: message.tasks.map { _ in .random(in: 0...1) },
             at: readClock()
         )
-        tasks = tasks.map { state.keepingPause($0, isPaused: isPaused) }
         do throws(ControlRefusal) {
             // A repeated request has a used-up resume token, and its file may be gone.
             for index in tasks.indices where !known.contains(Array(tasks[index].request.token.utf8))
@@ -48,44 +45,54 @@ extension TransferCoordinator {
             removeFiles(tasks.compactMap(\.copy))
             throw error
         }
+        var replaced: [Int64] = []
+        if message.tasks.contains(where: { $0.kind == .staging }) {
+            let isPaused = state.replacesPaused(session)
+            tasks = tasks.map { state.keepingPause($0, isPaused: isPaused) }
+            replaced = state.beginReplacement(by: session)
+        }
         return try await insert(
             tasks,
             in: id,
             by: client.user,
             reason: reason,
-            replacing: isStaging ? session : nil
+            replacing: replaced
         )
     }
 
-    /// Writes tasks to the journal, then schedules them.
+    /// Writes tasks to the journal, in place of the stagings of the `replaced` sessions, and schedules them.
     ///
-    /// In between removes the sessions that a transient session, `replacement`, replaces: the pause of a staging, and what it
-    /// was to do, are not lost if the journal refuses the new one.
+    /// Does not wait until the replaced stagings have stopped: the client may rely on its tasks as soon as they are on disk.
     private func insert(
         _ tasks: [NewTask],
         in session: Int64,
         by creator: UInt32,
         reason: PendingReason.Kind?,
-        replacing replacement: TransferState.Session?
+        replacing replaced: [Int64]
     ) async throws(ControlRefusal) -> CreatedTasks {
         let now = readClock()
         let created: [(record: TaskRecord, isNew: Bool)]
         do throws(DaemonError) {
-            created = try await journal.create(
+            let result = try await journal.create(
                 tasks,
                 in: session,
                 by: creator,
                 created: now,
-                limit: state.configuration.journalPerUser.rawValue
+                limit: state.configuration.journalPerUser.rawValue,
+                replacing: replaced
             )
+            created = result.tasks
+            state.replaced(result.replaced)
         } catch {
             state.endReservation(of: tasks.count, in: session)
             removeFiles(tasks.compactMap(\.copy))
+            await keepReplaced(replaced)
             await launchIfNeeded(session)
             await removeIfOver(session)
             throw ControlRefusal(error)
         }
-        if let replacement { await removeReplaced(by: replacement) }
+        // In a task of its own: a user's worker may be slow to end.
+        if !replaced.isEmpty { Task { await removeReplaced(replaced) } }
         let pairs = zip(created, tasks)
         state.created(
             pairs.map { ($0.record, $0.isNew, $1.request) },

@@ -183,10 +183,8 @@ extension TransferState {
     }
 
     /// Returns the blocks to store with a task.
-    ///
-    /// Content sharing is decided anew at each start of the daemon, so it is left out.
     func storedBlocks(of id: Int64) -> Scheduler.Blocks {
-        (scheduler.items[id]?.blocks ?? []).subtracting(.leader)
+        (scheduler.items[id]?.blocks ?? []).subtracting(.unrecorded)
     }
 
     private mutating func noteHost(of id: Int64, item: Scheduler.Item, isUnreachable: Bool) {

@@ -103,7 +103,10 @@ extension TransferState {
     }
 
     /// Keeps a session that could not be removed.
-    mutating func abandonRemoval(of id: Int64) { sessions[id]?.isEnding = false }
+    mutating func abandonRemoval(of id: Int64, at now: Date) {
+        sessions[id]?.isEnding = false
+        endReplacement(of: id, at: now)
+    }
 
     /// Forgets a session that was removed from the journal.
     ///
@@ -116,6 +119,7 @@ extension TransferState {
         }
         for (task, session) in ending where session == id { forget(task, at: now) }
         sessions[id] = nil
+        endReplacement(of: id, at: now)
         return effects
     }
 

@@ -158,11 +158,35 @@ extension TransferState {
     }
 
     /// Starts the removal of the sessions that a transient session replaces, and returns them.
+    ///
+    /// The new stagings of the session wait until the attempts of the replaced ones have ended
+    /// (``endReplacement(of:at:)``): no two processes stage the same packs.
     mutating func beginReplacement(by session: Session) -> [Int64] {
         let ids = sessions(replacedBy: session)
-        // Their clients have gone and will not return.
-        for id in ids { sessions[id]?.isEnding = true }
+        var predecessors = Set(ids)
+        for id in ids {
+            // Their clients have gone and will not return.
+            sessions[id]?.isEnding = true
+            predecessors.formUnion(sessions[id]?.predecessors ?? [])
+        }
+        sessions[session.record.id]?.predecessors.formUnion(predecessors)
         return ids
+    }
+
+    /// Notes that the unfinished stagings of replaced sessions were deleted; `counts` has their numbers by session.
+    mutating func replaced(_ counts: [Int64: Int]) {
+        for (id, count) in counts { sessions[id]?.unfinished -= count }
+    }
+
+    /// Lets the stagings begin that waited for the end of a replaced session's attempts.
+    mutating func endReplacement(of id: Int64, at now: Date) {
+        for (other, session) in sessions where session.predecessors.contains(id) {
+            sessions[other]?.predecessors.remove(id)
+            guard session.predecessors.count == 1 else { continue }
+            for task in scheduler.transfers[other] ?? [] {
+                scheduler.change(task, at: now) { $0.blocks.remove(.predecessor) }
+            }
+        }
     }
 
     /// Returns the task, paused if a person has paused the staging that it replaces and no person waits for it: a timer

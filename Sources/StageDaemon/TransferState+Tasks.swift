@@ -31,8 +31,8 @@ extension TransferState {
         )
         // After a start of the daemon, the requests are not read yet.
         item.hasMirrors = !(request?.mirrors?.isEmpty ?? true)
-        // Content sharing is decided anew at each start of the daemon.
-        item.blocks = record.blocks.subtracting(.leader)
+        item.blocks = record.blocks.subtracting(.unrecorded)
+        if !item.isConnected, !session.predecessors.isEmpty { item.blocks.insert(.predecessor) }
         if let request, join(record.id, request: request, of: session.record.user) {
             item.blocks.insert(.leader)
         }

@@ -28,6 +28,8 @@ struct TransferState {
         var isEnding = false
         /// Tasks that wait for an answer to a recorded challenge.
         var challenged: Set<Int64> = []
+        /// Sessions that this one replaces, until they are removed; its stagings wait for that.
+        var predecessors: Set<Int64> = []
     }
 
     /// Action to perform at once and in order.

@@ -48,7 +48,7 @@ struct DaemonTurn: Sendable {
     private static let lastTimeout = Mutex<ContinuousClock.Instant?>(nil)
     /// Time for which this process does not contact a daemon that did not answer.
     private static let silence = Duration.seconds(300)
-    /// Time limit for each answer of a daemon, which may first have to end a worker.
+    /// Time limit for each answer of a daemon, whose disk may be slow.
     private static let answerTimeout = Duration.seconds(15)
 
     /// Connection to the daemon and number of the task there.
@@ -184,8 +184,9 @@ struct DaemonTurn: Sendable {
                 begins = true
             case .held(let reasons):
                 let binding = state.binding(reasons)
+                let waitsForOthers = reasons.contains { $0.kind == .slot }
                 // The daemon has not given the turn yet, and will send another message.
-                if binding.isEmpty, state.isDiscretionary { break }
+                if binding.isEmpty, state.isDiscretionary || waitsForOthers { break }
                 state.holds = binding
                 if let outcome = hold(&state) { return outcome }
                 begins = binding.isEmpty
@@ -313,16 +314,25 @@ struct DaemonTurn: Sendable {
         }
     }
 
+    /// Creates the task, and returns its number.
+    ///
+    /// Not cancelled on its way, as the daemon may have recorded the task already: only one whose number is known can be
+    /// withdrawn, or named to the person who has to end it. A daemon that hangs gets `ControlClient.discoveryTimeout` then.
     private func createTask(by client: SessionClient) async throws(ControlError) -> Int64 {
-        guard withdrawsWhenCancelled != nil else {
-            return try await client.withoutBlocking { [request] client throws(ControlError) in
-                try client.createTasks([request])[0]
+        let result = await withTaskCancellationHandler { [request] in
+            await withBlockingThread {
+                Result { () throws(ControlError) in try client.createTasks([request])[0] }
+            }
+        } onCancel: {
+            // The client of a task that is withdrawn has another request to send.
+            guard withdrawsWhenCancelled == nil else { return }
+            Task {
+                // This sleep is never cancelled.
+                try? await Task.sleep(for: ControlClient.discoveryTimeout)
+                client.close()
             }
         }
-        // Not cancelled on its way: only a task whose number is known can be withdrawn.
-        return try await withBlockingThread { [request] () throws(ControlError) in
-            try client.createTasks([request])[0]
-        }
+        return try result.get()
     }
 
     /// Waits until the connection is attached; cancelling the task closes the connection.

@@ -39,7 +39,7 @@ struct JournalTests {
             by: 1,
             created: .now,
             limit: .max
-        )
+        ).tasks
         let ends = created.prefix(3).map { ($0.record.id, SessionEvent(.completed, time: .now)) }
         _ = try await journal.end(ends, leaving: [])
         let first = try await journal.removeTasks(of: session.id)

@@ -48,6 +48,7 @@ struct WorkerTests {
                 daemon.send(b'{"bytesReceived": 1}' + b" " * 60000)
         elif mode == "deaf":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            open(os.path.dirname(__file__) + "/deaf", "w").close()
             if os.fork() == 0:
                 os.setsid()
             time.sleep(60)
@@ -129,21 +130,31 @@ struct WorkerTests {
     }
 
     /// Has the worker of a session started; returns the number of the task.
-    private func ask() async throws -> Int64 {
-        try await daemon.makeSession("stagepack/1/1") { $0.isTransient = true }
+    private func ask(in session: String = "stagepack/1/1") async throws -> Int64 {
+        try await daemon.makeSession(session) { $0.isTransient = true }
         var request = TransferRequest(token: "1", kind: .staging, url: "net.example.game")
         var order = StagingOrder()
         order.application = "net.example.game"
         order.packs = ["level"]
         request.staging = order
-        let ids = try await daemon.client.createTasks([request], in: "stagepack/1/1")
+        let ids = try await daemon.client.createTasks([request], in: session)
         return try #require(ids.first)
     }
 
-    /// Number of starts of the worker.
-    private func starts() -> Int {
+    /// Numbers of the workers' processes, in the order of their starts.
+    private func workers() -> [Substring] {
         let path = daemon.directory.pushing("programs/starts")
-        return ((try? text(of: path)) ?? "").split(separator: "\n").count
+        return ((try? text(of: path)) ?? "").split(separator: "\n")
+    }
+
+    /// Number of starts of the worker.
+    private func starts() -> Int { workers().count }
+
+    /// Returns whether a process has not ended.
+    private func isRunning(_ process: Substring) -> Bool {
+        // One that has ended has no command line any more, and no file after that.
+        let line = try? text(of: FilePath("/proc/\(process)/cmdline"))
+        return !(line ?? "").isEmpty
     }
 
     private static let executable: FilePermissions = [
@@ -225,6 +236,23 @@ struct WorkerTests {
         try await poll("no worker starts") { starts() == 1 }
         await #expect(throws: ControlError.self) { try await tell(6, 7) }
         try await cancelAndEnd(id)
+    }
+
+    /// It has ten seconds for that.
+    @Test func aWorkerThatDoesNotEndDelaysTheNextOneAndNoAnswer() async throws {
+        try await start("deaf", permissions: Self.executable)
+        _ = try await ask()
+        let sign = daemon.directory.pushing("programs/deaf")
+        try await poll("it never starts") { (try? text(of: sign)) != nil }
+        let first = try #require(workers().first)
+        let second = try await ask(in: "stagepack/1/2")
+        let tasks = try await daemon.client.tasks()
+        #expect(tasks.map(\.id) == [second])
+        #expect(tasks.map(\.holds) == [[PendingReason(.slot, resource: .workers)]])
+        #expect(isRunning(first))
+        try await poll("no worker follows") { starts() == 2 }
+        #expect(!isRunning(first))
+        try await cancelAndEnd(second)
     }
 
     @Test(arguments: ["flood", "deaf"])
