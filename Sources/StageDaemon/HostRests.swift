@@ -19,14 +19,15 @@ struct HostRests {
     /// Next date at which a rest ends.
     var nextEnd: Date? { ends.values.min() }
 
-    /// Adds a rest of a host, or extends it.
-    mutating func add(_ host: String, of user: UInt32, until end: Date, at now: Date) {
+    /// Adds a rest of a host, or extends it; returns whether the host did not rest before.
+    @discardableResult
+    mutating func add(_ host: String, of user: UInt32, until end: Date, at now: Date) -> Bool {
         let key = Key(host: host, user: user)
         let end = min(end, now + Self.longest)
         guard end > ends[key] ?? now, ends.count < Self.mostRests || ends[key] != nil else {
-            return
+            return false
         }
-        ends[key] = end
+        return ends.updateValue(end, forKey: key) == nil
     }
 
     /// Returns the date at which the rest of a host ends; `nil` if it does not rest.
@@ -37,15 +38,19 @@ struct HostRests {
         !lane.hasMirrors && end(of: lane.host, user: user) != nil
     }
 
-    /// Ends the rest of a host.
-    mutating func remove(_ host: String, of user: UInt32) {
-        ends[Key(host: host, user: user)] = nil
+    /// Ends the rest of a host; returns whether it did rest.
+    mutating func remove(_ host: String, of user: UInt32) -> Bool {
+        ends.removeValue(forKey: Key(host: host, user: user)) != nil
     }
 
-    /// Ends the rests whose dates have passed.
-    mutating func removeEnded(at now: Date) {
-        guard let nextEnd, nextEnd <= now else { return }
+    /// Ends the rests whose dates have passed, and returns them.
+    @discardableResult
+    mutating func removeEnded(at now: Date) -> HostRests {
+        var ended = HostRests()
+        guard let nextEnd, nextEnd <= now else { return ended }
+        ended.ends = ends.filter { $0.value <= now }
         ends = ends.filter { $0.value > now }
+        return ended
     }
 
     /// Moves all dates by a change of the clock in seconds.

@@ -37,10 +37,33 @@ extension Scheduler {
     struct Turn: Equatable, Sendable {
         var start: [Int64] = []
         var stop: [Int64] = []
+        /// Transfers that wait for other reasons than before, since a delay has begun or ended.
+        var wait: [Int64] = []
     }
 }
 
 extension Scheduler {
+    /// Returns the reasons why a transfer does not run, the most lasting first; empty if it is running.
+    func pendingReasons(of id: Int64, at now: Date) -> [PendingReason] {
+        guard let item = items[id], item.phase != .running else { return [] }
+        var reasons: [PendingReason] = []
+        if item.blocks.contains(.client) { reasons.append(PendingReason(.pausedByClient)) }
+        if item.blocks.contains(.user) { reasons.append(PendingReason(.pausedByUser)) }
+        if item.blocks.contains(.authentication) { reasons.append(PendingReason(.authentication)) }
+        reasons += item.constraints.unmet(in: conditions).map { PendingReason($0) }
+        if let fullUntil, item.isConnected {
+            reasons.append(PendingReason(.disk, until: fullUntil))
+        }
+        if let reason = item.notBefore, reason.until.map({ $0 > now }) ?? false {
+            reasons.append(reason)
+        }
+        if let rest = restReason(of: item), !reasons.contains(where: { $0.kind == .server }) {
+            reasons.append(rest)
+        }
+        if reasons.isEmpty { reasons.append(PendingReason(.slot, resource: resource(for: item))) }
+        return reasons
+    }
+
     /// Returns the resource that other transfers use, so that a transfer waits; `nil` if it is about to start.
     func resource(for item: Item) -> PendingReason.Resource? {
         if item.blocks.contains(.leader) { return .content }
@@ -50,6 +73,25 @@ extension Scheduler {
         if sessionHosts[key, default: 0] >= item.sessionLimit { return .sessionConnections }
         if hosts[item.host, default: 0] >= limits.perHost { return .hostConnections }
         return connectionCount < limits.total ? nil : .connections
+    }
+
+    /// Lets a user's transfers from a host wait until a date, as the host has asked.
+    mutating func addRest(of host: String, user: UInt32, until end: Date, at now: Date) {
+        guard rests.add(host, of: user, until: end, at: now) else { return }
+        noteChangedDelays { $0.host == host && $0.user == user }
+    }
+
+    /// Ends the wait of a user's transfers from a host.
+    mutating func endRest(of host: String, user: UInt32) {
+        guard rests.remove(host, of: user) else { return }
+        noteChangedDelays { $0.host == host && $0.user == user }
+    }
+
+    /// Notes that the delays of transfers which a rest of their hosts concerns have changed.
+    mutating func noteChangedDelays(where isMeant: (Item) -> Bool) {
+        for (id, item) in items where item.isConnected && !item.hasMirrors && isMeant(item) {
+            changedDelays.insert(id)
+        }
     }
 
     /// Returns the reason to wait of a transfer whose host has asked transfers to wait.

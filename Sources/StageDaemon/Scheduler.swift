@@ -79,6 +79,8 @@ struct Scheduler {
     var fullUntil: Date? { didSet { mustReview = true } }
     /// Hosts that have asked transfers to wait.
     var rests = HostRests()
+    /// Transfers whose delays have begun or ended since the last turn, other than with the end of an attempt.
+    var changedDelays: Set<Int64> = []
     private var queues: [UInt32: UserQueue] = [:]
     /// Earliest dates, soonest first; may contain dates that no longer apply.
     private var deadlines = Heap<Deadline>()
@@ -141,6 +143,7 @@ struct Scheduler {
             items[id]?.phase = .pending
         }
         enqueueIfReady(id, at: now)
+        if old.notBefore != nil, item.notBefore == nil { changedDelays.insert(id) }
     }
 
     /// Removes a transfer that has ended or is about to end.
@@ -199,7 +202,10 @@ struct Scheduler {
             enqueueIfReady(first.id, at: now)
         }
         if let until = fullUntil, until <= now { fullUntil = nil }
-        rests.removeEnded(at: now)
+        let ended = rests.removeEnded(at: now)
+        if ended.nextEnd != nil {
+            noteChangedDelays { ended.end(of: $0.host, user: $0.user) != nil }
+        }
         for id in active.sorted() where items[id]?.phase == .running && mustStop(id, at: now) {
             items[id]?.phase = .stopping
             turn.stop.append(id)
@@ -214,28 +220,9 @@ struct Scheduler {
             items[id]?.phase = .stopping
             turn.stop.append(id)
         }
+        turn.wait = changedDelays.filter { isWaiting($0) }.sorted()
+        changedDelays = []
         return turn
-    }
-
-    /// Returns the reasons why a transfer does not run, the most lasting first; empty if it is running.
-    func pendingReasons(of id: Int64, at now: Date) -> [PendingReason] {
-        guard let item = items[id], item.phase != .running else { return [] }
-        var reasons: [PendingReason] = []
-        if item.blocks.contains(.client) { reasons.append(PendingReason(.pausedByClient)) }
-        if item.blocks.contains(.user) { reasons.append(PendingReason(.pausedByUser)) }
-        if item.blocks.contains(.authentication) { reasons.append(PendingReason(.authentication)) }
-        reasons += item.constraints.unmet(in: conditions).map { PendingReason($0) }
-        if let fullUntil, item.isConnected {
-            reasons.append(PendingReason(.disk, until: fullUntil))
-        }
-        if let reason = item.notBefore, reason.until.map({ $0 > now }) ?? false {
-            reasons.append(reason)
-        }
-        if let rest = restReason(of: item), !reasons.contains(where: { $0.kind == .server }) {
-            reasons.append(rest)
-        }
-        if reasons.isEmpty { reasons.append(PendingReason(.slot, resource: resource(for: item))) }
-        return reasons
     }
 }
 
@@ -253,10 +240,15 @@ extension Scheduler {
                 return
             }
             items[id]?.notBefore = nil
+            changedDelays.insert(id)
         }
         guard item.blocks.isEmpty else { return }
         items[id]?.phase = .queued
         queues[item.user, default: UserQueue()].append(id, as: item)
+    }
+
+    private func isWaiting(_ id: Int64) -> Bool {
+        items[id].map { $0.phase == .pending || $0.phase == .queued } ?? false
     }
 
     private func mustStop(_ id: Int64, at now: Date) -> Bool {

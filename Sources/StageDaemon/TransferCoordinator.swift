@@ -117,7 +117,6 @@ actor TransferCoordinator {
             await recordEndings()
             await rescheduleAll()
             await sweepResumeData()
-            checkSpace()
             await expire()
             state.handOverAll(at: readClock())
             for id in state.sessions.keys.sorted() { await launchIfNeeded(id) }
@@ -179,7 +178,9 @@ actor TransferCoordinator {
             let spent = ContinuousClock.now - start
             if spent > .milliseconds(5) { nextTurn = .now + spent * 9 }
         }
-        perform(state.turn(at: readClock()))
+        let now = readClock()
+        checkSpace()
+        perform(state.turn(at: now))
         setTimer()
     }
 
@@ -189,6 +190,7 @@ actor TransferCoordinator {
             switch effect {
             case .yield(let id): live[id]?.stop()
             case .stop(let id): live[id]?.stopSwitch.stop()
+            case .wait(let id): sendPendingReasons(of: id)
             case .start(let id, let session, let acceptsAnyStatus):
                 let transfer = LiveTransfer(
                     id,

@@ -208,7 +208,7 @@ extension TransferState {
         guard item.isConnected, !item.hasMirrors, reason.kind == .server, let end = reason.until,
             [429, 503].contains(report.response?.status)
         else { return }
-        scheduler.rests.add(item.host, of: item.user, until: end, at: now)
+        scheduler.addRest(of: item.host, user: item.user, until: end, at: now)
     }
 
     /// Notes that a challenge is recorded, so that the session's handler may be started for it.

@@ -40,6 +40,8 @@ struct TransferState {
         case yield(Int64)
         /// Stop an attempt at once.
         case stop(Int64)
+        /// Tell clients why a task waits now.
+        case wait(Int64)
     }
 
     /// Deadline of a task.
@@ -131,7 +133,7 @@ struct TransferState {
                 )
             )
         }
-        return effects
+        return effects + turn.wait.map { Effect.wait($0) }
     }
 
     /// Returns the next date that changes a decision by time alone, except retried journal writes.

@@ -210,6 +210,23 @@ struct BehaviourTests {
         #expect(begun.last?.holds == [])
     }
 
+    @Test func aClientIsToldWhatItsTaskWaitsForAfterItsTime() async throws {
+        let gate = Gate()
+        defer { gate.open() }
+        server.answer("/a", with: Answer.content(noise(4 << 20)).held(after: 1 << 20, until: gate))
+        try await daemon.makeSession("one") { $0.maximumConnectionsPerHost = 1 }
+        let running = try await daemon.download(server.url("/a"), in: "one")
+        try await daemon.wait(for: .running, of: running)
+        let waiting = try await daemon.download(server.url("/b"), in: "one") {
+            $0.earliestBegin = .now + 2
+        }
+        let reasons = [PendingReason(.slot, resource: .sessionConnections)]
+        let events = try await daemon.events(of: "one") {
+            $0.task == waiting && $0.holds == reasons
+        }
+        #expect(events.last?.state == .waiting)
+    }
+
     @Test func aTokenIsOfItsURL() async throws {
         server.answer("/a", with: .content(noise(3 << 20)).stalled(after: 2 << 20))
         let id = try await daemon.download(server.url("/a"), token: "one")

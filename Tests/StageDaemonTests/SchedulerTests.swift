@@ -222,6 +222,40 @@ struct SchedulerTests {
         #expect(scheduler.nextDeadline == nil)
     }
 
+    @Test func aTransferThatStillWaitsAfterItsDelayIsNamed() {
+        var scheduler = Scheduler(limits: .init(total: 1))
+        scheduler.add(1, as: item(), at: start)
+        var later = item()
+        later.notBefore = PendingReason(.earliestBegin, until: start + 10)
+        scheduler.add(2, as: later, at: start)
+        scheduler.add(3, as: later, at: start)
+        later.blocks = .user
+        scheduler.add(4, as: later, at: start)
+        #expect(scheduler.turn(at: start) == .init(start: [1]))
+        scheduler.change(3, at: start + 5) { $0.notBefore = nil }
+        #expect(scheduler.turn(at: start + 5) == .init(wait: [3]))
+        #expect(scheduler.turn(at: start + 10) == .init(wait: [2, 4]))
+        let reasons = [PendingReason(.slot, resource: .connections)]
+        #expect(scheduler.pendingReasons(of: 2, at: start + 10) == reasons)
+        #expect(scheduler.turn(at: start + 11) == .init())
+    }
+
+    @Test func transfersFromAHostThatAsksToWaitAreNamedWhenThatBeginsAndEnds() {
+        var scheduler = Scheduler(limits: .init(total: 1))
+        scheduler.add(1, as: item(host: "b"), at: start)
+        scheduler.add(2, as: item(), at: start)
+        #expect(scheduler.turn(at: start) == .init(start: [1]))
+        scheduler.addRest(of: "a", user: 1, until: start + 60, at: start)
+        #expect(scheduler.turn(at: start) == .init(wait: [2]))
+        scheduler.addRest(of: "a", user: 1, until: start + 70, at: start)
+        #expect(scheduler.turn(at: start + 60) == .init())
+        #expect(scheduler.turn(at: start + 70) == .init(wait: [2]))
+        scheduler.addRest(of: "a", user: 1, until: start + 90, at: start + 70)
+        scheduler.endRest(of: "a", user: 1)
+        #expect(scheduler.turn(at: start + 71) == .init(wait: [2]))
+        #expect(scheduler.pendingReasons(of: 2, at: start + 71).map(\.kind) == [.slot])
+    }
+
     @Test func aFullDiskHoldsEverythingUntilItIsLookedAtAgain() {
         var scheduler = Scheduler()
         scheduler.add(1, as: item(), at: start)
@@ -240,7 +274,7 @@ struct SchedulerTests {
 
     @Test func aHostThatAsksToWaitGetsNoTransferOfItsUser() {
         var scheduler = Scheduler()
-        scheduler.rests.add("a", of: 1, until: start + 60, at: start)
+        scheduler.addRest(of: "a", user: 1, until: start + 60, at: start)
         var mirrored = item()
         mirrored.hasMirrors = true
         scheduler.add(1, as: item(), at: start)

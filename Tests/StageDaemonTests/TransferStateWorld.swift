@@ -312,6 +312,10 @@ struct TransferStateWorld {
             case .yield(let id):
                 if !state.attempts.contains(id) { faults.append("\(id) stops, and does not run") }
             case .stop: faults.append("a turn stops nothing at once")
+            case .wait(let id):
+                if state.pendingReasons(of: id, at: now).isEmpty {
+                    faults.append("\(id) does not wait")
+                }
             case .start(let id, _, _):
                 if running.contains(id) || halts(id) { faults.append("\(id) runs twice") }
                 begin(id)
