@@ -12,6 +12,7 @@ extension TransferCoordinator {
         let reading = ClockReading.now
         if let change = clock.change(at: reading) {
             state.clockChanged(by: change)
+            retryDate = retryDate.map { $0 + change }
             unrecordedClockChange += change
             logger.notice("The clock was set", metadata: ["clock.change": "\(change) s"])
         }

@@ -76,6 +76,8 @@ actor TransferCoordinator {
     var clock = ClockWatch(.now)
     /// Change of the clock in seconds by which dates in the journal are still to be moved.
     var unrecordedClockChange = 0.0
+    /// Date of the next attempt to write and read what the journal has refused; `nil` if there is nothing.
+    var retryDate: Date?
     /// Set once the daemon is shutting down and no attempt runs any more.
     private var hasAbandonedAborts = false
     private var hasStarted = false
@@ -113,6 +115,7 @@ actor TransferCoordinator {
     func watchClock() async {
         for await _ in alarms {
             _ = readClock()
+            retryDate = nil
             await recordClockChange()
             await recordEndings()
             await rescheduleAll()
@@ -212,11 +215,10 @@ actor TransferCoordinator {
     /// Sets the timer to the next date that changes a task or session by time alone.
     func setTimer() {
         let now = readClock()
-        var dates = [state.nextDate(at: now)]
-        if !unrecorded.isEmpty || !unscheduled.isEmpty || unrecordedClockChange != 0 {
-            dates.append(now + TransferState.diskWait)
-        }
-        timer.set(dates.compactMap(\.self).min())
+        let mustRetry = !unrecorded.isEmpty || !unscheduled.isEmpty || unrecordedClockChange != 0
+        // Set at each turn: an earlier date stays, however many turns follow.
+        retryDate = mustRetry ? retryDate ?? now + TransferState.diskWait : nil
+        timer.set([state.nextDate(at: now), retryDate].compactMap(\.self).min())
     }
 }
 

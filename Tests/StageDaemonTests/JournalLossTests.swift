@@ -162,6 +162,34 @@ struct JournalLossTests {
         try await daemon.wait(for: .completed, of: id)
     }
 
+    /// Its first repetition fails, too: after that, no wait for the disk brings another one.
+    @Test func anEndThatCouldNotBeRecordedIsRecordedWhateverElseHappens() async throws {
+        try await daemon.start()
+        try await daemon.makeSession()
+        let other = try await daemon.download(server.url("/other")) { $0.isSuspended = true }
+        try await daemon.changeJournal(
+            """
+            CREATE TRIGGER refusal BEFORE UPDATE OF state ON task WHEN NEW.state = 2
+            BEGIN SELECT RAISE(ABORT, 'refused by a test'); END
+            """
+        )
+        let id = try await daemon.download(server.url("/new"))
+        try await poll("the end is not tried again") {
+            let holds = try await daemon.client.task(id).holds
+            return holds.map(\.kind) == [.disk] && holds.first?.until == nil
+        }
+        try await daemon.changeJournal("DROP TRIGGER refusal")
+        // Each change of another task sets the timer.
+        var priority = 0.0
+        try await poll("the end is never recorded") {
+            var change = TransferChange()
+            priority = 1 - priority
+            change.priority = priority
+            try await daemon.client.change(other, by: change)
+            return try await daemon.client.task(id).state == .completed
+        }
+    }
+
     @Test(arguments: ["noise", "\(Int64.max)\n"])
     func aDamagedMarkIsMadeAnew(text damaged: String) async throws {
         try await daemon.start()
