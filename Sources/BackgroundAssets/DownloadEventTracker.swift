@@ -1,3 +1,4 @@
+import FoundationEssentials
 import StageControl
 import StageModel
 
@@ -19,6 +20,8 @@ struct DownloadEventTracker {
     private var isUnderWay = false
     private var told: Int64
     private var challenges = 0
+    /// Time of the last resumption; the daemon repeats the event, with this time, to a client that may have missed it.
+    private var lastResumption: Date?
 
     /// Creates the tracker of a download with some bytes received already.
     init(received: Int64) { told = received }
@@ -28,7 +31,8 @@ struct DownloadEventTracker {
         switch event.kind {
         case .changed: return change(event)
         case .resumed:
-            told = event.offset?.rawValue ?? told
+            if event.time != lastResumption { told = event.offset?.rawValue ?? told }
+            lastResumption = event.time
             return begin()
         case .progress: return begin() + write(event)
         case .challenged:

@@ -23,6 +23,8 @@ final class LiveTransfer: Sendable {
         /// Set if ``total`` is the size of the upload, which a response does not change.
         fileprivate var isUpload = false
         var response: ResponseSummary?
+        /// Event of the offset at which the download was resumed; `nil` if it began with the first byte.
+        fileprivate var resumption: SessionEvent?
         /// Response body of a challenge, which does not end the upload.
         var body: [UInt8] = []
         var started: Date?
@@ -169,12 +171,9 @@ final class LiveTransfer: Sendable {
             }
         case .continuing: state.withLock { $0.requested = Date.now }
         case .accepted(_, _, let offset):
-            state.withLock { $0.received = offset }
-            if offset > .zero {
-                var event = SessionEvent(.resumed, time: .now)
-                event.offset = offset
-                send(event)
-            }
+            let resumption = offset > .zero ? resumption(at: offset) : nil
+            state.withLock { ($0.received, $0.resumption) = (offset, resumption) }
+            if let resumption { deliver(resumption) }
         case .responded(let response):
             state.withLock { state in
                 state.response = response
@@ -194,7 +193,7 @@ final class LiveTransfer: Sendable {
                     state.hasSentAll = true
                 }
             }
-        case .restarted: state.withLock { $0.received = .zero }
+        case .restarted: state.withLock { ($0.received, $0.resumption) = (.zero, nil) }
         case .mirrorFailed(_, let error):
             state.withLock { state in
                 state.problem = "\(error)"
@@ -240,17 +239,25 @@ final class LiveTransfer: Sendable {
         return event
     }
 
-    /// Returns a progress event for a client that may have missed earlier ones: also with the head of the response.
+    /// Returns events for a client that may have missed earlier ones: the last resumption, unchanged, if there was one,
+    /// and progress with the head of the response.
     ///
     /// Calls `deliver` before, at a time at which all earlier progress events are queued, and no later one is.
-    func currentEvent(delivering deliver: () -> Void) -> SessionEvent {
+    func currentEvents(delivering deliver: () -> Void) -> [SessionEvent] {
         throttle.withoutReports {
             deliver()
             var event = progressEvent
             event.task = id
             event.response = current.head
-            return event
+            return [current.resumption, event].compactMap(\.self)
         }
+    }
+
+    private func resumption(at offset: ByteCount) -> SessionEvent {
+        var event = SessionEvent(.resumed, time: .now)
+        event.task = id
+        event.offset = offset
+        return event
     }
 
     private func send(_ event: SessionEvent) {

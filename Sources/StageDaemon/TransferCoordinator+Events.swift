@@ -45,12 +45,12 @@ extension TransferCoordinator {
             events.append(change)
             // An attempt that is being stopped reports nothing that the client can use.
             guard change.state == .running, let transfer = live[id] else { continue }
-            let current = transfer.currentEvent {
+            let current = transfer.currentEvents {
                 // Earlier events of the task have fewer bytes, so they must precede.
                 deliverProgress()
                 events += subscription.takeNonDurable()
             }
-            events.append(current)
+            events += current
         }
         return events
     }

@@ -165,9 +165,13 @@ struct ClientTaskState {
         if let head = task.response { response = HTTPURLResponse(head) }
     }
 
-    /// Records an event; returns `false` without recording it after the task's end.
+    /// Records an event; returns `false` without recording it after the task's end, and if it repeats a resumption.
     mutating func take(_ event: SessionEvent) -> Bool {
         guard !hasEnded else { return false }
+        if event.kind == .resumed, let daemon {
+            guard daemon.lastResumption != event.time else { return false }
+            self.daemon?.lastResumption = event.time
+        }
         daemon?.eventCount += 1
         if let bytes = event.bytesReceived { bytesReceived = bytes.rawValue }
         if let bytes = event.bytesSent { bytesSent = bytes.rawValue }

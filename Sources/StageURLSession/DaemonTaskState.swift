@@ -1,3 +1,4 @@
+import FoundationEssentials
 import StageControl
 
 /// State in the client of a task that the daemon carries out.
@@ -12,6 +13,8 @@ struct DaemonTaskState {
     var holds: [PendingReason] = []
     /// Reasons that the reader of the session's events was told last.
     var reportedHolds: [PendingReason] = []
+    /// Time of the last resumption; the daemon repeats the event, with this time, to a client that may have missed it.
+    var lastResumption: Date?
     /// Number of events that were recorded.
     var eventCount = 0
     /// Number of requests to create the task that the daemon may have received.

@@ -39,6 +39,30 @@ import Testing
         world.daemon.stop()
     }
 
+    @Test func aResumptionThatTheDaemonRepeatsCountsNoByteTwice() async throws {
+        let world = try ScriptedWorld()
+        let recorder = Recorder()
+        world.manager.delegate = recorder
+        try world.manager.schedule(world.download("a"))
+        try await world.attach()
+        world.daemon.hold("GET /v1/tasks/1")
+        let time = Date(timeIntervalSince1970: 1_800_000_000)
+        for count in [10, 20] as [Int64] {
+            world.emit(.resumed) { ($0.time, $0.offset) = (time, ByteCount(5)) }
+            world.emit(.progress) { $0.bytesReceived = ByteCount(count) }
+        }
+        world.emit(.completed) {
+            $0.bytesReceived = ByteCount(30)
+            $0.location = "/staged/1"
+        }
+        world.daemon.release()
+        try await recorder.lines([
+            "begin a", "wrote a: 5, 10 of 30", "wrote a: 10, 20 of 30", "wrote a: 10, 30 of 30",
+            "finished a: /staged/1",
+        ])
+        world.daemon.stop()
+    }
+
     @Test(arguments: [PendingReason.Kind.backoff, .server, .offline])
     func aForegroundDownloadFailsInsteadOfWaiting(_ reason: PendingReason.Kind) async throws {
         let world = try ScriptedWorld()

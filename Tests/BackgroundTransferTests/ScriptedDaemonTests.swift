@@ -284,6 +284,24 @@ struct ScriptedDaemonTests {
         world.daemon.stop()
     }
 
+    @Test func aResumptionThatTheDaemonRepeatsIsToldOnce() async throws {
+        let world = try ScriptedWorld()
+        let session = world.session()
+        let task = session.downloadTask(with: try URL(text: "http://host/file"))
+        task.resume()
+        try await world.attach()
+        let time = Date(timeIntervalSince1970: 1_800_000_000)
+        for count in Int64(6)...7 {
+            world.emit(.resumed, task) { ($0.time, $0.offset) = (time, ByteCount(5)) }
+            world.emit(.progress, task) { $0.bytesReceived = ByteCount(count) }
+            _ = try await world.lines(Int(count) - 4)
+        }
+        let lines = ["resumed 1: 5 of -1", "wrote 1: 1, 6 of -1", "wrote 1: 1, 7 of -1"]
+        #expect(world.recorder.lines == lines)
+        world.emit(.completed, task)
+        try await world.end(session)
+    }
+
     @Test func aCancelledReaderLeavesTheEventsToTheNext() async throws {
         let world = try ScriptedWorld()
         let session = URLSession(configuration: world.configuration)

@@ -190,6 +190,27 @@ struct BehaviourTests {
         gate.open()
     }
 
+    @Test func eachClientThatAttachesIsToldWhereADownloadWasResumed() async throws {
+        let gate = Gate()
+        defer { gate.open() }
+        let answer = Answer.content(noise(4 << 20))
+        let resumed = answer.held(after: 1000, until: gate)
+        server.answer("/a", with: answer.stalled(after: 2 << 20), resumed)
+        let id = try await daemon.download(server.url("/a"))
+        try await wait(for: 300_000, of: id)
+        var change = TransferChange()
+        change.state = .suspended
+        try await daemon.client.change(id, by: change)
+        try await daemon.wait(for: [.pausedByClient], of: id)
+        change.state = .running
+        try await daemon.client.change(id, by: change)
+        let first = try await daemon.events { $0.kind == .resumed }
+        let second = try await daemon.events { $0.kind == .resumed }
+        let (start, _) = try #require(resumption("/a"))
+        #expect(first.last?.offset == ByteCount(Int64(start)))
+        #expect(first.last == second.last)
+    }
+
     @Test func aClientIsToldWhyItsTaskWaitsAndThatTheWaitIsOver() async throws {
         server.answer("/a", with: .content(noise(1000)))
         let id = try await daemon.download(server.url("/a")) { $0.earliestBegin = .now + 3600 }
