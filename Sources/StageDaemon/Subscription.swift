@@ -18,6 +18,7 @@ final class Subscription: Sendable {
         var nonDurable: Deque<SessionEvent> = []
         /// `true` until the client is sent the current state of the tasks.
         var hasMissedEvents = true
+        var lastReported: Int64?
         var cursor: Int64
         var hasFinished = false
     }
@@ -36,6 +37,13 @@ final class Subscription: Sendable {
     var cursor: Int64 {
         get { state.withLock { $0.cursor } }
         set { state.withLock { $0.cursor = newValue } }
+    }
+
+    /// Last waiting task whose current state was sent to the client, while those with higher numbers are still to be sent;
+    /// `nil` if there are none.
+    var lastReported: Int64? {
+        get { state.withLock { $0.lastReported } }
+        set { state.withLock { $0.lastReported = newValue } }
     }
 
     /// Queues a non-durable event.

@@ -7,7 +7,7 @@ import StageSystem
 extension TransferCoordinator {
     /// Returns the events that the client has not received yet; an empty array if there are none.
     func read(_ subscription: Subscription) async throws(DaemonError) -> [SessionEvent] {
-        var events = subscription.takeMissedEvents() ? currentEvents(for: subscription) : []
+        var events = currentEvents(for: subscription)
         events += subscription.takeNonDurable()
         guard let session = state.sessions[subscription.session] else { return events }
         let cursor = subscription.cursor
@@ -32,15 +32,21 @@ extension TransferCoordinator {
     }
 
     /// Returns the queued events of a client that has missed others, and the current state of its session's running and
-    /// waiting tasks, the running ones first.
+    /// waiting tasks, the running ones first; an empty array if the client has missed none.
     ///
-    /// Of at most ``Subscription/limit`` tasks, so that neither the memory nor the time for a client that attaches
-    /// again and again grows with its tasks.
+    /// Of at most ``Subscription/limit`` tasks, so that the memory for a client does not grow with its tasks. The others
+    /// follow when the client has received these.
     private func currentEvents(for subscription: Subscription) -> [SessionEvent] {
+        let isFirst = subscription.takeMissedEvents()
+        guard let last = isFirst ? 0 : subscription.lastReported else { return [] }
         let now = readClock()
         deliverProgress()
         var events = subscription.takeNonDurable()
-        for id in tasksToReport(of: subscription.session) {
+        let running = isFirst ? runningTasks(of: subscription.session) : []
+        let room = Subscription.limit - running.count
+        let waiting = waitingTasks(of: subscription.session, after: last).smallest(room)
+        subscription.lastReported = waiting.count < room ? nil : waiting.last ?? last
+        for id in running + waiting {
             let change = state.change(of: id, at: now)
             events.append(change)
             // An attempt that is being stopped reports nothing that the client can use.
@@ -55,15 +61,18 @@ extension TransferCoordinator {
         return events
     }
 
-    private func tasksToReport(of session: Int64) -> [Int64] {
+    private func runningTasks(of session: Int64) -> [Int64] {
         let tasks = state.scheduler.transfers[session] ?? []
-        let running = tasks.lazy.filter { [live] in live[$0] != nil }.smallest(Subscription.limit)
-        let waiting = tasks.lazy.filter { [live] in live[$0] == nil }
-            .smallest(Subscription.limit - running.count)
+        return tasks.lazy.filter { [live] in live[$0] != nil }.smallest(Subscription.limit)
+    }
+
+    /// Returns the waiting tasks of a session with numbers above `last`, in no order.
+    private func waitingTasks(of session: Int64, after last: Int64) -> some Sequence<Int64> {
+        var tasks = state.scheduler.transfers[session] ?? []
         // They have left the scheduler.
         let unrecorded = state.unrecorded.filter { state.ending[$0] == session }
-            .smallest(Subscription.limit - running.count - waiting.count)
-        return running + waiting + unrecorded
+        if !unrecorded.isEmpty { tasks.formUnion(unrecorded) }
+        return tasks.lazy.filter { [live] in $0 > last && live[$0] == nil }
     }
 }
 

@@ -190,6 +190,23 @@ struct BehaviourTests {
         gate.open()
     }
 
+    @Test func aClientThatAttachesIsToldWhyEachOfManyTasksWaits() async throws {
+        let requests = (0..<600).map { number in
+            var request = TransferRequest(
+                token: "\(number)",
+                kind: .download,
+                url: server.url("/a")
+            )
+            request.earliestBegin = .now + 3600
+            return request
+        }
+        let ids = try await daemon.client.createTasks(requests, in: "s")
+        let last = try #require(ids.last)
+        let events = try await daemon.events { $0.task == last }
+        let waiting = events.filter { $0.holds?.map(\.kind) == [.earliestBegin] }
+        #expect(waiting.compactMap(\.task) == ids)
+    }
+
     @Test func eachClientThatAttachesIsToldWhereADownloadWasResumed() async throws {
         let gate = Gate()
         defer { gate.open() }
