@@ -65,8 +65,8 @@ package enum ExitStatus: Int32, CaseIterable, Sendable {
     case systemShortage = 71
     /// The result could not be printed (`EX_IOERR`).
     case outputFailed = 74
-    /// The deadline passed, the command may not use the network, or a registration changed during the run; the next
-    /// run resumes.
+    /// The deadline passed, the command may not use the network, a person has paused what a hook stages, or a registration
+    /// changed during the run; the next run resumes.
     case unfinished = 75
     /// The configuration file of the command, or a variable that names a proxy, is not valid (`EX_CONFIG`).
     case configurationInvalid = 78
@@ -107,7 +107,7 @@ package enum ExitStatus: Int32, CaseIterable, Sendable {
         case .usage: "the command line is not valid, or names a file that does not exist"
         case .systemShortage: "the system refuses processes, open files or memory, or has no /proc"
         case .outputFailed: "standard output could not be written"
-        case .unfinished: "past the deadline, offline, or a registration changed; a run resumes"
+        case .unfinished: "past the deadline, offline, paused, or a registration changed; a run resumes"
         case .configurationInvalid:
             "the configuration file (stagepack.json) or a proxy's variable is not valid"
         case .interrupted: "interrupted; the next run resumes"

@@ -35,6 +35,8 @@ struct DaemonTurn: Sendable {
     /// Returns whether the daemon's task is cancelled when the current Swift task is cancelled, instead of being left to a
     /// worker; `nil` if it is always left.
     var withdrawsWhenCancelled: (@Sendable () -> Bool)?
+    /// Set if the turn lasts while a person has paused the task, until a person resumes it.
+    var waitsWhilePaused: Bool
     /// The address of the message bus of NetworkManager and UPower; `nil` for the address in the environment,
     /// or the system bus.
     var busAddress: String?
@@ -221,7 +223,7 @@ struct DaemonTurn: Sendable {
             return nil
         }
         // A timer waits for no person: its other runs would wait, too.
-        guard state.isPaused, !order.isPeriodic else { return .held(holds) }
+        guard state.isPaused, waitsWhilePaused, !order.isPeriodic else { return .held(holds) }
         report(holds.map(\.kind))
         return nil
     }

@@ -40,6 +40,8 @@ public struct StagingRequest: Sendable {
     ///
     /// Called when the Swift task is cancelled.
     package var withdrawsWhenCancelled: (@Sendable () -> Bool)?
+    /// Unset if the run ends once a person has paused its task at the daemon, instead of waiting until a person resumes it.
+    package var waitsWhilePaused = true
     /// Set if a periodic run checks network and power itself where no daemon does; unset in the daemon's
     /// workers, for which the daemon checks them.
     package var waitsForConditions = true

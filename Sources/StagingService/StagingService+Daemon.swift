@@ -80,6 +80,7 @@ extension StagingService {
             environment: request.target.environment,
             usesDaemon: canUseDaemon,
             withdrawsWhenCancelled: request.withdrawsWhenCancelled,
+            waitsWhilePaused: request.waitsWhilePaused,
             busAddress: request.busAddress,
             logger: logger
         ) { report(.held($0)) }

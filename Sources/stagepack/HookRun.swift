@@ -208,6 +208,26 @@ struct HookRun: Sendable {
         )
     }
 
+    /// Creates the run of a turn, which shows no progress and waits for no person.
+    private func stagingRun(
+        in turn: Turn,
+        of session: Session,
+        isRepetition: Bool
+    ) throws(CommandFailure) -> StagingRun {
+        var quiet = output
+        quiet.quiet = true
+        quiet.progress = .none
+        var run = try StagingRun(
+            .event(event, essentialOnly: true),
+            session: session,
+            output: quiet
+        )
+        run.request.isRepetition = isRepetition
+        run.request.waitsWhilePaused = false
+        run.request.options.lockTimeLimit = turn.lockTimeLimit
+        return run
+    }
+
     private func run(
         _ session: Session,
         in turn: Turn,
@@ -215,18 +235,8 @@ struct HookRun: Sendable {
     ) async -> Ending {
         let staged = earlier?.staged ?? StagedSoFar()
         let name = session.target.registration?.application.text ?? "packs"
-        var quiet = output
-        quiet.quiet = true
-        quiet.progress = .none
-        let run = Result.catching { [quiet] () throws(CommandFailure) in
-            var run = try StagingRun(
-                .event(event, essentialOnly: true),
-                session: session,
-                output: quiet
-            )
-            run.request.isRepetition = earlier != nil
-            run.request.options.lockTimeLimit = turn.lockTimeLimit
-            return run
+        let run = Result.catching { () throws(CommandFailure) in
+            try stagingRun(in: turn, of: session, isRepetition: earlier != nil)
         }
         let (result, interruption) = await withInterruption(after: turn.share) {
             () async -> Result<StagingRuns, CommandFailure> in
@@ -282,7 +292,13 @@ struct HookRun: Sendable {
         staged.add(packs)
         var failures = runs.failures.map(FailureReport.init) + runs.reports.flatMap(\.failures)
         if failures.isEmpty { failures = runs.reports.compactMap(\.manifestProblem) }
+        let waiting = packs.filter { $0.outcome == .waiting }
+        let paused = waiting.first.map { ", \(waiting.count) waiting (\($0.textOfReason))" } ?? ""
         guard let failure = failures.mostSevere else {
+            guard paused.isEmpty else {
+                let text = "\(here) here\(staged.note)\(paused)"
+                return Ending(line: line(for: name, text), status: .unfinished, staged: staged)
+            }
             let what =
                 staged.packs.isEmpty
                 ? "essential packs are here" : "\(staged.packs.count) staged\(staged.note)"
@@ -304,7 +320,7 @@ struct HookRun: Sendable {
         return Ending(
             line: line(
                 for: name,
-                "\(here) here\(staged.note)\(missing): \(message)"
+                "\(here) here\(staged.note)\(paused)\(missing): \(message)"
                     + (release.map { "; \($0)" } ?? ""),
                 isFinished: release != nil,
                 transfers: runs.reports.compactMap(\.transfer)

@@ -325,6 +325,31 @@ struct DaemonStagingTests {
         }
     }
 
+    /// A package manager waits for no person.
+    @Test func aHookReportsWhatAPersonPausesAndEnds() async throws {
+        let gate = Gate()
+        defer { gate.open() }
+        var installed = try await Installed()
+        var pack = try SamplePack.large(.aurora, version: 1, mebibytes: 8)
+        pack.pack.policy = .essential([.firstInstallation])
+        try installed.world.publish([pack]) { $0.held(after: 1 << 20, until: gate) }
+        let path = pack.path
+        try await withDaemon(&installed) { installed, client in
+            let arguments = ["prefetch", "--all", "--hook", "--deadline", "100"]
+            let hook = try await installed.world.program.run(arguments) { _ in
+                try await poll("it asks for nothing") {
+                    installed.world.server.counts(for: path).requests > 0
+                }
+                let id = try #require(try await client.tasks().first?.id)
+                #expect(try await installed.run("pause", "\(id)").status == 0)
+            }
+            let line = "0 here, 1 waiting (it was paused); the next periodic run retries\n"
+            #expect(hook.output.hasSuffix(": \(line)"), "\(hook)")
+            let holds = try await client.tasks().map(\.holds)
+            #expect(holds == [[PendingReason(.pausedByUser)]])
+        }
+    }
+
     @Test func whatDoesNotFitWaitsForTheDisk() async throws {
         var installed = try await Installed()
         var pack = try SamplePack.small(.aurora)
