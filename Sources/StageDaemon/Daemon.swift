@@ -331,7 +331,7 @@ extension TransferConfiguration {
         connections = configuration.connections
         connectionsPerHost = configuration.connectionsPerHost
         // The scheduler does so for each user.
-        sharesRests = false
+        sharesDelays = false
         bandwidth = configuration.bandwidth
         certificateAuthorities = configuration.certificateAuthorities.map { FilePath($0) }
         proxies = ProxySettings(

@@ -57,14 +57,14 @@ extension Scheduler {
         if let reason = item.notBefore, reason.until.map({ $0 > now }) ?? false {
             reasons.append(reason)
         }
-        if let rest = restReason(of: item), !reasons.contains(where: { $0.kind == .server }) {
-            reasons.append(rest)
+        if let delay = hostDelayReason(of: item), !reasons.contains(where: { $0.kind == .server }) {
+            reasons.append(delay)
         }
         if reasons.isEmpty { reasons.append(PendingReason(.slot, resource: resource(for: item))) }
         return reasons
     }
 
-    /// Returns the resource that other transfers use, so that a transfer waits; `nil` if it is about to start.
+    /// Returns the shared resource that a transfer waits for because others use it; `nil` if it is about to start.
     func resource(for item: Item) -> PendingReason.Resource? {
         if item.blocks.contains(.leader) { return .content }
         if item.host == Self.workerHost || item.blocks.contains(.predecessor) { return .workers }
@@ -75,28 +75,29 @@ extension Scheduler {
         return connectionCount < limits.total ? nil : .connections
     }
 
-    /// Lets a user's transfers from a host wait until a date, as the host has asked.
-    mutating func addRest(of host: String, user: UInt32, until end: Date, at now: Date) {
-        guard rests.add(host, of: user, until: end, at: now) else { return }
+    /// Delays a user's transfers from a host until a date, as the host has requested.
+    mutating func addHostDelay(of host: String, user: UInt32, until end: Date, at now: Date) {
+        guard hostDelays.add(host, of: user, until: end, at: now) else { return }
         noteChangedDelays { $0.host == host && $0.user == user }
     }
 
-    /// Ends the wait of a user's transfers from a host.
-    mutating func endRest(of host: String, user: UInt32) {
-        guard rests.remove(host, of: user) else { return }
+    /// Ends the delay of a user's transfers from a host.
+    mutating func endHostDelay(of host: String, user: UInt32) {
+        guard hostDelays.remove(host, of: user) else { return }
         noteChangedDelays { $0.host == host && $0.user == user }
     }
 
-    /// Notes that the delays of transfers which a rest of their hosts concerns have changed.
+    /// Records that the delays of transfers have changed, because those of their hosts have begun or ended.
     mutating func noteChangedDelays(where isMeant: (Item) -> Bool) {
         for (id, item) in items where item.isConnected && !item.hasMirrors && isMeant(item) {
             changedDelays.insert(id)
         }
     }
 
-    /// Returns the reason to wait of a transfer whose host has asked transfers to wait.
-    func restReason(of item: Item) -> PendingReason? {
+    /// Returns the reason to wait of a transfer whose host has requested a delay; `nil` if it has not.
+    func hostDelayReason(of item: Item) -> PendingReason? {
         guard !item.hasMirrors, item.isConnected else { return nil }
-        return rests.end(of: item.host, user: item.user).map { PendingReason(.server, until: $0) }
+        let end = hostDelays.end(of: item.host, user: item.user)
+        return end.map { PendingReason(.server, until: $0) }
     }
 }

@@ -77,8 +77,8 @@ struct Scheduler {
     }
     /// Date until which no transfer runs, since the disk is full.
     var fullUntil: Date? { didSet { mustReview = true } }
-    /// Hosts that have asked transfers to wait.
-    var rests = HostRests()
+    /// Delays that hosts have requested.
+    var hostDelays = HostDelays()
     /// Transfers whose delays have begun or ended since the last turn, other than with the end of an attempt.
     var changedDelays: Set<Int64> = []
     private var queues: [UInt32: UserQueue] = [:]
@@ -120,7 +120,7 @@ struct Scheduler {
 
     /// Next date that changes the schedule by time alone.
     var nextDeadline: Date? {
-        [deadlines.min?.date, fullUntil, sliceEnd, rests.nextEnd].compactMap(\.self).min()
+        [deadlines.min?.date, fullUntil, sliceEnd, hostDelays.nextEnd].compactMap(\.self).min()
     }
 
     /// Adds a transfer.
@@ -189,7 +189,7 @@ struct Scheduler {
         deadlines = Heap(
             deadlines.unordered.map { Deadline(date: $0.date + seconds, id: $0.id) }
         )
-        rests.clockChanged(by: seconds)
+        hostDelays.clockChanged(by: seconds)
         fullUntil = fullUntil.map { $0 + seconds }
         sliceEnd = sliceEnd.map { $0 + seconds }
     }
@@ -202,7 +202,7 @@ struct Scheduler {
             enqueueIfReady(first.id, at: now)
         }
         if let until = fullUntil, until <= now { fullUntil = nil }
-        let ended = rests.removeEnded(at: now)
+        let ended = hostDelays.removeEnded(at: now)
         if ended.nextEnd != nil {
             noteChangedDelays { ended.end(of: $0.host, user: $0.user) != nil }
         }
@@ -302,7 +302,7 @@ extension Scheduler {
         default:
             let key = SessionHost(session: lane.session, host: lane.host)
             return fullUntil == nil && connectionCount < limits.total
-                && !rests.apply(to: lane, of: user)
+                && !hostDelays.apply(to: lane, of: user)
                 && hosts[lane.host, default: 0] < limits.perHost
                 && sessionHosts[key, default: 0] < limit
         }
@@ -326,7 +326,7 @@ extension Scheduler {
                 let key = SessionHost(session: lane.session, host: lane.host)
                 return ![Self.workerHost, Self.clientHost].contains(lane.host)
                     && lane.constraints.unmet(in: conditions).isEmpty
-                    && !rests.apply(to: lane, of: user)
+                    && !hostDelays.apply(to: lane, of: user)
                     && sessionHosts[key, default: 0] < limit
             }
             guard let lane else { continue }

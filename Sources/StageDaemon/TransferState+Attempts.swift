@@ -158,10 +158,10 @@ extension TransferState {
             histories[id]?.noteFailure(report)
             let isUnreachable = reason.kind == .backoff && report.isUnreachable
             noteHost(of: id, item: item, isUnreachable: isUnreachable)
-            // The attempt began before the network changed, so its failure tells nothing about the network of now.
+            // The attempt began before the network changed, so its failure is no reason to delay the next one.
             let isOutdated = isUnreachable && report.started.map { $0 < networkChange } ?? false
             scheduler.attemptEnded(id, pending: isOutdated ? nil : reason, at: now)
-            noteRest(of: item, after: report, reason: reason, at: now)
+            noteHostDelay(of: item, after: report, reason: reason, at: now)
             if reason.kind == .quota {
                 // Registered before the search for freed quota, so that files removed during the search are noticed.
                 quotaWaiters[item.user, default: []].insert(id)
@@ -196,10 +196,10 @@ extension TransferState {
         }
     }
 
-    /// Lets the user's other transfers from a host wait, too, if it has refused a request and asked for a delay.
+    /// Delays the user's other transfers from a host, too, if it responded with 429 or 503 and `Retry-After`.
     ///
-    /// A transfer with mirrors waits for all of them, which tells nothing about the first.
-    private mutating func noteRest(
+    /// Ignores transfers with mirrors: any of these may have requested the delay.
+    private mutating func noteHostDelay(
         of item: Scheduler.Item,
         after report: AttemptReport,
         reason: PendingReason,
@@ -208,7 +208,7 @@ extension TransferState {
         guard item.isConnected, !item.hasMirrors, reason.kind == .server, let end = reason.until,
             [429, 503].contains(report.response?.status)
         else { return }
-        scheduler.addRest(of: item.host, user: item.user, until: end, at: now)
+        scheduler.addHostDelay(of: item.host, user: item.user, until: end, at: now)
     }
 
     /// Notes that a challenge is recorded, so that the session's handler may be started for it.

@@ -220,7 +220,7 @@ extension TransferState {
     mutating func endWait(of id: Int64, for reasons: Set<PendingReason.Kind>, at now: Date) {
         for task in Set([id, sharing.leader(of: id) ?? id]) {
             guard let item = scheduler.items[task] else { continue }
-            if reasons.contains(.server) { scheduler.endRest(of: item.host, user: item.user) }
+            if reasons.contains(.server) { scheduler.endHostDelay(of: item.host, user: item.user) }
             guard let wait = item.notBefore, reasons.contains(wait.kind) else { continue }
             scheduler.change(task, at: now) { $0.notBefore = nil }
         }

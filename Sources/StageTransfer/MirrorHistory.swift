@@ -3,20 +3,20 @@ struct MirrorHistory: Equatable, Sendable {
     private var failed: Set<String> = []
     /// Hosts that answer range requests incorrectly, and when that was found.
     private var rangeUnsafe: [String: Duration] = [:]
-    /// Times until which hosts have asked for no requests (`Retry-After`).
-    private var rests: [String: Duration] = [:]
-    private let sharesRests: Bool
+    /// Times before which no request is sent to hosts, since these have requested a delay (`Retry-After`).
+    private var delays: [String: Duration] = [:]
+    private let sharesDelays: Bool
     private var time = Duration.zero
 
-    /// Creates an empty history; without `sharesRests`, each transfer waits only for delays that it was asked for itself.
-    init(sharesRests: Bool = true) { self.sharesRests = sharesRests }
+    /// Creates an empty history; without `sharesDelays`, each transfer waits only for delays that were requested of it.
+    init(sharesDelays: Bool = true) { self.sharesDelays = sharesDelays }
 
     /// Sets the time since the engine's start, and forgets faults of ranges that are older than an hour: a daemon runs for
     /// months, and most of these faults concern single files or a proxy.
     mutating func advance(to time: Duration) {
         self.time = time
         rangeUnsafe = rangeUnsafe.filter { time - $0.value < Self.rangeMemory }
-        rests = rests.filter { time < $0.value }
+        delays = delays.filter { time < $0.value }
     }
 
     /// Records a failure of a host: later transfers try it after the others.
@@ -31,14 +31,16 @@ struct MirrorHistory: Equatable, Sendable {
     /// Returns whether range requests may be sent to a host.
     func allowsRanges(from host: String) -> Bool { rangeUnsafe[host] == nil }
 
-    /// Records that a host has refused a request and asks for a delay.
-    mutating func recordRest(of host: String, lasting pause: Duration) {
-        guard sharesRests else { return }
-        rests[host] = max(rests[host] ?? .zero, time + min(pause, Self.longestRest))
+    /// Records that a host has refused a request and requests a delay.
+    mutating func recordDelay(of host: String, lasting pause: Duration) {
+        guard sharesDelays else { return }
+        delays[host] = max(delays[host] ?? .zero, time + min(pause, Self.longestDelay))
     }
 
-    /// Returns the rest of the delay that a host has asked for; zero if there is none.
-    func rest(of host: String) -> Duration { max((rests[host] ?? .zero) - time, .zero) }
+    /// Returns the remaining delay that a host has requested; zero if there is none.
+    func remainingDelay(of host: String) -> Duration {
+        max((delays[host] ?? .zero) - time, .zero)
+    }
 
     /// Returns the indices of `hosts` in the order to try them: those that failed come last.
     func order(_ hosts: [String]) -> [Int] {
@@ -48,5 +50,5 @@ struct MirrorHistory: Equatable, Sendable {
 
     private static let rangeMemory = Duration.seconds(3600)
     /// Longest delay that holds for other transfers than the refused one: a server may mean one resource only.
-    private static let longestRest = Duration.seconds(600)
+    private static let longestDelay = Duration.seconds(600)
 }

@@ -13,7 +13,7 @@ public struct TransferConfiguration: Sendable {
     /// Indicates whether a host that refuses some of several requests (429, 503) gets fewer at a time.
     package var adaptsConnections = true
     /// Indicates whether a delay that a host asks a transfer for (429 or 503 with `Retry-After`) holds for the others, too.
-    package var sharesRests = true
+    package var sharesDelays = true
     /// Maximum number of bytes per second that all transfers together receive; `nil` for no limit.
     public var bandwidth: ByteCount?
     /// Time limit for opening a connection, name lookup and TLS included.

@@ -37,7 +37,7 @@ public actor TransferEngine {
     init(configuration: TransferConfiguration, logger: Logger) {
         self.configuration = configuration
         self.logger = logger
-        history = MirrorHistory(sharesRests: configuration.sharesRests)
+        history = MirrorHistory(sharesDelays: configuration.sharesDelays)
         executor = PollingExecutor(connections: max(configuration.connections, 1))
         allocator = ConnectionAllocator(
             perHost: configuration.connectionsPerHost,

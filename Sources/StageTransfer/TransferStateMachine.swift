@@ -92,7 +92,7 @@ struct TransferStateMachine {
     private var portal: TransferError?
     private var startsOver = false
     /// `true` if the transfer has waited, since its last request, for a delay that a host had asked another one for.
-    private var hasRested = false
+    private var hasWaitedForHost = false
     /// `true` if the next attempt asks the same mirror for the whole content, after a wrong response to a range request.
     private var distrustsRanges = false
     /// `true` if the next attempt asks the same mirror for the whole content, since requests for ranges alone fail.
@@ -182,7 +182,7 @@ struct TransferStateMachine {
         case .transient(let error, let pause):
             record(error, in: &history)
             if let pause, case .refused(_, let status, _) = error, [429, 503].contains(status) {
-                history.recordRest(of: mirrors[current].host, lasting: pause)
+                history.recordDelay(of: mirrors[current].host, lasting: pause)
             }
             return retry(
                 after: pause,
@@ -283,7 +283,7 @@ struct TransferStateMachine {
 
     /// Uses the next mirror of this round, or ends the round.
     ///
-    /// A mirror whose host has asked another transfer for a delay comes after the others. If there is no other, the transfer
+    /// A mirror whose host has requested a delay of another transfer comes after the others. If there is no other, the transfer
     /// waits as well, but once before each request: the server may mean another resource.
     private mutating func next(_ history: MirrorHistory, at moment: Moment) -> Action {
         let ready = mirrors.indices.filter {
@@ -291,24 +291,26 @@ struct TransferStateMachine {
                 && mirrors[$0].notBefore <= moment.now
         }
         guard let first = ready.first else { return wait(moment) }
-        let rests = ready.map { history.rest(of: mirrors[$0].host) }
-        if let place = rests.firstIndex(of: .zero) { return ask(ready[place], history: history) }
-        let rest = rests.min() ?? .zero
-        guard !hasRested, mayWait(rest, at: moment) else { return ask(first, history: history) }
-        hasRested = true
-        return .wait(rest + policy.base * moment.random, .server)
+        let delays = ready.map { history.remainingDelay(of: mirrors[$0].host) }
+        if let place = delays.firstIndex(of: .zero) { return ask(ready[place], history: history) }
+        let delay = delays.min() ?? .zero
+        guard !hasWaitedForHost, mayWait(delay, at: moment) else {
+            return ask(first, history: history)
+        }
+        hasWaitedForHost = true
+        return .wait(delay + policy.base * moment.random, .server)
     }
 
-    /// Returns whether the policy permits a delay that a host has asked another transfer for.
-    private func mayWait(_ rest: Duration, at moment: Moment) -> Bool {
-        policy.maximumAttempts > 1 && rest <= policy.maximumRetryAfter
-            && moment.now + rest - lastProgress <= policy.retryTimeLimit
+    /// Returns whether the policy permits a delay that a host has requested of another transfer.
+    private func mayWait(_ delay: Duration, at moment: Moment) -> Bool {
+        policy.maximumAttempts > 1 && delay <= policy.maximumRetryAfter
+            && moment.now + delay - lastProgress <= policy.retryTimeLimit
     }
 
     private mutating func ask(_ index: Int, history: MirrorHistory) -> Action {
         current = index
         mirrors[index].wasTried = true
-        hasRested = false
+        hasWaitedForHost = false
         attempts += 1
         let isRanged =
             !startsOver && !distrustsRanges && !doubtsRanges

@@ -245,13 +245,13 @@ struct SchedulerTests {
         scheduler.add(1, as: item(host: "b"), at: start)
         scheduler.add(2, as: item(), at: start)
         #expect(scheduler.turn(at: start) == .init(start: [1]))
-        scheduler.addRest(of: "a", user: 1, until: start + 60, at: start)
+        scheduler.addHostDelay(of: "a", user: 1, until: start + 60, at: start)
         #expect(scheduler.turn(at: start) == .init(wait: [2]))
-        scheduler.addRest(of: "a", user: 1, until: start + 70, at: start)
+        scheduler.addHostDelay(of: "a", user: 1, until: start + 70, at: start)
         #expect(scheduler.turn(at: start + 60) == .init())
         #expect(scheduler.turn(at: start + 70) == .init(wait: [2]))
-        scheduler.addRest(of: "a", user: 1, until: start + 90, at: start + 70)
-        scheduler.endRest(of: "a", user: 1)
+        scheduler.addHostDelay(of: "a", user: 1, until: start + 90, at: start + 70)
+        scheduler.endHostDelay(of: "a", user: 1)
         #expect(scheduler.turn(at: start + 71) == .init(wait: [2]))
         #expect(scheduler.pendingReasons(of: 2, at: start + 71).map(\.kind) == [.slot])
     }
@@ -274,7 +274,7 @@ struct SchedulerTests {
 
     @Test func aHostThatAsksToWaitGetsNoTransferOfItsUser() {
         var scheduler = Scheduler()
-        scheduler.addRest(of: "a", user: 1, until: start + 60, at: start)
+        scheduler.addHostDelay(of: "a", user: 1, until: start + 60, at: start)
         var mirrored = item()
         mirrored.hasMirrors = true
         scheduler.add(1, as: item(), at: start)
@@ -290,17 +290,17 @@ struct SchedulerTests {
         #expect(scheduler.turn(at: start + 60).start == [1])
     }
 
-    @Test func aRestIsOnlyExtendedAndLastsTenMinutesAtMost() {
-        var rests = HostRests()
-        rests.add("a", of: 1, until: start + 60, at: start)
-        rests.add("a", of: 1, until: start + 30, at: start)
-        #expect(rests.end(of: "a", user: 1) == start + 60)
-        rests.add("a", of: 1, until: start + 86_400, at: start + 10)
-        #expect(rests.end(of: "a", user: 1) == start + 610)
-        rests.removeEnded(at: start + 609)
-        #expect(rests.end(of: "a", user: 1) == start + 610)
-        rests.removeEnded(at: start + 610)
-        #expect(rests.nextEnd == nil)
+    @Test func aDelayOfAHostIsOnlyExtendedAndLastsTenMinutesAtMost() {
+        var delays = HostDelays()
+        delays.add("a", of: 1, until: start + 60, at: start)
+        delays.add("a", of: 1, until: start + 30, at: start)
+        #expect(delays.end(of: "a", user: 1) == start + 60)
+        delays.add("a", of: 1, until: start + 86_400, at: start + 10)
+        #expect(delays.end(of: "a", user: 1) == start + 610)
+        delays.removeEnded(at: start + 609)
+        #expect(delays.end(of: "a", user: 1) == start + 610)
+        delays.removeEnded(at: start + 610)
+        #expect(delays.nextEnd == nil)
     }
 
     @Test func allReasonsAreToldTheMostLastingOnesFirst() {

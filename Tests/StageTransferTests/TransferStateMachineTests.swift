@@ -199,7 +199,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
         let wait = other.begin()
         #expect(wait == .wait(.seconds(31), .server))
         // Another transfer was refused again: the server may mean that one.
-        other.history.recordRest(of: "host0", lasting: .seconds(60))
+        other.history.recordDelay(of: "host0", lasting: .seconds(60))
         let next = other.waited(.seconds(31))
         #expect(next == .attempt(mirror: 0, isRanged: true))
         var mirrored = Story(2, history: story.history)
@@ -215,7 +215,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
     ])
     func anImpatientTransferAsksItself(policy: RetryPolicy) {
         var history = MirrorHistory()
-        history.recordRest(of: "host0", lasting: .seconds(30))
+        history.recordDelay(of: "host0", lasting: .seconds(30))
         var story = Story(1, policy: policy, history: history)
         let first = story.begin()
         #expect(first == .attempt(mirror: 0, isRanged: true))
@@ -223,14 +223,14 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
 
     @Test func aDelayOfAHostEnds() {
         var history = MirrorHistory()
-        history.recordRest(of: "host0", lasting: .seconds(3600))
-        for (seconds, rest) in [(0, 600), (599, 1), (600, 0), (700, 0)] {
+        history.recordDelay(of: "host0", lasting: .seconds(3600))
+        for (seconds, delay) in [(0, 600), (599, 1), (600, 0), (700, 0)] {
             history.advance(to: .seconds(seconds))
-            #expect(history.rest(of: "host0") == .seconds(rest))
+            #expect(history.remainingDelay(of: "host0") == .seconds(delay))
         }
-        var alone = MirrorHistory(sharesRests: false)
-        alone.recordRest(of: "host0", lasting: .seconds(30))
-        #expect(alone.rest(of: "host0") == .zero)
+        var alone = MirrorHistory(sharesDelays: false)
+        alone.recordDelay(of: "host0", lasting: .seconds(30))
+        #expect(alone.remainingDelay(of: "host0") == .zero)
     }
 
     @Test func othersAreAskedMeanwhile() {
