@@ -180,16 +180,16 @@ final class PackSource: Sendable {
         }
     }
 
-    /// Removes a pack, after the daemon's transfers were cancelled that earlier fetches have left to it and that would bring the
-    /// pack again; returns `false` if there was nothing to remove or cancel.
+    /// Cancels the daemon's transfers that would install the pack again, and removes the pack; returns `false` if there was
+    /// nothing to remove or cancel.
     func remove(_ id: PackID) async throws -> Bool {
         // A pinned pack is not removed, so its transfers stay.
         let isPinned = try store.pin(of: id) != nil
         let isWithdrawn = isPinned ? false : await withdraw(id)
         // The worker of a cancelled transfer holds the pack until it has ended.
-        let patience = isWithdrawn ? Duration.seconds(15) : .zero
+        let limit = isWithdrawn ? Duration.seconds(15) : .zero
         do {
-            let isRemoved = try await store.remove(id, waitingAtMost: patience)
+            let isRemoved = try await store.remove(id, waitingAtMost: limit)
             return isRemoved || isWithdrawn
         } catch {
             try Task.checkCancellation()

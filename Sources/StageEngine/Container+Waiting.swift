@@ -3,8 +3,8 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// Time limit of the wait for a lock that another process holds, and the error after it.
-struct LockPatience: Sendable {
+/// Time limit of the wait for a lock that another process holds, and the error that is thrown after it.
+struct LockTimeout: Sendable {
     var limit: Duration
     var error: StageError
 }
@@ -12,13 +12,15 @@ struct LockPatience: Sendable {
 extension Container {
     /// Acquires the lock on a pack, and waits while another process or task holds it.
     ///
-    /// - Throws: The error of `patience` after its limit; `nil` waits until the lock is free.
+    /// Without `timeout`, waits until the lock is free.
+    ///
+    /// - Throws: The error of `timeout` after its limit.
     func packLock(
         _ id: PackID,
-        within patience: LockPatience? = nil,
+        within timeout: LockTimeout? = nil,
         report: @Sendable (StagingEvent) -> Void
     ) async throws(StageError) -> PackLock {
-        try await lock(within: patience, report: report, reporting: .waitingForOther) {
+        try await lock(within: timeout, report: report, reporting: .waitingForOther) {
             limit async throws(ContainerError) in
             try await waitForLock(id, within: limit)
         }
@@ -26,14 +28,14 @@ extension Container {
 
     /// Acquires the lock of a download, and waits while another process or task holds it.
     ///
-    /// - Throws: The error of `patience` after its limit, unless a task of this process holds the lock.
+    /// - Throws: The error of `timeout` after its limit, unless a task of this process holds the lock.
     func downloadLock(
         _ name: FilePath.Component,
-        within patience: LockPatience? = nil,
+        within timeout: LockTimeout? = nil,
         report: @Sendable (StagingEvent) -> Void
     ) async throws(StageError) -> DownloadLock {
         try await lock(
-            within: patience,
+            within: timeout,
             unless: { holdsDownloadLock(name) },
             report: report,
             reporting: holdsDownloadLock(name) ? .waitingForSharedDownload : .waitingForOther,
@@ -46,8 +48,8 @@ extension Container {
     /// Returns the single files of a version, after creating their directory if necessary; waits while another process
     /// deletes them.
     ///
-    /// Polls, with a delay that grows from 10 to 200 ms: it is a deletion that has to end, and not only its lock, and no
-    /// process deletes them again and again.
+    /// Polls, with a delay that grows from 10 to 200 ms, instead of waiting for a lock: the deleted directory has to be
+    /// gone, too. Deletions are rare, so polling succeeds soon.
     func partialContent(
         of digest: Digest,
         report: @Sendable (StagingEvent) -> Void
@@ -72,25 +74,25 @@ extension Container {
 
     /// Acquires a lock of the container, and reports an event before it waits for others.
     ///
-    /// `isOwn` returns whether a task of this process holds the lock, to which the limit of `patience` does not apply.
+    /// `isOwn` returns whether a task of this process holds the lock, and then `timeout` does not apply.
     private func lock<Lock: Sendable>(
-        within patience: LockPatience?,
+        within timeout: LockTimeout?,
         unless isOwn: () -> Bool = { false },
         report: @Sendable (StagingEvent) -> Void,
         reporting event: @autoclosure () -> StagingEvent,
         waiting wait: (Duration) async throws(ContainerError) -> Lock?
     ) async throws(StageError) -> Lock {
-        var late: StageError?
+        var timeoutError: StageError?
         do throws(ContainerError) {
             if let lock = try await wait(.zero) { return lock }
             report(event())
-            while late == nil, !Task.isCancelled {
-                if let lock = try await wait(patience?.limit ?? .longest) { return lock }
-                late = isOwn() ? nil : patience?.error
+            while timeoutError == nil, !Task.isCancelled {
+                if let lock = try await wait(timeout?.limit ?? .longest) { return lock }
+                timeoutError = isOwn() ? nil : timeout?.error
             }
         } catch {
             throw error.stageError
         }
-        throw Task.isCancelled ? .cancelled : late ?? .cancelled
+        throw Task.isCancelled ? .cancelled : timeoutError ?? .cancelled
     }
 }

@@ -45,13 +45,13 @@ struct PackWork: Sendable {
 
     /// Acquires the lock of the pack.
     private func lock() async throws(StageError) -> PackLock {
-        try await container.packLock(pack.id, within: patience, report: report)
+        try await container.packLock(pack.id, within: lockTimeout, report: report)
     }
 
-    /// Time limit of the wait for another process that works on the pack; `nil` if there is none.
-    private var patience: LockPatience? {
+    /// Time limit of the wait for another process that works on the pack; `nil` for no limit.
+    private var lockTimeout: LockTimeout? {
         stager.options.lockTimeLimit.map { limit in
-            LockPatience(limit: limit, error: .container(.busy(pack.id)))
+            LockTimeout(limit: limit, error: .container(.busy(pack.id)))
         }
     }
 
@@ -246,7 +246,7 @@ extension PackWork {
     func downloadLock(_ digest: Digest) async throws(StageError) -> DownloadLock {
         let first = sharing.first(with: digest, besides: pack.id)
         let name = ContainerLayout.downloadName(of: digest)
-        return try await container.downloadLock(name, within: patience) { event in
+        return try await container.downloadLock(name, within: lockTimeout) { event in
             // The first pack may still hold the lock for a moment; it is not another process.
             if first == nil { report(event) }
         }

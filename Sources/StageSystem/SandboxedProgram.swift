@@ -145,7 +145,7 @@ package struct SandboxedProgram: Sendable {
 
     /// The time that a supervisor may take to kill the processes of its program: longer than
     /// `stage_end_group` waits for processes that do not die.
-    private static let patience = Duration.seconds(10)
+    private static let killTimeout = Duration.seconds(10)
 
     /// Asks the supervisor to kill the rest of the program, waits for it, and reaps it.
     private static func end(_ supervisor: pid_t, disarming killSwitch: KillSwitch) {
@@ -154,7 +154,7 @@ package struct SandboxedProgram: Sendable {
         killSwitch.disarm()
         let end = stage_open_process(supervisor)
         defer { if end >= 0 { close(end) } }
-        let deadline = ContinuousClock.now + patience
+        let deadline = ContinuousClock.now + killTimeout
         while stage_has_ended(supervisor) == 0, ContinuousClock.now < deadline {
             var pollRequest = pollfd(fd: end, events: Int16(POLLIN), revents: 0)
             let pause: Duration = end >= 0 ? deadline - .now : .milliseconds(1)

@@ -133,7 +133,7 @@ package struct UserProgram: Sendable {
     }
 
     /// Time for which a killed process may run on.
-    private static let patience = Duration.seconds(5)
+    private static let killTimeout = Duration.seconds(5)
 
     /// Waits until the program has ended, and kills it if `request` asks for its end and `grace` is over.
     private func wait(for process: pid_t, grace: Duration, request: WakeSignal) -> WaitResult {
@@ -143,7 +143,7 @@ package struct UserProgram: Sendable {
         while stage_has_ended(process) == 0 {
             let left = deadline.map { $0 - .now }
             if let left, left <= .zero {
-                guard left + Self.patience > .zero else { return .stillRuns }
+                guard left + Self.killTimeout > .zero else { return .stillRuns }
                 stage_signal_child(process, 1, SIGKILL)
             }
             var pollRequests = [

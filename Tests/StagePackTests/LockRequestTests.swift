@@ -9,7 +9,7 @@ import Testing
 /// Requests for locks of a container, which wait in the kernel: a process that takes a lock again and again would take
 /// every turn from one that only tries from time to time.
 @Suite(.directory, .timeLimit(.minutes(5))) struct LockRequestTests {
-    private static let patience = Duration.seconds(200)
+    private static let timeout = Duration.seconds(200)
     private let sample: SampleContainer
     private let container: Container
 
@@ -29,7 +29,7 @@ import Testing
         let store = PackStore(containers: [sample.path])
         var held = try container.attemptLock(.aurora)
         try #require(held != nil)
-        let removal = Task { try await store.remove(.aurora, waitingAtMost: Self.patience) }
+        let removal = Task { try await store.remove(.aurora, waitingAtMost: Self.timeout) }
         try await waitForRequest(of: "locks/aurora")
         #expect(try store.stagedPacks() == [.aurora])
         held = nil
@@ -41,7 +41,7 @@ import Testing
         try sample.publish(.aurora, version: 1, ["sky": "blue"])
         let store = PackStore(containers: [sample.path])
         let held = try #require(try container.attemptLock(.aurora))
-        let removal = Task { try await store.remove(.aurora, waitingAtMost: Self.patience) }
+        let removal = Task { try await store.remove(.aurora, waitingAtMost: Self.timeout) }
         try await waitForRequest(of: "locks/aurora")
         removal.cancel()
         await #expect(throws: PackStoreError.container(.busy(.aurora))) {
@@ -58,7 +58,7 @@ import Testing
         let held = try #require(try container.attemptDownloadLock(name))
         let container = container
         let request = Task {
-            try await container.waitForDownloadLock(name, within: Self.patience)
+            try await container.waitForDownloadLock(name, within: Self.timeout)
         }
         try await waitForRequest(of: "downloads/\(name.string).lock")
         held.end()

@@ -132,8 +132,8 @@ private struct PackRemoval {
             if !isPinned { tasks = await withdraw(id, from: view.containers[position]) }
             if !tasks.isEmpty { report.transfersCancelled = tasks }
             // The worker of a cancelled transfer holds the pack until it has ended.
-            let patience = tasks.isEmpty ? Duration.zero : Self.patience
-            guard let lock = try await container.waitForLock(id, within: patience) else {
+            let limit = tasks.isEmpty ? Duration.zero : Self.workerTimeout
+            guard let lock = try await container.waitForLock(id, within: limit) else {
                 throw .busy(id)
             }
             let removal = try container.remove(lock)
@@ -183,7 +183,7 @@ private struct PackRemoval {
     }
 
     /// The most time that the worker of a cancelled transfer takes to end.
-    private static let patience = Duration.seconds(15)
+    private static let workerTimeout = Duration.seconds(15)
 
     private func location(_ position: Int) -> ContainerLocation? {
         session.location(of: view.containers[position])
