@@ -136,8 +136,8 @@ extension PackStore {
         let deadline = ContinuousClock.now + limit.sleepable
         var copies: [(Container, PackLock)] = []
         for container in containers {
-            let rest = deadline - .now
-            guard let lock = try await container.waitForLock(id, within: rest) else {
+            let remaining = deadline - .now
+            guard let lock = try await container.waitForLock(id, within: remaining) else {
                 throw .busy(id)
             }
             if let pin = try container.reader.pin(of: id) {

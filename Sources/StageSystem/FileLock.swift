@@ -9,7 +9,7 @@ package import SystemPackage
 /// deinitializer unlocks explicitly: after closing the file alone, a child process that another thread has
 /// just forked would hold the lock until it executes its program.
 @safe package struct FileLock: ~Copyable, Sendable {
-    /// Unlocked explicitly: a thread that has waited for the lock may refer to it for a moment longer.
+    /// Released by `deinit`, because the thread that has waited for the lock may still refer to this object.
     private let lock: RetriedLock
 
     private init(_ lock: RetriedLock) { self.lock = lock }
@@ -92,8 +92,8 @@ package import SystemPackage
         while true {
             let file = try open()
             let inode = try file.status().inode
-            let rest = deadline - .now
-            guard let lock = try block(for: file, mode: mode, atMost: rest) else { return nil }
+            let remaining = deadline - .now
+            guard let lock = try block(for: file, mode: mode, atMost: remaining) else { return nil }
             // The last holder may have removed the file between opening and locking.
             if try directory.status(FilePath(name))?.inode == inode { return lock }
         }
@@ -114,8 +114,10 @@ package import SystemPackage
         while true {
             let file = try open()
             let inode = try file.status().inode
-            let rest = deadline - .now
-            guard let lock = try await wait(for: file, mode: mode, atMost: rest) else { return nil }
+            let remaining = deadline - .now
+            guard let lock = try await wait(for: file, mode: mode, atMost: remaining) else {
+                return nil
+            }
             if try directory.status(FilePath(name))?.inode == inode { return lock }
         }
     }
@@ -166,9 +168,9 @@ package import SystemPackage
     }
 }
 
-/// A lock on a file that is opened once and locked by any of several attempts, like a ``FileLock``.
+/// A lock on an open file that is attempted repeatedly, like a ``FileLock``.
 ///
-/// Held from the first successful attempt until ``release()``, or until the value ends.
+/// Held from the first successful attempt until ``release()`` or the end of the object.
 package final class RetriedLock: Sendable {
     fileprivate let file: File
     private let mode: FileLock.Mode

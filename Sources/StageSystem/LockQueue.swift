@@ -2,8 +2,8 @@ import Synchronization
 
 /// Requests of this process for the lock on a file, granted in their order.
 ///
-/// While requests wait, one thread waits for the lock in the kernel. A process that takes the lock again and again leaves others their
-/// turn only if they wait there: those that tried from time to time would find it held.
+/// While requests wait, one thread waits for the lock in the kernel, which grants it as soon as it is free. A process that polled
+/// might never find it free while another process takes it again and again.
 package final class LockQueue: Sendable {
     private struct State {
         var requests: [LockRequest] = []
@@ -12,10 +12,10 @@ package final class LockQueue: Sendable {
     }
 
     private let state = Mutex(State())
-    private static let queues = Mutex<[Place: Reference]>([:])
+    private static let queues = Mutex<[FileKey: Reference]>([:])
 
-    /// A file.
-    private struct Place: Hashable {
+    /// Device and inode of a file.
+    private struct FileKey: Hashable {
         let device: UInt64
         let inode: UInt64
     }
@@ -26,15 +26,16 @@ package final class LockQueue: Sendable {
 
     /// Returns the queue of this process for the lock on `file`.
     ///
-    /// One for all that wait for a file, so that requests that have ended leave at most one thread behind.
+    /// All requests for a file share one queue and its thread. The thread cannot be interrupted, so with a queue for each
+    /// request, every cancelled one would leave a waiting thread.
     package static func shared(for file: borrowing File) throws(FileError) -> LockQueue {
         let status = try file.status()
-        let place = Place(device: status.device, inode: status.inode)
+        let key = FileKey(device: status.device, inode: status.inode)
         return queues.withLock { queues in
-            if let queue = queues[place]?.queue { return queue }
+            if let queue = queues[key]?.queue { return queue }
             queues = queues.filter { $0.value.queue != nil }
             let queue = LockQueue()
-            queues[place] = Reference(queue: queue)
+            queues[key] = Reference(queue: queue)
             return queue
         }
     }
@@ -47,7 +48,7 @@ package final class LockQueue: Sendable {
 
     /// Takes the lock; blocks the thread for `limit` at most.
     ///
-    /// The caller has to call ``RetriedLock/release()``: the queue may have a reference to the lock for longer than the caller.
+    /// The caller must call ``RetriedLock/release()``: the queue may refer to the lock for longer than the caller.
     ///
     /// - Returns: `false` if others held the lock until then.
     /// - Throws: ``FileError`` if the file cannot be locked.
@@ -56,16 +57,16 @@ package final class LockQueue: Sendable {
         guard limit > .zero else { return false }
         let request = LockRequest(lock)
         add(request)
-        switch request.wait(atMost: limit) ?? end(request, as: .late) {
+        switch request.wait(atMost: limit) ?? end(request, as: .timedOut) {
         case .granted: return true
         case .failed(let error): throw error
-        case .late, .cancelled: return false
+        case .timedOut, .cancelled: return false
         }
     }
 
     /// Takes the lock; suspends the task for `limit` at most.
     ///
-    /// The caller has to call ``RetriedLock/release()``, as after ``block(for:within:)``.
+    /// The caller must call ``RetriedLock/release()``, as after ``block(for:within:)``.
     ///
     /// - Returns: `false` if others held the lock until then.
     /// - Throws: ``FileError`` if the file cannot be locked, and `CancellationError` if the task is cancelled.
@@ -76,7 +77,7 @@ package final class LockQueue: Sendable {
         let timer = Task {
             // Cancelled: the request has ended.
             guard (try? await Task.sleep(for: limit.sleepable)) != nil else { return }
-            _ = end(request, as: .late)
+            _ = end(request, as: .timedOut)
         }
         defer { timer.cancel() }
         let ending = await withTaskCancellationHandler {
@@ -90,12 +91,12 @@ package final class LockQueue: Sendable {
         switch ending {
         case .granted: return true
         case .failed(let error): throw error
-        case .late: return false
+        case .timedOut: return false
         case .cancelled: throw CancellationError()
         }
     }
 
-    /// Takes the lock if it is free, unless earlier requests wait; one that cannot wait does not let them pass.
+    /// Takes the lock if it is free; with time to wait, does not overtake requests that wait already.
     private func attempt(_ lock: RetriedLock, within limit: Duration) throws(FileError) -> Bool {
         guard count == 0 || limit <= .zero else { return false }
         return try lock.attempt()
@@ -109,7 +110,7 @@ package final class LockQueue: Sendable {
         }
         guard mustServe else { return }
         do throws(FileError) {
-            // Not one of a limited number of threads: it waits as long as another process has the lock.
+            // A thread outside of the limited pool: it blocks for as long as another process has the lock.
             try SystemThread(name: "stage-lock") { self.serve() }.detach()
         } catch {
             let requests = state.withLock { state in
@@ -122,7 +123,7 @@ package final class LockQueue: Sendable {
 
     /// Ends a request that has not ended, and returns how it has ended.
     private func end(_ request: LockRequest, as end: LockRequest.End) -> LockRequest.End {
-        // Before the end resumes its caller, which may count the requests.
+        // Removed first: the resumed caller may read `count`.
         state.withLock { $0.requests.removeAll { $0 === request } }
         return request.end(as: end)
     }
@@ -132,7 +133,7 @@ package final class LockQueue: Sendable {
         while let request = next() {
             do throws(FileError) {
                 try request.lock.wait()
-                // An earlier end: the next request waits for the lock anew.
+                // The request timed out or was cancelled: the next one waits for the lock again.
                 if end(request, as: .granted) != .granted { request.lock.release() }
             } catch {
                 _ = end(request, as: .failed(error))
@@ -156,8 +157,8 @@ private final class LockRequest: Sendable {
     enum End: Equatable, Sendable {
         case granted
         case failed(FileError)
-        /// Its time was over.
-        case late
+        /// The time limit was reached.
+        case timedOut
         case cancelled
     }
 

@@ -6,8 +6,8 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Requests for locks of a container, which wait in the kernel: a process that takes a lock again and again would take
-/// every turn from one that only tries from time to time.
+/// Requests for locks of a container, which wait in the kernel: a process that polled might never find a lock free while
+/// another process takes it again and again.
 @Suite(.directory, .timeLimit(.minutes(5))) struct LockRequestTests {
     private static let timeout = Duration.seconds(200)
     private let sample: SampleContainer
