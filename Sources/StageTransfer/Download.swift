@@ -111,7 +111,7 @@ struct Download {
     /// Reports the outcome of an attempt that does not end the download.
     func report(_ outcome: TransferStateMachine.Outcome) {
         switch outcome {
-        case .complete, .answers, .local: break
+        case .complete, .probeSucceeded, .local: break
         case .restart: request.report(.restarted(.contentChanged))
         case .distrustRanges(let detail): request.report(.restarted(.unreliableRanges(detail)))
         case .transient(let error, _), .permanent(let error):

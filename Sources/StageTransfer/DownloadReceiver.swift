@@ -259,7 +259,7 @@ extension TransferStateMachine.Outcome {
         case .permanent(.captivePortal(let url, _)), .permanent(.untrusted(let url, _, _)):
             return .local(.unreachable(url: url, detail: "\(self)" + Self.notAgain))
         case .transient(let error, _), .permanent(let error): return .local(error)
-        case .complete, .restart, .distrustRanges, .answers, .local: return self
+        case .complete, .restart, .distrustRanges, .probeSucceeded, .local: return self
         }
     }
 
@@ -277,7 +277,7 @@ extension TransferStateMachine.Outcome {
         case .redirect: nil
         case .append, .compare, .begin, .beginRefusal, .complete, .notModified: .complete
         case .restart: .restart
-        case .answers: .answers
+        case .probeSucceeded: .probeSucceeded
         case .distrustRanges(let detail): .distrustRanges(detail)
         case .retry(let status, let pause):
             .transient(.refused(url: url, status: status, retryAfter: pause), pause: pause)

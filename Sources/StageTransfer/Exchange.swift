@@ -75,8 +75,8 @@ struct ExchangeRequest {
     var window: (start: ContinuousClock.Instant, bytes: Int64)
     /// Number of windows that have ended.
     var windows = 0
-    /// Time at which bytes were last seen to have moved, and the bytes transferred by then.
-    var latest: (time: ContinuousClock.Instant, bytes: Int64)
+    /// Time of the last check that found new bytes, and the bytes transferred by then.
+    var lastActivity: (time: ContinuousClock.Instant, bytes: Int64)
 
     /// `true` while the exchange has a connection.
     private(set) var isRunning = false
@@ -111,7 +111,7 @@ struct ExchangeRequest {
         self.receiver = receiver
         self.source = source
         window = (now, 0)
-        latest = (now, 0)
+        lastActivity = (now, 0)
     }
 
     /// Adds the request to libcurl's multi handle.
@@ -134,7 +134,7 @@ struct ExchangeRequest {
         )
         if code == CURLE_OK, let source {
             code = unsafe easy.send(
-                size: source.rest,
+                size: source.bodySize,
                 read: giveBody,
                 seek: seekBody,
                 context: context
@@ -160,11 +160,11 @@ struct ExchangeRequest {
     /// Status of the final response; `nil` before its head is complete.
     var status: Int? { use == nil ? nil : head?.status }
 
-    /// Sizes of the body that is transferred and of its missing rest: once a head is complete, of the response's.
-    var body: (size: Int64, rest: Int64)? {
-        guard use != nil else { return source.map { (size: $0.rest, rest: $0.unread) } }
+    /// Size of the request's body, or of the response's once its head is complete, and the bytes not yet transferred.
+    var body: (size: Int64, missing: Int64)? {
+        guard use != nil else { return source.map { (size: $0.bodySize, missing: $0.unread) } }
         guard let size = head?.bodyLength else { return nil }
-        return (size: size, rest: max(size - bytes, 0))
+        return (size: size, missing: max(size - bytes, 0))
     }
 
     /// `true` if the exchange ends, with this result, while the name of the server or of the proxy is looked up.

@@ -47,8 +47,8 @@ struct ResponseRules: Equatable, Sendable {
     /// `true` if the body may have a content coding, since libcurl decodes it.
     var decodesContent = false
 
-    /// `true` if the request finds out whether the server answers at all: its content is not read.
-    var onlyChecksAnswer = false
+    /// `true` for a request that only tests whether the server responds with content, which is not read.
+    var isProbe = false
 
     /// `true` if caches on the way must not answer from their storage.
     var bypassesCaches = false
@@ -63,8 +63,8 @@ struct ResponseRules: Equatable, Sendable {
         case begin
         /// The body is that of an error, and the caller accepts it: start a new generation that is never resumed.
         case beginRefusal
-        /// The server has content, which was not asked for: the partial file stays.
-        case answers
+        /// The server responds to a probe with content: the partial file is kept.
+        case probeSucceeded
         /// The partial file is complete.
         case complete
         /// The caller's version is current.
@@ -229,7 +229,7 @@ struct ResponseRules: Equatable, Sendable {
         }
         if let encoding = head.encoding, !isNameOnly(head.bodyLength) {
             // Its length is that of the encoded form.
-            if decodesContent { return onlyChecksAnswer ? .answers : .begin }
+            if decodesContent { return isProbe ? .probeSucceeded : .begin }
             return offset > 0
                 ? .distrustRanges("content encoding \(encoding)") : .encoded(encoding)
         }
@@ -238,7 +238,7 @@ struct ResponseRules: Equatable, Sendable {
             return .wrongSize(length)
         }
         if let length = head.bodyLength, length > limit { return .tooLarge }
-        return onlyChecksAnswer ? .answers : .begin
+        return isProbe ? .probeSucceeded : .begin
     }
 }
 

@@ -52,9 +52,9 @@ public struct TransferConfiguration: Sendable {
 
 /// Rule for stalled transfers: fewer than `minimum` bytes within a whole `window`, or none for that long.
 ///
-/// A body, or the rest of one, that is smaller than `minimum` only needs a tenth of its size in each window, so that a short
-/// document arrives over any slow link, and a server can delay it by ten windows at most. The first `minimum` bytes of a body
-/// whose size is unknown may come at any rate, but for ten windows at most, too.
+/// If fewer than `minimum` bytes of a body are missing, a tenth of the body in each window suffices, so that a short document
+/// arrives over any slow link, and a server can delay it by ten windows at most. The first `minimum` bytes of a body whose size
+/// is unknown may arrive at any rate, but for ten windows at most, too.
 public struct StallRule: Equatable, Sendable {
     /// Minimum number of bytes within a window.
     public var minimum: ByteCount
@@ -67,21 +67,21 @@ public struct StallRule: Equatable, Sendable {
         self.window = window
     }
 
-    /// Returns the number of bytes that must arrive in a window, at whose start `rest` bytes of a body of `size` bytes are
-    /// missing.
-    func minimum(ofBody size: Int64, rest: Int64) -> Int64 {
-        guard rest < minimum.rawValue else { return minimum.rawValue }
-        return max(min(size, minimum.rawValue) / Int64(Self.mostSlowWindows), 1)
+    /// Returns the number of bytes that must arrive in a window, for a body of `size` bytes of which `missing` had not
+    /// arrived when the window began.
+    func minimum(ofBody size: Int64, missing: Int64) -> Int64 {
+        guard missing < minimum.rawValue else { return minimum.rawValue }
+        return max(min(size, minimum.rawValue) / Int64(Self.maximumSlowWindows), 1)
     }
 
     /// Returns the number of bytes that must arrive in a window of a body of unknown size, which was preceded by a number of
     /// other windows and `received` bytes of the body.
     func minimum(afterWindows count: Int, received: Int64) -> Int64 {
-        count < Self.mostSlowWindows && received < minimum.rawValue ? 1 : minimum.rawValue
+        count < Self.maximumSlowWindows && received < minimum.rawValue ? 1 : minimum.rawValue
     }
 
     /// Maximum number of windows in which a short body arrives.
-    private static let mostSlowWindows = 10
+    private static let maximumSlowWindows = 10
 }
 
 /// Proxies for requests; requests to this machine use none.

@@ -29,11 +29,11 @@ extension TransferEngine {
             switch action {
             case .attempt(let mirror, let isRanged):
                 action = await attempt(mirror: mirror, isRanged: isRanged, of: &download)
-            case .checkAnswer(let mirror):
+            case .probe(let mirror):
                 action = await attempt(
                     mirror: mirror,
                     isRanged: false,
-                    onlyChecksAnswer: true,
+                    isProbe: true,
                     of: &download
                 )
             case .wait(let duration, let reason):
@@ -101,7 +101,7 @@ extension TransferEngine {
     private func attempt(
         mirror: Int,
         isRanged: Bool,
-        onlyChecksAnswer: Bool = false,
+        isProbe: Bool = false,
         of download: inout Download
     ) async -> TransferStateMachine.Action {
         let part = download.part
@@ -113,7 +113,7 @@ extension TransferEngine {
         do throws(TransferError) {
             let url = download.urls[mirror]
             var rules = download.rules(for: url, isRanged: isRanged)
-            rules.onlyChecksAnswer = onlyChecksAnswer
+            rules.isProbe = isProbe
             rules.maximumRetryAfter = configuration.retry.maximumRetryAfter
             outcome = try await follow(
                 url,

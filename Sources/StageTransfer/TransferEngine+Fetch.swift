@@ -50,9 +50,9 @@ extension TransferEngine {
                     request.report(.mirrorFailed(url: urls[mirror].display, error))
                 }
                 event = .ended(outcome, progress)
-            case .checkAnswer:
-                // Documents are small: the machine is told of no range that was not answered.
-                event = .ended(.answers, TransferStateMachine.Progress())
+            case .probe:
+                // Never requested: `isRangeUnanswered` is not set here.
+                event = .ended(.probeSucceeded, TransferStateMachine.Progress())
             case .wait(let duration, let reason):
                 request.report(.waiting(reason, duration))
                 guard await sleep(duration) else { throw .cancelled }

@@ -73,7 +73,7 @@ extension TransferEngine {
                 random: .random(in: 0..<1, using: &jitter)
             )
             switch machine.handle(event, history: &history, at: moment) {
-            case .attempt, .checkAnswer:
+            case .attempt, .probe:
                 let outcome = await attempt(upload)
                 event = .ended(outcome, upload.progress)
             case .wait(let duration, let reason):

@@ -114,7 +114,7 @@ extension TransferEngine {
     private func run(_ tag: Int) {
         guard let exchange = exchanges[tag] else { return }
         exchange.window = (clock.now, 0)
-        exchange.latest = (clock.now, 0)
+        exchange.lastActivity = (clock.now, 0)
         if let timeout = exchange.request.timeout { tick = min(tick, Self.tick(for: timeout)) }
         exchange.receiver.connect()
         let code = unsafe exchange.start(on: executor.multi, configuration: configuration, tag: tag)
@@ -215,11 +215,13 @@ extension TransferEngine {
             // A server may have fallen silent before the window filled up.
             if exchange.isPaused || exchange.receiveWindow?.isFull == true {
                 exchange.window = (now, exchange.moved)
-                exchange.latest = (now, exchange.moved)
+                exchange.lastActivity = (now, exchange.moved)
                 continue
             }
-            if exchange.moved > exchange.latest.bytes { exchange.latest = (now, exchange.moved) }
-            if now - exchange.latest.time >= Self.silentTime, exchange.hasLostAddress {
+            if exchange.moved > exchange.lastActivity.bytes {
+                exchange.lastActivity = (now, exchange.moved)
+            }
+            if now - exchange.lastActivity.time >= Self.silentTime, exchange.hasLostAddress {
                 // The kernel reports it to no connection that only receives.
                 finish(tag, code: CURLE_RECV_ERROR, systemError: EADDRNOTAVAIL)
             } else if let timeout = exchange.request.timeout {
@@ -237,8 +239,8 @@ extension TransferEngine {
     /// Returns whether an exchange is stalled by the configuration's rule, and begins its next window if one has ended.
     private func isStalled(_ exchange: Exchange, at now: ContinuousClock.Instant) -> Bool {
         let rule = configuration.stall
-        // Bytes that came before may suffice for the window in which a server falls silent.
-        guard now - exchange.latest.time < rule.window else { return true }
+        // Checked first: bytes that arrived before the silence may suffice for the window.
+        guard now - exchange.lastActivity.time < rule.window else { return true }
         guard now - exchange.window.start >= rule.window else { return false }
         let moved = exchange.moved - exchange.window.bytes
         let received = exchange.bytes - moved
@@ -247,7 +249,7 @@ extension TransferEngine {
             exchange.windows += 1
         }
         if let body = exchange.body {
-            return moved < rule.minimum(ofBody: body.size, rest: body.rest + moved)
+            return moved < rule.minimum(ofBody: body.size, missing: body.missing + moved)
         }
         guard exchange.status != nil else { return moved < rule.minimum.rawValue }
         return moved < rule.minimum(afterWindows: exchange.windows, received: received)

@@ -24,8 +24,8 @@ struct TransferStateMachine {
         case restart
         /// The host answered a range request incorrectly, as the text says.
         case distrustRanges(String)
-        /// The server has content, and the partial file was left alone.
-        case answers
+        /// The server responded to a probe with content; the partial file is unchanged.
+        case probeSucceeded
         /// A temporary failure; `pause` is the delay that the server asks for.
         case transient(TransferError, pause: Duration?)
         /// A failure that would recur at this mirror.
@@ -50,8 +50,8 @@ struct TransferStateMachine {
     enum Action: Equatable {
         /// Send a request to a mirror, by its index in the request; without `isRanged`, for the whole content.
         case attempt(mirror: Int, isRanged: Bool)
-        /// Send a request for the whole content to a mirror, read only the head of its response, and keep the partial file.
-        case checkAnswer(mirror: Int)
+        /// Send a request without a range to a mirror, read only the head of the response, and keep the partial file.
+        case probe(mirror: Int)
         /// Wait before the next attempt.
         case wait(Duration, TransferEvent.WaitReason)
         /// Verify the content.
@@ -76,8 +76,9 @@ struct TransferStateMachine {
         var notBefore = Duration.zero
         var wasTried = false
         var failuresInRow = 0
-        /// Number of checks without a range that it answered since requests for ranges fail; no other failure came between.
-        var answeredChecks = 0
+        /// Number of probes to which the mirror responded with content since requests for ranges fail, without another failure
+        /// in between.
+        var passedProbes = 0
         var wrongDigests = 0
     }
 
@@ -95,7 +96,7 @@ struct TransferStateMachine {
     private var hasWaitedForHost = false
     /// `true` if the next attempt asks the same mirror for the whole content, after a wrong response to a range request.
     private var distrustsRanges = false
-    /// `true` if the next attempt asks the same mirror for the whole content, since requests for ranges alone fail.
+    /// `true` if the next attempt asks the same mirror for the whole content, since only range requests fail.
     private var doubtsRanges = false
 
     /// Number of requests sent to mirrors.
@@ -170,8 +171,8 @@ struct TransferStateMachine {
         case .distrustRanges:
             distrustsRanges = true
             return ask(current, history: history)
-        case .answers:
-            mirrors[current].answeredChecks += 1
+        case .probeSucceeded:
+            mirrors[current].passedProbes += 1
             return ask(current, history: history)
         case .local(let error):
             return .fail(error)
@@ -202,10 +203,11 @@ struct TransferStateMachine {
 
     /// Decides after a temporary failure: retries a mirror that just delivered bytes once before trying others.
     ///
-    /// Some servers and caches fail for ranges only, also without saying so, and would let no download resume that has once
-    /// begun. So each third failure in a row of a request for a range is followed by a check whether the server answers
-    /// without one. If it does, the range is requested again, since an outage may have ended. Only if checks succeed and
-    /// ranges fail three times in turn, the whole is requested: an outage may come and go, and a whole replaces what is there.
+    /// Some servers and caches fail for range requests only, with errors that do not mention ranges: a download that has
+    /// begun could then never be resumed. So each third consecutive failure of a range request is followed by a probe, a
+    /// request without a range. If it succeeds, the range is requested once more, since an outage may have ended. If that
+    /// fails, too, the next probe follows. The whole content is requested only after three successful probes, each followed
+    /// by a failure of the range: an outage may come and go, and the whole content replaces the bytes that have arrived.
     private mutating func retry(
         after pause: Duration?,
         error: TransferError,
@@ -220,14 +222,14 @@ struct TransferStateMachine {
             for index in mirrors.indices {
                 mirrors[index].wasTried = false
                 mirrors[index].failuresInRow = 0
-                mirrors[index].answeredChecks = 0
+                mirrors[index].passedProbes = 0
             }
         }
         mirrors[current].failuresInRow += 1
         let mayConcernRange = pause == nil && progress.isRangeUnanswered && error.mayConcernRange
         if !mayConcernRange {
-            mirrors[current].answeredChecks = 0
-        } else if let action = checkRanges(history) {
+            mirrors[current].passedProbes = 0
+        } else if let action = probeAfterRangeFailure(history) {
             return action
         }
         if let pause {
@@ -240,20 +242,19 @@ struct TransferStateMachine {
         return next(history, at: moment)
     }
 
-    /// Checks whether the current mirror answers without a range, or asks it for the whole; `nil` if another request for a range
-    /// follows.
-    private mutating func checkRanges(_ history: MirrorHistory) -> Action? {
-        let answeredChecks = mirrors[current].answeredChecks
+    /// Probes the current mirror, or asks it for the whole content; returns `nil` if another request for a range follows.
+    private mutating func probeAfterRangeFailure(_ history: MirrorHistory) -> Action? {
+        let passedProbes = mirrors[current].passedProbes
         let count = failuresBefore + mirrors[current].failuresInRow
-        if answeredChecks >= Self.checksBeforeWhole {
+        if passedProbes >= Self.probesBeforeWhole {
             doubtsRanges = true
             return ask(current, history: history)
         }
-        guard answeredChecks > 0 || count.isMultiple(of: Self.failuresBeforeDoubt) else {
+        guard passedProbes > 0 || count.isMultiple(of: Self.failuresBeforeProbe) else {
             return nil
         }
         attempts += 1
-        return .checkAnswer(mirror: mirrors[current].position)
+        return .probe(mirror: mirrors[current].position)
     }
 
     /// Decides after the complete content failed verification.
@@ -336,12 +337,11 @@ struct TransferStateMachine {
         return .wait(until - moment.now, ready > moment.now + backoff ? .server : .backoff)
     }
 
-    /// Number of requests for a range that fail in a row before a check without a range.
-    private static let failuresBeforeDoubt = 3
+    /// Number of range requests that fail in a row before a probe without a range.
+    private static let failuresBeforeProbe = 3
 
-    /// Number of checks in a row that a mirror answers, each before a request for a range that fails, before the whole is
-    /// requested.
-    private static let checksBeforeWhole = 3
+    /// Number of successful probes, each followed by a failed range request, before the whole content is requested.
+    private static let probesBeforeWhole = 3
 
     /// Number of failed verifications after which a mirror is asked no more.
     private static let maximumWrongDigests = 2

@@ -67,7 +67,7 @@ import SystemPackage
     var isWaiting: Bool { stateWriter.isWriting || permission?.isAsked ?? false }
 
     /// Size of the current request's body in bytes.
-    var rest: Int64 { end - start }
+    var bodySize: Int64 { end - start }
 
     /// Number of bytes of the current request's body that were not read yet.
     var unread: Int64 { end - position }

@@ -67,15 +67,15 @@ import Testing
     }
 
     /// The size of a body, the bytes that are missing, and those that have to arrive in a window.
-    static let windows: [(size: Int64, rest: Int64, minimum: Int64)] = [
+    static let windows: [(size: Int64, missing: Int64, minimum: Int64)] = [
         (1 << 30, 1 << 30, 61_440), (1 << 30, 61_440, 61_440), (1 << 30, 61_439, 6144),
         (61_440, 61_440, 61_440), (61_439, 61_439, 6143), (20_480, 20_480, 2048),
         (20_480, 100, 2048), (9, 9, 1), (0, 0, 1),
     ]
 
     @Test(arguments: windows)
-    func aShortBodyNeedsATenthInEachWindow(size: Int64, rest: Int64, minimum: Int64) {
-        #expect(StallRule().minimum(ofBody: size, rest: rest) == minimum)
+    func aShortBodyNeedsATenthInEachWindow(size: Int64, missing: Int64, minimum: Int64) {
+        #expect(StallRule().minimum(ofBody: size, missing: missing) == minimum)
     }
 
     /// The windows that have ended, the bytes that arrived in them, and those that have to arrive in the next one.

@@ -250,8 +250,8 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
         rules.decodesContent = true
         rules.size = nil
         #expect(rules.judge(whole) == .begin)
-        rules.onlyChecksAnswer = true
-        #expect(rules.judge(whole) == .answers)
+        rules.isProbe = true
+        #expect(rules.judge(whole) == .probeSucceeded)
         rules = ResponseRules(offset: 50, size: 100, hasKnownDigest: true)
         let part = head(206, "Content-Range: bytes 50-99/100", "Content-Encoding: gzip")
         #expect(rules.judge(part) == .append)

@@ -188,7 +188,7 @@ import Testing
         #expect(server.requests.map { $0["range"] } == expected)
     }
 
-    /// The server answers again when it is checked, but not the next request, and then for good.
+    /// The server responds to the first probe, fails for the next request, and then responds to all.
     @Test func anOutageCostsNoBytesThatAreThere() async throws {
         try await interrupt()
         let receipt = try await resume(

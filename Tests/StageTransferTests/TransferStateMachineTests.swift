@@ -356,13 +356,13 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
         let (wait, ranged) = (
             Machine.Action.wait(.zero, .backoff), Machine.Action.attempt(mirror: 0, isRanged: true)
         )
-        let check = Machine.Action.checkAnswer(mirror: 0)
-        #expect(actions == [wait, ranged, wait, ranged, check, wait, ranged, wait, ranged])
+        let probe = Machine.Action.probe(mirror: 0)
+        #expect(actions == [wait, ranged, wait, ranged, probe, wait, ranged, wait, ranged])
         // An outage may have ended meanwhile, or may come and go.
         for _ in 0..<3 {
             let again = story.fail(unanswered)
-            #expect(again == check)
-            let answered = story.handle(.ended(.answers, Machine.Progress()))
+            #expect(again == probe)
+            let answered = story.handle(.ended(.probeSucceeded, Machine.Progress()))
             #expect(answered == ranged)
         }
         let last = story.fail(unanswered)
@@ -370,7 +370,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
         #expect(story.history.allowsRanges(from: "host0"))
     }
 
-    /// The third check fails, or the range after it is accepted.
+    /// The third probe fails, or the range after it is accepted.
     @Test func aFailureOfAnotherKindIsNoDoubtOfRanges() {
         let unanswered = Machine.Progress(isRangeUnanswered: true)
         let wait = Machine.Action.wait(.zero, .backoff)
@@ -380,11 +380,11 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
             _ = story.begin()
             for _ in 0..<2 {
                 _ = story.fail(unanswered)
-                _ = story.handle(.ended(.answers, Machine.Progress()))
+                _ = story.handle(.ended(.probeSucceeded, Machine.Progress()))
             }
-            let check = story.fail(unanswered)
-            #expect(check == .checkAnswer(mirror: 0))
-            if other.wasAccepted { _ = story.handle(.ended(.answers, Machine.Progress())) }
+            let probe = story.fail(unanswered)
+            #expect(probe == .probe(mirror: 0))
+            if other.wasAccepted { _ = story.handle(.ended(.probeSucceeded, Machine.Progress())) }
             let broken = story.fail(other)
             #expect(broken == wait)
             _ = story.waited(.zero)
@@ -399,7 +399,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
             var story = Story(1, failuresBefore: count)
             _ = story.begin()
             let action = story.fail(Machine.Progress(isRangeUnanswered: true))
-            #expect((action == .checkAnswer(mirror: 0)) == isDoubted)
+            #expect((action == .probe(mirror: 0)) == isDoubted)
         }
     }
 
@@ -410,7 +410,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
             _ = story.begin()
             let error = TransferError.refused(url: "u", status: status)
             let action = story.handle(.ended(.transient(error, pause: pause), unanswered))
-            #expect(action != .checkAnswer(mirror: 0))
+            #expect(action != .probe(mirror: 0))
         }
     }
 
