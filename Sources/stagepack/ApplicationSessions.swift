@@ -16,16 +16,16 @@ struct ApplicationSessions: Sendable {
     }
 
     /// Returns the registered applications, or a single `nil` for the application or manifest that the options name.
-    func turns() throws(CommandFailure) -> [ApplicationID?] {
+    func applications() throws(CommandFailure) -> [ApplicationID?] {
         guard isForAll else { return [nil] }
         return try CommandFailure.wrapping { () throws(StagingFailure) in
             try folders.applications()
         }
     }
 
-    /// Returns the session for an element of ``turns()``; `nil` if the application is no longer registered.
-    func session(of turn: ApplicationID?) throws(CommandFailure) -> Session? {
-        guard let id = turn else { return try Session(source, network: network) }
+    /// Returns the session for an element of ``applications()``; `nil` if the application is no longer registered.
+    func session(of application: ApplicationID?) throws(CommandFailure) -> Session? {
+        guard let id = application else { return try Session(source, network: network) }
         guard !RegistrationLocations.files(of: id, in: folders.folders).isEmpty else { return nil }
         return try Session(application: id, source: source, network: network)
     }
@@ -38,14 +38,14 @@ private struct ApplicationQueue {
     /// The registrations that the applications were run with; none for one that cannot be used.
     private var registrations: [ApplicationID: Registration] = [:]
 
-    init(_ turns: [ApplicationID?]) { waiting = turns }
+    init(_ applications: [ApplicationID?]) { waiting = applications }
 
     var isEmpty: Bool { waiting.isEmpty }
 
     mutating func next() -> ApplicationID? {
-        let turn = waiting.removeFirst()
-        if let turn { counts[turn, default: 0] += 1 }
-        return turn
+        let application = waiting.removeFirst()
+        if let application { counts[application, default: 0] += 1 }
+        return application
     }
 
     /// Records the registration that an application is run with.
@@ -55,32 +55,34 @@ private struct ApplicationQueue {
     }
 
     /// Forgets the registration that an application was run with, so that the application runs again if it is registered.
-    mutating func forget(_ turn: ApplicationID?) {
-        if let turn { registrations[turn] = nil }
+    mutating func forget(_ application: ApplicationID?) {
+        if let application { registrations[application] = nil }
     }
 
     /// Returns whether an application may run again.
-    func mayRepeat(_ turn: ApplicationID?) -> Bool {
-        turn.map { counts[$0, default: 0] < 2 } ?? false
+    func mayRepeat(_ application: ApplicationID?) -> Bool {
+        application.map { counts[$0, default: 0] < 2 } ?? false
     }
 
-    /// Adds the applications that were registered, or whose registration has changed, since the last turn.
+    /// Adds the applications that were registered, or whose registration has changed, since the last run.
     mutating func add(from sessions: ApplicationSessions) {
         // An error in listing the applications was reported at the start, or the next run reports it.
-        guard sessions.isForAll, let turns = try? sessions.turns() else { return }
-        waiting += turns.filter { turn in
-            guard let turn, mayRepeat(turn) else { return false }
-            guard counts[turn] != nil else { return true }
+        guard sessions.isForAll, let applications = try? sessions.applications() else { return }
+        waiting += applications.filter { application in
+            guard let application, mayRepeat(application) else { return false }
+            guard counts[application] != nil else { return true }
             // The file may be invalid as it was before, and was reported then.
-            guard let found = try? sessions.folders.registration(of: turn) else { return false }
-            return registrations[turn] != found.value
+            guard let found = try? sessions.folders.registration(of: application) else {
+                return false
+            }
+            return registrations[application] != found.value
         }
     }
 }
 
 /// Runs of several applications, where a failure of one does not stop the others.
 enum ApplicationRuns {
-    /// Stages for each application in turn, with the registration that is on disk then.
+    /// Stages for one application after the other, with the registration that is on disk then.
     ///
     /// - Returns: The reports, and the failures of applications whose runs failed as a whole; with a failure of
     ///   ``ExitStatus/interrupted`` if applications are left after the deadline or a signal, and no run failed.
@@ -90,16 +92,16 @@ enum ApplicationRuns {
         packs: StagingRequest.Packs,
         output: OutputOptions
     ) async throws(CommandFailure) -> StagingRuns {
-        let turns = try sessions.turns()
-        var queue = ApplicationQueue(turns)
+        let applications = try sessions.applications()
+        var queue = ApplicationQueue(applications)
         var all = StagingRuns()
         while true {
             if queue.isEmpty { queue.add(from: sessions) }
             if queue.isEmpty { break }
-            let turn = queue.next()
+            let application = queue.next()
             var session: Session?
             do throws(CommandFailure) {
-                session = try sessions.session(of: turn)
+                session = try sessions.session(of: application)
                 guard let session else { continue }
                 queue.begin(session)
                 let runs = try await session.hints.apply { () throws(CommandFailure) in
@@ -115,13 +117,14 @@ enum ApplicationRuns {
                 }
                 break
             } catch {
-                if !Task.isCancelled, queue.mayRepeat(turn), session?.target.isObsolete ?? false {
+                let isObsolete = session?.target.isObsolete ?? false
+                if !Task.isCancelled, queue.mayRepeat(application), isObsolete {
                     // The application runs again with its new registration, if it has one.
-                    queue.forget(turn)
+                    queue.forget(application)
                     Console.note("stagepack: \(error.message.escapedForDisplay)")
                     continue
                 }
-                if turns.count == 1, queue.isEmpty, all.isEmpty { throw error }
+                if applications.count == 1, queue.isEmpty, all.isEmpty { throw error }
                 all.failures.append(error)
                 // The deadline and signals end the runs of all applications.
                 if error.status == .interrupted || Task.isCancelled { break }

@@ -9,7 +9,7 @@ import StagingService
 struct HookOrder {
     /// An application, or `nil` for the session that the options name, and its rank.
     struct Entry {
-        var turn: ApplicationID?
+        var application: ApplicationID?
         var rank: Rank
     }
 
@@ -36,12 +36,14 @@ struct HookOrder {
     /// Creates the order for entries of another one.
     init(_ entries: [Entry]) { self.entries = entries }
 
-    init(_ turns: [ApplicationID?], of sessions: ApplicationSessions) {
-        guard turns.count > 1 else {
-            entries = turns.map { Entry(turn: $0, rank: .new) }
+    init(_ applications: [ApplicationID?], of sessions: ApplicationSessions) {
+        guard applications.count > 1 else {
+            entries = applications.map { Entry(application: $0, rank: .new) }
             return
         }
-        let ranked = turns.map { Entry(turn: $0, rank: Self.rank(of: $0, in: sessions)) }
+        let ranked = applications.map {
+            Entry(application: $0, rank: Self.rank(of: $0, in: sessions))
+        }
         // The sort is stable: within a rank, the order is that of the names.
         entries = ranked.sorted { $0.rank < $1.rank }
     }
@@ -55,9 +57,12 @@ struct HookOrder {
         return rest * entries[index].rank.weight / max(total, Rank.fullWeight)
     }
 
-    private static func rank(of turn: ApplicationID?, in sessions: ApplicationSessions) -> Rank {
+    private static func rank(
+        of application: ApplicationID?,
+        in sessions: ApplicationSessions
+    ) -> Rank {
         // A registration or container that cannot be read is reported when the application runs, and takes no time.
-        guard let id = turn, let target = (try? sessions.session(of: id))?.target,
+        guard let id = application, let target = (try? sessions.session(of: id))?.target,
             let path = target.knownContainer, let file = target.registrationPath,
             let reader = try? ContainerReader.open(path),
             let run = (try? reader.history(of: id))?.lastRun

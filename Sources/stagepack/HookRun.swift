@@ -52,7 +52,7 @@ struct HookRun: Sendable {
         let scope = InterruptingSignals.shared.begin()
         defer { InterruptingSignals.shared.end(scope) }
         let start = ContinuousClock.now
-        var order = HookOrder(try sessions.turns(), of: sessions)
+        var order = HookOrder(try sessions.applications(), of: sessions)
         announce(order.entries.count)
         var status = isStrict && order.entries.isEmpty ? reportNoApplication() : .success
         for ending in misnamedFiles() { report(ending, worsening: &status) }
@@ -61,37 +61,38 @@ struct HookRun: Sendable {
         var isInterrupted = false
         repeat {
             for (index, entry) in order.entries.enumerated() {
+                let application = entry.application
                 if isInterrupted {
-                    late[entry.turn] = late[entry.turn] ?? Self.endingWithoutTurn(entry.turn)
+                    late[application] = late[application] ?? Self.endingWithoutRun(application)
                     continue
                 }
-                let rest = max(.zero, timeLimit - (ContinuousClock.now - start))
-                let share = order.share(of: rest, at: index)
-                let earlier = late.removeValue(forKey: entry.turn)
-                let comesBack = earlier == nil && entry.rank != .complete
+                let remaining = max(.zero, timeLimit - (ContinuousClock.now - start))
+                let share = order.share(of: remaining, at: index)
+                let earlier = late.removeValue(forKey: application)
+                let mayRepeat = earlier == nil && entry.rank != .complete
                 let othersWait = index + 1 < order.entries.count || !late.isEmpty
-                let turn = Turn(
-                    application: entry.turn,
+                let attempt = Attempt(
+                    application: application,
                     share: share,
-                    lockTimeLimit: comesBack && othersWait ? Self.lockTimeLimit : nil
+                    lockTimeLimit: mayRepeat && othersWait ? Self.lockTimeLimit : nil
                 )
-                guard let ending = await run(turn, after: earlier) else {
+                guard let ending = await run(attempt, after: earlier) else {
                     if let earlier { report(earlier, worsening: &status) }
                     continue
                 }
                 isInterrupted = ending.isInterrupted
                 if ending.isLate, entry.rank != .complete {
-                    late[entry.turn] = ending
+                    late[application] = ending
                 } else {
                     report(ending, worsening: &status)
                 }
             }
-            // Repeats runs that their shares ended, in the time that other applications have left.
-            order = HookOrder(order.entries.filter { late[$0.turn] != nil })
+            // Repeats runs whose share was too short, in the time that other applications did not need.
+            order = HookOrder(order.entries.filter { late[$0.application] != nil })
         } while !isInterrupted && !late.isEmpty
             && timeLimit - (ContinuousClock.now - start) >= .seconds(1)
         for entry in order.entries {
-            if let ending = late[entry.turn] { report(ending, worsening: &status) }
+            if let ending = late[entry.application] { report(ending, worsening: &status) }
         }
         return status
     }
@@ -116,8 +117,8 @@ struct HookRun: Sendable {
         return .manifestInvalid
     }
 
-    /// The turn of an application, or of the session that the options name.
-    private struct Turn {
+    /// One run for an application, or for the session that the options name.
+    private struct Attempt {
         var application: ApplicationID?
         /// The application's share of the time that is left.
         var share: Duration
@@ -125,7 +126,7 @@ struct HookRun: Sendable {
         var lockTimeLimit: Duration?
     }
 
-    /// The wait for other processes in the first turn of an application, while other applications need the time.
+    /// The longest wait for other processes in the first run for an application while other applications need the time.
     private static let lockTimeLimit = Duration.seconds(1)
 
     private struct Ending {
@@ -157,10 +158,10 @@ struct HookRun: Sendable {
         }
     }
 
-    /// Returns the ending of an application that has had no turn before a signal.
-    private static func endingWithoutTurn(_ turn: ApplicationID?) -> Ending {
+    /// Returns the ending for an application that did not run because of a signal.
+    private static func endingWithoutRun(_ application: ApplicationID?) -> Ending {
         Ending(
-            line: line(for: turn?.text ?? "packs", "nothing staged: interrupted"),
+            line: line(for: application?.text ?? "packs", "nothing staged: interrupted"),
             status: .interrupted
         )
     }
@@ -179,10 +180,10 @@ struct HookRun: Sendable {
     /// Stages for one application; returns `nil` if it is no longer registered.
     ///
     /// `earlier` is the ending of the run that is repeated.
-    private func run(_ turn: Turn, after earlier: Ending?) async -> Ending? {
+    private func run(_ attempt: Attempt, after earlier: Ending?) async -> Ending? {
         let session: Session
         do throws(CommandFailure) {
-            guard let found = try sessions.session(of: turn.application) else { return nil }
+            guard let found = try sessions.session(of: attempt.application) else { return nil }
             session = found
         } catch {
             // No later run succeeds before the file of the registration is corrected.
@@ -193,7 +194,7 @@ struct HookRun: Sendable {
             )
         }
         if earlier == nil { warnOfHiddenRegistration(of: session.target) }
-        return await run(session, in: turn, after: earlier)
+        return await run(session, in: attempt, after: earlier)
     }
 
     /// Prints a line if users cannot read a registration of the system: to their programs, the application is not
@@ -208,9 +209,9 @@ struct HookRun: Sendable {
         )
     }
 
-    /// Creates the run of a turn, which shows no progress and waits for no person.
+    /// Creates the run of an attempt, which shows no progress and waits for no person.
     private func stagingRun(
-        in turn: Turn,
+        in attempt: Attempt,
         of session: Session,
         isRepetition: Bool
     ) throws(CommandFailure) -> StagingRun {
@@ -224,21 +225,21 @@ struct HookRun: Sendable {
         )
         run.request.isRepetition = isRepetition
         run.request.waitsWhilePaused = false
-        run.request.options.lockTimeLimit = turn.lockTimeLimit
+        run.request.options.lockTimeLimit = attempt.lockTimeLimit
         return run
     }
 
     private func run(
         _ session: Session,
-        in turn: Turn,
+        in attempt: Attempt,
         after earlier: Ending?
     ) async -> Ending {
         let staged = earlier?.staged ?? StagedSoFar()
         let name = session.target.registration?.application.text ?? "packs"
         let run = Result.catching { () throws(CommandFailure) in
-            try stagingRun(in: turn, of: session, isRepetition: earlier != nil)
+            try stagingRun(in: attempt, of: session, isRepetition: earlier != nil)
         }
-        let (result, interruption) = await withInterruption(after: turn.share) {
+        let (result, interruption) = await withInterruption(after: attempt.share) {
             () async -> Result<StagingRuns, CommandFailure> in
             do throws(CommandFailure) {
                 return .success(try await run.get().run())
@@ -271,7 +272,7 @@ struct HookRun: Sendable {
                 of: name,
                 runs: runs,
                 isLate: interruption == .deadline,
-                hasLeftLocks: turn.lockTimeLimit != nil,
+                hadLockTimeLimit: attempt.lockTimeLimit != nil,
                 after: staged
             )
             ending.isInterrupted = interruption == .signal
@@ -283,7 +284,7 @@ struct HookRun: Sendable {
         of name: String,
         runs: StagingRuns,
         isLate: Bool,
-        hasLeftLocks: Bool,
+        hadLockTimeLimit: Bool,
         after earlier: StagedSoFar
     ) -> Ending {
         let packs = runs.reports.flatMap(\.packs)
@@ -309,11 +310,11 @@ struct HookRun: Sendable {
         let isCut = isLate && failure.status == ExitStatus.interrupted.rawValue
         let message = isCut ? "the deadline passed" : failure.message
         let status = ExitStatus(rawValue: failure.status) ?? .unfinished
-        // Severe failures, which no later run resolves, determine the status even after the deadline. Another process may
-        // end in the time that is left.
+        // Severe failures, which no later run resolves, determine the status even after the deadline. A run that waited for
+        // another process may succeed in the time that is left.
         let isUnfinished = isLate && status.severity < ExitStatus.digestMismatch.severity
         let waitsForOther =
-            hasLeftLocks && failures.contains { $0.status == ExitStatus.inUse.rawValue }
+            hadLockTimeLimit && failures.contains { $0.status == ExitStatus.inUse.rawValue }
         let canContinue = isUnfinished || isLate && status == .inUse || waitsForOther
         // No later run stages a pinned pack.
         let release = status == .pinned ? failure.hint : nil
