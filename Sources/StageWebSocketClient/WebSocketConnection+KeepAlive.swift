@@ -54,7 +54,7 @@ extension WebSocketConnection {
                             try machine.ping()
                         }
                     } onCancel: {
-                        // A task that waits for its turn to write does not notice cancellation.
+                        // A task that waits for earlier writers does not notice cancellation.
                         abort(silence)
                     }
                 }

@@ -13,7 +13,7 @@ extension WebSocketConnection {
     func sendPing() async throws(WebSocketClientError) -> UInt64 {
         var number: UInt64 = 0
         do throws(WebSocketClientError) {
-            try await writeInTurn { (state) throws(WebSocketError) in
+            try await writeExclusively { (state) throws(WebSocketError) in
                 number = state.nextPing
                 let payload = (0..<8).map { UInt8(truncatingIfNeeded: number >> ($0 * 8)) }
                 try state.machine.ping(payload)

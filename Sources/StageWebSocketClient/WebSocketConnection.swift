@@ -4,7 +4,7 @@ import Synchronization
 
 /// An open connection: its state machine, its bytes, and the tasks that wait for either.
 final class WebSocketConnection: Sendable {
-    typealias Turn = CheckedContinuation<Void, Never>
+    typealias Waiter = CheckedContinuation<Void, Never>
     typealias Reading = CheckedContinuation<
         Result<WebSocketMessage?, WebSocketClientError>, Never
     >
@@ -17,15 +17,15 @@ final class WebSocketConnection: Sendable {
 
     struct State: ~Copyable {
         var machine: WebSocketMachine
-        /// `true` while a task writes; others wait for their turn.
+        /// `true` while a task writes; `writers` wait until it has finished.
         var isWriting = false
-        var turns: [Turn] = []
+        var writers: [Waiter] = []
         /// The message that was read ahead, the task that waits for one, and the task that waits for its removal.
         var inbox: WebSocketMessage?
         var reading: Reading?
-        var emptying: Turn?
+        var emptying: Waiter?
         /// The task that waits until a message is requested.
-        var asking: Turn?
+        var asking: Waiter?
         /// `true` if messages are discarded, since the scope ends.
         var isDiscarding = false
         var pings: [UInt64: Ping] = [:]
@@ -35,7 +35,7 @@ final class WebSocketConnection: Sendable {
         var sent = 0
         var peerClose: WebSocketClose?
         var end: End?
-        var ending: [Turn] = []
+        var ending: [Waiter] = []
         let openedAt = ContinuousClock.now
         var endedAt: ContinuousClock.Instant?
     }
@@ -131,12 +131,12 @@ extension WebSocketConnection {
         }
     }
 
-    /// Waits until the application has responded to the last message, which its request for the next one shows, up to
-    /// the close limit: after the close frame no message can be sent.
+    /// Waits until the application requests the next message, for the close timeout at most: it may still respond to the
+    /// last one, and no message can be sent after the close frame.
     private func waitForApplication() async {
         _ = try? await withTimeLimit(closeTimeout) { [self] in
             await withTaskCancellationHandler {
-                await withCheckedContinuation { (continuation: Turn) in
+                await withCheckedContinuation { (continuation: Waiter) in
                     let mustWait = state.withLock { state in
                         if state.reading != nil || state.isDiscarding || state.end != nil
                             || state.machine.hasSentClose || Task.isCancelled
@@ -165,7 +165,7 @@ extension WebSocketConnection {
 
     /// Passes a message to the waiting reader, or waits until it is read.
     private func deliver(_ message: WebSocketMessage) async {
-        await withCheckedContinuation { (continuation: Turn) in
+        await withCheckedContinuation { (continuation: Waiter) in
             let (reading, mustWait) = state.withLock { state -> (Reading?, Bool) in
                 guard !state.isDiscarding, state.end == nil else { return (nil, false) }
                 if let reading = state.reading.take() { return (reading, false) }
@@ -182,8 +182,8 @@ extension WebSocketConnection {
     func next() async throws(WebSocketClientError) -> WebSocketMessage? {
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { (continuation: Reading) in
-                let (result, turn) = state.withLock {
-                    state -> (Result<WebSocketMessage?, WebSocketClientError>?, Turn?) in
+                let (result, waiter) = state.withLock {
+                    state -> (Result<WebSocketMessage?, WebSocketClientError>?, Waiter?) in
                     if let message = state.inbox.take() {
                         return (.success(message), state.emptying.take())
                     }
@@ -197,7 +197,7 @@ extension WebSocketConnection {
                     state.reading = continuation
                     return (nil, state.asking.take())
                 }
-                turn?.resume()
+                waiter?.resume()
                 if let result { continuation.resume(returning: result) }
             }
         } onCancel: {
@@ -219,34 +219,34 @@ extension WebSocketConnection {
 }
 
 extension WebSocketConnection {
-    /// Changes the machine after earlier writers, and sends the resulting bytes; cancellation meanwhile ends the
-    /// connection with the error `cancelled`.
+    /// Waits for earlier writers, changes the machine, and sends the resulting bytes; if the task is cancelled meanwhile,
+    /// the connection ends with the error `cancelled`.
     func write(
         cancelled: WebSocketClientError = .cancelled,
         _ change: (inout WebSocketMachine) throws(WebSocketError) -> Void
     ) async throws(WebSocketClientError) {
-        try await writeInTurn(cancelled: cancelled) { (state) throws(WebSocketError) in
+        try await writeExclusively(cancelled: cancelled) { (state) throws(WebSocketError) in
             try change(&state.machine)
         }
     }
 
     /// Changes the state as ``write(cancelled:_:)`` changes the machine.
-    func writeInTurn(
+    func writeExclusively(
         cancelled: WebSocketClientError = .cancelled,
         _ change: (inout State) throws(WebSocketError) -> Void
     ) async throws(WebSocketClientError) {
-        await withCheckedContinuation { (continuation: Turn) in
+        await withCheckedContinuation { (continuation: Waiter) in
             let isFree = state.withLock { state in
                 guard state.isWriting else {
                     state.isWriting = true
                     return true
                 }
-                state.turns.append(continuation)
+                state.writers.append(continuation)
                 return false
             }
             if isFree { continuation.resume() }
         }
-        defer { endTurn() }
+        defer { endWriting() }
         var output: [UInt8] = []
         do throws(WebSocketError) {
             output = try state.withLock { state throws(WebSocketError) in
@@ -277,13 +277,13 @@ extension WebSocketConnection {
         }
     }
 
-    private func endTurn() {
-        let next = state.withLock { state -> Turn? in
-            guard !state.turns.isEmpty else {
+    private func endWriting() {
+        let next = state.withLock { state -> Waiter? in
+            guard !state.writers.isEmpty else {
                 state.isWriting = false
                 return nil
             }
-            return state.turns.removeFirst()
+            return state.writers.removeFirst()
         }
         next?.resume()
     }
@@ -305,12 +305,12 @@ extension WebSocketConnection {
     ///
     /// The limit is for the server's answer to the close frame, and for each piece of the bytes before that frame.
     func close(_ close: WebSocketClose, within limit: Duration) async {
-        let turns = state.withLock { state in
+        let waiters = state.withLock { state in
             state.isDiscarding = true
             state.inbox = nil
             return [state.emptying.take(), state.asking.take()]
         }
-        for turn in turns { turn?.resume() }
+        for waiter in waiters { waiter?.resume() }
         // After the limit, or if that fails, the connection is closed without a handshake.
         let sent: Void? = try? await withTimeLimit(
             limit,
@@ -319,8 +319,7 @@ extension WebSocketConnection {
                 try await withTaskCancellationHandler {
                     try await self.close(close)
                 } onCancel: {
-                    // A task that waits for its turn to write, behind one that the server's full buffers block, does
-                    // not notice cancellation.
+                    // A task does not notice cancellation while it waits for a writer that the server's full buffers block.
                     abort(.cancelled)
                 }
             }
@@ -331,7 +330,7 @@ extension WebSocketConnection {
 
     private func ended() async {
         await withTaskCancellationHandler {
-            await withCheckedContinuation { (continuation: Turn) in
+            await withCheckedContinuation { (continuation: Waiter) in
                 let isOver = state.withLock { state in
                     if state.end != nil || Task.isCancelled { return true }
                     state.ending.append(continuation)
@@ -359,7 +358,7 @@ extension WebSocketConnection {
                 pings: state.pings.values.compactMap { ping in
                     if case .awaited(let pinging) = ping { pinging } else { nil }
                 },
-                turns: state.ending
+                waiters: state.ending
                     + [state.emptying.take(), state.asking.take()].compactMap { $0 }
             )
         }
@@ -375,12 +374,12 @@ extension WebSocketConnection {
             .failure(.webSocket(.closed))
         }
         for ping in waiting.pings { ping.resume(returning: pong) }
-        for turn in waiting.turns { turn.resume() }
+        for waiter in waiting.waiters { waiter.resume() }
     }
 
     private struct Waiting {
         var reading: Reading?
         var pings: [Pinging]
-        var turns: [Turn]
+        var waiters: [Waiter]
     }
 }

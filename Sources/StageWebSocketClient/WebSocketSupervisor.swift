@@ -14,17 +14,17 @@ final class WebSocketSupervisor: Sendable {
     /// Opens a connection for a scope.
     typealias Open = @Sendable (WebSocketOptions, Body) async throws -> Void
     typealias Reading = CheckedContinuation<Result<Event?, WebSocketClientError>, Never>
-    typealias Turn = CheckedContinuation<Void, Never>
+    typealias Waiter = CheckedContinuation<Void, Never>
 
     struct State: ~Copyable {
         /// The reader that waits for an event.
         var reading: Reading?
         /// ``run(_:)``, which waits for a reader.
-        var asking: Turn?
+        var asking: Waiter?
         /// Sender of the open connection.
         var writer: WebSocketWriter?
         /// Senders that wait for a connection, by number.
-        var waiting: [Int: Turn] = [:]
+        var waiting: [Int: Waiter] = [:]
         var nextNumber = 0
         var end: Result<Void, WebSocketClientError>?
     }
@@ -141,7 +141,7 @@ extension WebSocketSupervisor {
     /// Waits until the reader requests an event.
     private func awaitReader() async throws(WebSocketClientError) {
         await withTaskCancellationHandler {
-            await withCheckedContinuation { (continuation: Turn) in
+            await withCheckedContinuation { (continuation: Waiter) in
                 let mustWait = state.withLock { state in
                     if state.reading != nil || Task.isCancelled { return false }
                     state.asking = continuation
@@ -161,15 +161,15 @@ extension WebSocketSupervisor {
     func next() async throws(WebSocketClientError) -> Event? {
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { (continuation: Reading) in
-                let (result, turn) = state.withLock {
-                    state -> (Result<Event?, WebSocketClientError>?, Turn?) in
+                let (result, waiter) = state.withLock {
+                    state -> (Result<Event?, WebSocketClientError>?, Waiter?) in
                     if let end = state.end { return (end.map { nil }, nil) }
                     if Task.isCancelled { return (.failure(.cancelled), nil) }
                     precondition(state.reading == nil, "events are read by one task at a time")
                     state.reading = continuation
                     return (nil, state.asking.take())
                 }
-                turn?.resume()
+                waiter?.resume()
                 if let result { continuation.resume(returning: result) }
             }
         } onCancel: {
@@ -181,15 +181,15 @@ extension WebSocketSupervisor {
 
     /// Ends the sequence of events, unless it has ended, and resumes all waiting tasks.
     func end(_ result: Result<Void, WebSocketClientError>) {
-        let (reading, turns) = state.withLock { state -> (Reading?, [Turn]) in
+        let (reading, waiters) = state.withLock { state -> (Reading?, [Waiter]) in
             guard state.end == nil else { return (nil, []) }
             state.end = result
             state.writer = nil
-            let turns = state.takeWaiting() + [state.asking.take()].compactMap { $0 }
-            return (state.reading.take(), turns)
+            let waiters = state.takeWaiting() + [state.asking.take()].compactMap { $0 }
+            return (state.reading.take(), waiters)
         }
         reading?.resume(returning: result.map { nil })
-        for turn in turns { turn.resume() }
+        for waiter in waiters { waiter.resume() }
     }
 
     /// Performs the closing handshake of the open connection, if there is one.
@@ -202,11 +202,11 @@ extension WebSocketSupervisor {
 extension WebSocketSupervisor {
     /// Uses a newly opened connection for messages.
     private func begin(_ writer: WebSocketWriter) {
-        let turns = state.withLock { state in
+        let waiters = state.withLock { state in
             if state.end == nil { state.writer = writer }
             return state.takeWaiting()
         }
-        for turn in turns { turn.resume() }
+        for waiter in waiters { waiter.resume() }
     }
 
     /// Stops using a connection for messages.
@@ -243,7 +243,7 @@ extension WebSocketSupervisor {
             return state.nextNumber
         }
         await withTaskCancellationHandler {
-            await withCheckedContinuation { (continuation: Turn) in
+            await withCheckedContinuation { (continuation: Waiter) in
                 let mustWait = state.withLock { state in
                     if state.writer != nil || state.end != nil || Task.isCancelled { return false }
                     state.waiting[number] = continuation
