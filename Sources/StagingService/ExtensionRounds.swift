@@ -112,7 +112,7 @@ struct ExtensionRounds: Sendable {
             at: container.root.path
         )
         state.result.replaceEntries(of: Set(choice.packs.keys), by: plan)
-        let staged = try await service.stageInTurn(
+        let staged = try await service.stageWithPermit(
             plan,
             as: order,
             of: selection,

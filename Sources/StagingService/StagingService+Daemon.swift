@@ -12,7 +12,7 @@ extension StagingService {
     /// When this process has ended, the daemon carries out `order`. While network or power do not meet the
     /// conditions of the registration, a periodic run stages only essential packs, and leaves the others to
     /// the daemon, or to the next run where no daemon answers.
-    func stageInTurn(
+    func stageWithPermit(
         _ plan: Plan,
         as order: StagingOrder,
         of selection: PackSelection,
@@ -24,12 +24,12 @@ extension StagingService {
         guard !packs.isEmpty else { return await work(plan) }
         let isEssential = packs.map { planner.isEssential($0) }
         guard selection.isPeriodic, request.waitsForConditions, isEssential.contains(false) else {
-            return await takeTurn(for: order, staging: plan, perform: work)
+            return await stageWithPermit(for: order, staging: plan, perform: work)
         }
-        var patient = order
+        var conditional = order
         // Sends conditions that are always met, too: they override those of the daemon's configuration.
-        patient.conditions = request.updateConditions
-        let staged = await takeTurn(for: patient, staging: plan, perform: work)
+        conditional.conditions = request.updateConditions
+        let staged = await stageWithPermit(for: conditional, staging: plan, perform: work)
         guard !staged.waiting.isEmpty, isEssential.contains(true) else { return staged }
         var urgent = order
         urgent.isEssentialOnly = true
@@ -43,19 +43,19 @@ extension StagingService {
             throw StagingFailure(error)
         }
         var both = staged
-        both.add(await takeTurn(for: urgent, staging: essential, perform: work))
+        both.add(await stageWithPermit(for: urgent, staging: essential, perform: work))
         both.waiting = staged.waiting.filter { both.outcomes[$0.key] == nil }
         return both
     }
 
-    private func takeTurn(
+    private func stageWithPermit(
         for order: StagingOrder,
         staging plan: Plan,
         perform work: @escaping @Sendable (Plan) async -> StagedPacks
     ) async -> StagedPacks {
         let packs = plan.packsToStage.map(\.id)
-        let turn = turn(for: order, packs: packs)
-        var (staged, outcome) = await turn.take { await work(plan) }
+        let permit = permit(for: order, packs: packs)
+        var (staged, outcome) = await permit.perform { await work(plan) }
         let missing = packs.filter { !staged.hasStaged($0) }
         switch outcome {
         case .finished(let task):
@@ -73,8 +73,8 @@ extension StagingService {
         return staged
     }
 
-    private func turn(for order: StagingOrder, packs: [PackID]) -> DaemonTurn {
-        DaemonTurn(
+    private func permit(for order: StagingOrder, packs: [PackID]) -> StagingPermit {
+        StagingPermit(
             order: order,
             packs: packs,
             environment: request.target.environment,
@@ -90,7 +90,7 @@ extension StagingService {
     func unmetConditions() async -> [PendingReason] {
         var order = StagingOrder()
         order.conditions = request.updateConditions
-        return await turn(for: order, packs: []).unmetConditions()
+        return await permit(for: order, packs: []).unmetConditions()
     }
 
     /// Creates the order that the daemon carries out when this process has ended.

@@ -188,7 +188,7 @@ public struct StagingService: Sendable {
         if request.isOffline {
             result.addOffline(await stage(plan, of: manifest, in: container, by: stager))
         } else {
-            let run = try await stageInTurn(
+            let run = try await stageWithPermit(
                 plan,
                 as: order(for: source, in: path, about: selection),
                 of: selection,
@@ -215,7 +215,7 @@ public struct StagingService: Sendable {
     /// Stages the packs of a plan when the daemon permits it, and carries out the answers of the extension.
     ///
     /// - Returns: The planner, with the choices of the extension, and the result, with the outcomes.
-    private func stageInTurn(
+    private func stageWithPermit(
         _ plan: Plan,
         as order: StagingOrder,
         of selection: PackSelection,
@@ -239,7 +239,7 @@ public struct StagingService: Sendable {
             )
         }
         let packs =
-            try await stageInTurn(plan, as: order, of: selection, by: &planner, in: container) {
+            try await stageWithPermit(plan, as: order, of: selection, by: &planner, in: container) {
                 if let rounds, let answer { return await rounds.stage($0, for: answer.choice) }
                 return await stage($0, of: manifest, in: container, by: stager)
             }
@@ -355,7 +355,7 @@ public struct StagingService: Sendable {
         staged.evicted = await makeRoom(plan.evictions, in: container)
         guard !plan.packsToStage.isEmpty else { return staged }
         let progress = Mutex(StagingProgress(plan))
-        let turn = TurnProgress.current
+        let reporter = DaemonProgressReporter.current
         let queue = UpdateQueue(report)
         queue.add(.began(plan))
         staged.outcomes = await stager.stage(
@@ -368,7 +368,7 @@ public struct StagingService: Sendable {
                 progress.apply(event, to: id)
                 queue.add(.pack(id, event))
             }
-            turn?.requestReport { progress.withLock { StagingBytes($0) } }
+            reporter?.requestReport { progress.withLock { StagingBytes($0) } }
         }
         queue.add(.ended)
         await queue.finish()

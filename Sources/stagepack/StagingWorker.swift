@@ -191,7 +191,7 @@ private final class WorkerReporter: Sendable {
             try channel.send(Array(try ControlFormat.encode(message)))
         } catch {
             // The daemon has ended, and the next daemon starts a worker of its own, so this worker ends.
-            Log.logger.debug("The daemon was not told", metadata: ["error": "\(error)"])
+            Log.logger.debug("A report was not sent to the daemon", metadata: ["error": "\(error)"])
             if !hasGivenUp.withLock({ hasGivenUp in
                 defer { hasGivenUp = true }
                 return hasGivenUp

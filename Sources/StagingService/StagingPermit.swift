@@ -7,13 +7,13 @@ import StagePack
 import StageSystem
 import Synchronization
 
-/// Permission from the daemon for this process to stage packs now, called a turn.
+/// Permission from the daemon for this process to stage packs now.
 ///
 /// The daemon has a task for the staging before the first byte is received. It lists the task, makes it wait
 /// for network and power, pauses and cancels it, and lets a worker resume it when this process has ended,
 /// even after a reboot. This process and the worker use the same container, so each resumes the other's work.
-struct DaemonTurn: Sendable {
-    /// Result of a turn.
+struct StagingPermit: Sendable {
+    /// Result of the work that the permit is for.
     enum Outcome: Sendable {
         /// The work has ended; `resumedTask` is the number of the task that the daemon resumes, `nil` if it
         /// resumes none.
@@ -30,12 +30,12 @@ struct DaemonTurn: Sendable {
     var packs: [PackID]
     /// Environment variables with the location of the user's daemon.
     var environment: [String: String]
-    /// Set if the work is to wait for a turn of the daemon, provided that a daemon answers.
+    /// Set if the work must wait for the permit, provided that a daemon responds.
     var usesDaemon: Bool
     /// Returns whether the daemon's task is cancelled when the current Swift task is cancelled, instead of being left to a
     /// worker; `nil` if it is always left.
     var withdrawsWhenCancelled: (@Sendable () -> Bool)?
-    /// Set if the turn lasts while a person has paused the task, until a person resumes it.
+    /// Set if the permit lasts while a person has paused the task, until a person resumes it.
     var waitsWhilePaused: Bool
     /// The address of the message bus of NetworkManager and UPower; `nil` for the address in the environment,
     /// or the system bus.
@@ -59,7 +59,7 @@ struct DaemonTurn: Sendable {
         var id: Int64
     }
 
-    /// An event during a turn.
+    /// An event of the daemon's task, of the connection, or of the work.
     enum Step: Sendable {
         case running
         case held([PendingReason])
@@ -70,12 +70,12 @@ struct DaemonTurn: Sendable {
         case lost
         /// The daemon cannot be reached again.
         case gone
-        /// The daemon did not give the turn in time.
-        case late
+        /// The daemon did not grant the permit in time.
+        case timedOut
         case ended(StagedPacks)
     }
 
-    /// Runs the work when the daemon gives the turn.
+    /// Runs the work once the daemon grants the permit.
     ///
     /// Without a daemon, or if it refuses, runs the work at once if the network and the power supply meet the
     /// conditions of the order.
@@ -83,8 +83,8 @@ struct DaemonTurn: Sendable {
     /// Cancels the work while the daemon holds the task, and runs it again after that. A worker resumes
     /// interrupted work, also if the current Swift task is cancelled, unless that withdraws it.
     ///
-    /// - Returns: The outcomes of the packs in all attempts, and the result of the turn.
-    func take(
+    /// - Returns: The outcomes of the packs in all attempts, and the result.
+    func perform(
         _ work: @escaping @Sendable () async -> StagedPacks
     ) async -> (StagedPacks, Outcome) {
         let (steps, step) = AsyncStream.makeStream(of: Step.self)
@@ -93,20 +93,20 @@ struct DaemonTurn: Sendable {
             return holds.isEmpty
                 ? (await work(), .finished(resumedTask: nil)) : (StagedPacks(), .held(holds))
         }
-        let progress = TurnProgress(of: daemonTask.id, environment: environment)
-        // Not in the group: the end of the turn does not wait for a daemon that hangs.
-        let reports = Task { await progress.run() }
+        let reporter = DaemonProgressReporter(of: daemonTask.id, environment: environment)
+        // Not in the group, whose end would wait for a daemon that hangs.
+        let reports = Task { await reporter.run() }
         defer { reports.cancel() }
         return await withTaskGroup(of: StagedPacks?.self) { group in
             group.addTask { [timeout] in
                 // Cancelled: nothing waits for the daemon any more.
-                if (try? await Task.sleep(for: timeout)) != nil { step.yield(.late) }
+                if (try? await Task.sleep(for: timeout)) != nil { step.yield(.timedOut) }
                 return nil
             }
             var state = State(isDiscretionary: order.conditions != nil)
             let outcome = await run(steps, updating: &state) { stop in
                 group.addTask {
-                    let staged = await TurnProgress.$current.withValue(progress) {
+                    let staged = await DaemonProgressReporter.$current.withValue(reporter) {
                         await stop.run(work)
                     }
                     step.yield(.ended(staged))
@@ -135,14 +135,14 @@ struct DaemonTurn: Sendable {
         }
     }
 
-    /// Time limit for the daemon to give the turn.
+    /// Time limit for the daemon to grant the permit.
     ///
     /// Longer for a discretionary staging, since the daemon first determines the state of network and power.
     private var timeout: Duration {
         order.conditions != nil ? Self.answerTimeout : ControlClient.discoveryTimeout
     }
 
-    /// State of a turn.
+    /// State of the work.
     private struct State {
         let isDiscretionary: Bool
         /// The merged result of all attempts so far.
@@ -180,14 +180,14 @@ struct DaemonTurn: Sendable {
                 state.holds = []
                 begins = true
             case .lost: begins = !state.isPaused
-            case .late: begins = state.holds == nil
+            case .timedOut: begins = state.holds == nil
             case .gone:
                 if state.isPaused, state.work == nil { return .held(state.holds ?? []) }
                 begins = true
             case .held(let reasons):
                 let binding = state.binding(reasons)
                 let waitsForOthers = reasons.contains { $0.kind == .slot }
-                // The daemon has not given the turn yet, and will send another message.
+                // The daemon has not granted the permit yet, and will send another message.
                 if binding.isEmpty, state.isDiscretionary || waitsForOthers { break }
                 state.holds = binding
                 if let outcome = hold(&state) { return outcome }
@@ -214,7 +214,7 @@ struct DaemonTurn: Sendable {
         return nil
     }
 
-    /// Stops the work if the daemon has reasons to wait; returns the result of the turn if they end it.
+    /// Stops the work if the daemon has reasons to wait; returns the result if they end it.
     private func hold(_ state: inout State) -> Outcome? {
         guard let holds = state.holds, !holds.isEmpty else { return nil }
         if let work = state.work {
@@ -228,20 +228,20 @@ struct DaemonTurn: Sendable {
         return nil
     }
 
-    /// Reports the end of the work to the daemon unless a worker is to resume it, and returns the result of the turn.
+    /// Reports the end of the work to the daemon unless a worker is to resume it, and returns the result.
     private func finish(_ daemonTask: DaemonTask, with end: StagingEnd?) async -> Outcome {
         if withdrawsWhenCancelled != nil, Task.isCancelled { return await leave(daemonTask) }
-        var isTold = true
+        var isReported = true
         if let end, !Task.isCancelled {
             var change = TransferChange()
             change.stagingEnd = end
-            isTold = await tell(change, to: daemonTask)
+            isReported = await tell(change, to: daemonTask)
         }
         let isLeft = end == nil || end?.hold != nil
-        return .finished(resumedTask: isTold && isLeft ? daemonTask.id : nil)
+        return .finished(resumedTask: isReported && isLeft ? daemonTask.id : nil)
     }
 
-    /// Leaves the task of a cancelled turn to the daemon, or withdraws it.
+    /// Leaves the task of cancelled work to the daemon, or cancels it there, too.
     private func leave(_ daemonTask: DaemonTask) async -> Outcome {
         guard let withdrawsWhenCancelled, withdrawsWhenCancelled() else {
             return .finished(resumedTask: daemonTask.id)
@@ -280,7 +280,7 @@ struct DaemonTurn: Sendable {
             return true
         } catch {
             // A worker that the daemon starts nevertheless finds the packs staged.
-            logger.debug("The daemon was not told", metadata: ["error": "\(error)"])
+            logger.debug("A change was not sent to the daemon", metadata: ["error": "\(error)"])
             return false
         }
     }
@@ -300,7 +300,7 @@ struct DaemonTurn: Sendable {
             timeout: Self.answerTimeout
         )
         let connection = SessionConnection(client)
-        let receiver = TurnReceiver(client, steps: step)
+        let receiver = StagingPermitReceiver(client, steps: step)
         do throws(ControlError) {
             try connection.start(receiver)
             try await attachment(of: connection)

@@ -3,13 +3,13 @@ import StageEngine
 import StageSystem
 import Synchronization
 
-/// Reports of the received bytes of a turn to the daemon, at most twice a second, for lists of tasks.
+/// Reports the received bytes of a staging to the daemon, at most twice a second, for lists of tasks.
 ///
-/// A thread for blocking work sends them over a connection of their own: a daemon that hangs does not delay the transfers. A report that the
-/// daemon does not accept is made again a few times, with the bytes of that time.
-final class TurnProgress: Sendable {
-    /// The progress of the turn that the current Swift task runs in.
-    @TaskLocal static var current: TurnProgress?
+/// A thread for blocking work sends the reports over a separate connection, so that a daemon that hangs does not delay the transfers. A
+/// report that the daemon does not accept is repeated a few times, each time with the current bytes.
+final class DaemonProgressReporter: Sendable {
+    /// The reporter for the staging that the current Swift task is part of.
+    @TaskLocal static var current: DaemonProgressReporter?
 
     /// Minimum time between two reports.
     private static let interval = Duration.milliseconds(500)
@@ -22,14 +22,14 @@ final class TurnProgress: Sendable {
     private let environment: [String: String]
     /// The daemon, if one was found.
     private let client = Mutex<ControlClient?>(nil)
-    /// Returns the bytes of the turn's newest work.
+    /// Returns the bytes of the newest work of the staging.
     private let bytes = Mutex<(@Sendable () -> StagingBytes)?>(nil)
     private let (changes, change) = AsyncStream.makeStream(
         of: Void.self,
         bufferingPolicy: .bufferingNewest(1)
     )
 
-    /// Creates the progress of the daemon's task with this number.
+    /// Creates the reporter for the daemon's task with this number.
     init(of task: Int64, environment: [String: String]) {
         self.task = task
         self.environment = environment
@@ -44,7 +44,7 @@ final class TurnProgress: Sendable {
     /// Sends the reports until the Swift task is cancelled.
     func run() async {
         for await _ in changes {
-            // A task that the daemon holds for long accepts none, and needs none.
+            // A task that waits for long accepts no report, and needs none.
             for _ in 1...3 where !Task.isCancelled {
                 guard let bytes = bytes.withLock({ $0 }) else { break }
                 let outcome = await withBlockingThread { self.send(bytes()) }
@@ -72,7 +72,7 @@ final class TurnProgress: Sendable {
             _ = try client.answer(to: .change(task, by: change), timeout: Self.timeout)
             return .accepted
         } catch .refused(let refusal) where refusal.code == .conflict {
-            // The daemon is about to hold the task or to give it this turn, or another process has taken it over.
+            // The daemon is about to pause the task or to grant the permit, or another process has taken the task over.
             return .refused
         } catch {
             client.withLock { $0 = nil }

@@ -1,8 +1,8 @@
 import StageControl
 import Synchronization
 
-/// Converts the daemon's events about one task to steps of a turn.
-final class TurnReceiver: SessionReceiver {
+/// Converts the daemon's events about one task to the steps of a permit.
+final class StagingPermitReceiver: SessionReceiver {
     private struct State {
         var wasAttached = false
         var task: Int64?
@@ -12,11 +12,11 @@ final class TurnReceiver: SessionReceiver {
     private static let attempts = 8
 
     private let client: SessionClient
-    private let steps: AsyncStream<DaemonTurn.Step>.Continuation
+    private let steps: AsyncStream<StagingPermit.Step>.Continuation
     private let state = Mutex(State())
 
     /// Creates the receiver of a session without a task.
-    init(_ client: SessionClient, steps: AsyncStream<DaemonTurn.Step>.Continuation) {
+    init(_ client: SessionClient, steps: AsyncStream<StagingPermit.Step>.Continuation) {
         self.client = client
         self.steps = steps
     }
@@ -46,7 +46,7 @@ final class TurnReceiver: SessionReceiver {
     }
 
     /// Requests the state of the task from the daemon.
-    private func now(_ task: Int64) throws(ControlError) -> DaemonTurn.Step {
+    private func now(_ task: Int64) throws(ControlError) -> StagingPermit.Step {
         do throws(ControlError) {
             let task = try client.answer(to: .task(task))
             return switch task.state {

@@ -4,7 +4,7 @@ import StageControl
 import StageModel
 import StageSystem
 
-extension DaemonTurn {
+extension StagingPermit {
     /// Returns the conditions of the order that the network and the power supply do not meet now, as this
     /// process sees them.
     ///
