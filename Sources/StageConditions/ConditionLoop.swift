@@ -107,7 +107,7 @@ extension ConditionLoop {
             logger.debug("connected", metadata: ["bus.address": "\(sources.busAddress)"])
         case .answered(let call, .refusal(let name)) where call.purpose == .rule:
             logger.warning(
-                "the message bus does not tell of changes",
+                "the message bus does not report changes",
                 metadata: ["bus.rule": "\(call.argument ?? "")", "bus.error": "\(name)"]
             )
         default:
@@ -132,7 +132,7 @@ extension ConditionLoop {
             } catch {
                 // The supplies are then read once.
                 logger.debug(
-                    "the kernel does not tell of devices",
+                    "the kernel does not report changes of devices",
                     metadata: ["error": "\(error)"]
                 )
             }
@@ -178,7 +178,7 @@ extension ConditionLoop {
         try networkEvents?.takePending() ?? []
     }
 
-    /// Continues without the kernel's messages, as in a container that is refused the socket.
+    /// Continues without the kernel's messages: a container or a sandbox may not permit the socket.
     private mutating func loseNetwork(_ error: FileError) {
         networkEvents = nil
         logger.notice(

@@ -7,9 +7,10 @@ package import StageSystem
 /// service that is missing, restarts or returns invalid values yields unknown conditions, never an error, and is used
 /// again as soon as it is available.
 ///
-/// Without NetworkManager, connectivity is unknown: the routing table does not tell it, since servers may be local to
-/// a machine without a default route, and a default route may lead nowhere. A link, an address or a route that appears
-/// is a reason to try again, though: ``networkChanges`` reports it, with any network service or none.
+/// Without NetworkManager, connectivity is unknown. The routing table does not show it: servers may be in the local
+/// network of a machine without a default route, and a default route does not prove that any host can be reached.
+/// ``networkChanges`` needs no NetworkManager: the kernel reports new links, addresses and routes, after which failed
+/// transfers may succeed.
 ///
 /// One thread does all the work, and sleeps until an event. It uses timers only while the end of an obstacle or a change
 /// of the network is debounced and while a bus refuses connections.
@@ -41,10 +42,10 @@ package final class ConditionMonitor: Sendable {
     /// stops.
     package func changes() -> AsyncStream<Conditions> { board.subscribe() }
 
-    /// Stream of changes by which hosts may be reachable that were not, if
+    /// Stream of network changes after which hosts may be reachable that were not before; empty unless
     /// ``ConditionSources/watchesNetwork`` is set.
     ///
-    /// For one reader; several changes that it has not read are one. The stream ends when the monitor stops.
+    /// For one reader. Changes that it has not read yet are merged into one. The stream ends when the monitor stops.
     package var networkChanges: AsyncStream<Void> { board.networkChanges }
 
     /// Waits for the first readings, and returns the conditions.

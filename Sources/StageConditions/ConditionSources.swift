@@ -9,11 +9,11 @@ package struct ConditionSources: Hashable, Sendable {
     package var busAddress = "unix:path=/run/dbus/system_bus_socket"
     /// Mount point of sysfs, which reports power supplies on machines without UPower.
     package var sysfs: FilePath = "/sys"
-    /// Set to read the kernel's messages about links, addresses and routes, which
-    /// ``ConditionMonitor/networkChanges`` reports.
+    /// Pass `true` to read the kernel's messages about links, addresses and routes for
+    /// ``ConditionMonitor/networkChanges``.
     package var watchesNetwork = false
-    /// Time for which an obstacle must be gone before its end takes effect, and for which the network must not change
-    /// before its change is reported.
+    /// Time for which an obstacle must be gone before its end takes effect, and for which the network must be stable
+    /// before a change of it is reported.
     package var debounce = Duration.seconds(5)
     /// Maximum wait for the first readings in ``ConditionMonitor/settled()``.
     package var readingTimeout = Duration.seconds(2)

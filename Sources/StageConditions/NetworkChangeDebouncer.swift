@@ -1,8 +1,8 @@
 /// Debouncer that decides when a change of the network is reported.
 ///
-/// A network returns in steps: its link, then addresses and routes, at last the name servers. A report is due once no
-/// change has come for a while. The pauses between reports double while changes continue, so that a machine on which
-/// containers start all the time does not try unreachable hosts all the time.
+/// A network comes up in steps: link, addresses, routes, name servers. So a report is due once the network has not changed
+/// for ``delay``. While changes continue, the interval between reports doubles, so that a machine on which containers start
+/// all the time does not keep trying unreachable hosts.
 ///
 /// Does no I/O: time is an argument, relative to any fixed point.
 struct NetworkChangeDebouncer {
@@ -12,17 +12,17 @@ struct NetworkChangeDebouncer {
     /// Times of the first and the last change that are not reported yet.
     private var changes: (first: Duration, last: Duration)?
     private var latestReport: Duration?
-    private var pause = Self.shortestPause
+    private var interval = Self.shortestInterval
 
     init(delay: Duration) { self.delay = delay }
 
     /// Next time at which a report is due; `nil` if there is no change to report.
     var deadline: Duration? {
         guard let changes else { return nil }
-        // Changes that do not cease delay a report only so long.
+        // Continuous changes delay a report by six times the delay at most.
         let end = min(changes.last + delay, changes.first + delay * 6)
         guard let latestReport else { return end }
-        return max(end, latestReport + pause)
+        return max(end, latestReport + interval)
     }
 
     /// Adds a change.
@@ -34,18 +34,18 @@ struct NetworkChangeDebouncer {
     mutating func takeReport(at now: Duration) -> Bool {
         guard let deadline, deadline <= now else { return false }
         if let latestReport, now - latestReport < Self.quietTime {
-            pause = min(pause * 2, Self.longestPause)
+            interval = min(interval * 2, Self.longestInterval)
         } else {
-            pause = Self.shortestPause
+            interval = Self.shortestInterval
         }
         latestReport = now
         changes = nil
         return true
     }
 
-    /// Least time between two reports at first, and while changes continue.
-    static let shortestPause = Duration.seconds(10)
-    static let longestPause = Duration.seconds(300)
-    /// Time without a report after which the pauses are short again.
+    /// Minimum time between two reports, which doubles up to ``longestInterval`` while changes continue.
+    static let shortestInterval = Duration.seconds(10)
+    static let longestInterval = Duration.seconds(300)
+    /// Time without a report after which the interval is the shortest again.
     static let quietTime = Duration.seconds(600)
 }

@@ -1,9 +1,9 @@
 import StageSystem
 
-/// Links, addresses and routes that the kernel has reported, which tell those that appear from those that it repeats.
+/// Links, addresses and routes that the kernel has reported, to distinguish new ones from repeated reports.
 ///
 /// The kernel reports an address or a route again whenever its lifetime is extended, for instance after each router
-/// advertisement. Links and entries from before the first report are unknown, and count as new once.
+/// advertisement. Links and entries that existed before their first report are unknown, so they count as new once.
 ///
 /// Does no I/O.
 struct NetworkInventory {
@@ -12,23 +12,23 @@ struct NetworkInventory {
     private var entries: Set<NetworkEntry> = []
 
     /// Maximum number of links, and of entries: a router may have a million routes.
-    static let mostEntries = 4096
+    static let maximumCount = 4096
 
     /// Processes an event; returns whether hosts may be reachable that were not.
     mutating func handle(_ event: NetworkEvent) -> Bool {
         switch event {
         case .link(let link, isRunning: true):
-            if links.count >= Self.mostEntries { links.removeAll() }
+            if links.count >= Self.maximumCount { links.removeAll() }
             return links.updateValue(true, forKey: link) != true
         case .link(let link, isRunning: false):
-            if links.count >= Self.mostEntries { links.removeAll() }
+            if links.count >= Self.maximumCount { links.removeAll() }
             if links.updateValue(false, forKey: link) != false { entries.removeAll() }
             return false
         case .removedLink(let link):
             if links.removeValue(forKey: link) != false { entries.removeAll() }
             return false
         case .added(let entry):
-            if entries.count >= Self.mostEntries { entries.removeAll() }
+            if entries.count >= Self.maximumCount { entries.removeAll() }
             return entries.insert(entry).inserted
         case .removed(let entry):
             entries.remove(entry)

@@ -16,7 +16,7 @@ final class SharedConditions: Sendable {
     private let state = Mutex(State())
     /// Signal that wakes the thread.
     let signal: WakeSignal
-    /// Reports that hosts may be reachable that were not.
+    /// Network changes after which hosts may be reachable that were not before.
     let networkChanges: AsyncStream<Void>
     private let networkChange: AsyncStream<Void>.Continuation
 
@@ -80,7 +80,7 @@ extension SharedConditions {
         }
     }
 
-    /// Reports that hosts may be reachable that were not.
+    /// Reports a change of the network.
     func reportNetworkChange() { networkChange.yield() }
 
     /// Marks the first readings as complete.

@@ -143,7 +143,7 @@ actor TransferCoordinator {
         turn()
     }
 
-    /// Lets tasks try again whose hosts may be reachable now, since a link, an address or a route has appeared.
+    /// Retries tasks whose hosts could not be reached, because a link, an address or a route has appeared.
     func networkChanged() {
         state.networkChanged(at: readClock())
         logger.info("The network has changed")

@@ -158,10 +158,10 @@ struct TransferState {
         return true
     }
 
-    /// Ends the delays of tasks that a changed network may let succeed: those that could not reach their hosts, those that
-    /// wait for a portal, and those whose workers have failed.
+    /// Ends the delays of tasks that may succeed after a change of the network: those that could not reach their hosts,
+    /// those that wait for a portal, and those whose workers have failed.
     ///
-    /// An attempt that began before and does not reach its host is repeated at once, too.
+    /// An attempt that began before the change is also repeated at once if it does not reach its host.
     mutating func networkChanged(at now: Date) {
         networkChange = now
         endWaits(at: now) { $0.notBefore?.kind == .portal }

@@ -2,11 +2,11 @@ import CLinux
 
 /// Change of the network that the kernel reports (rtnetlink(7)).
 package enum NetworkEvent: Hashable, Sendable {
-    /// A link, by its index, can carry packets or cannot any more.
+    /// The link with this index can carry packets, or no longer can.
     case link(UInt32, isRunning: Bool)
     /// A link was removed.
     case removedLink(UInt32)
-    /// An address or a route is there; the kernel reports it again when its lifetime or a flag changes.
+    /// An address or a route exists; the kernel reports it again when its lifetime or a flag changes.
     case added(NetworkEntry)
     /// An address or a route was removed.
     case removed(NetworkEntry)
@@ -68,7 +68,7 @@ extension NetworkEvent {
             self = .lost
             return
         }
-        // Of another family are messages of bridges about their ports: a link that leaves a bridge is not removed.
+        // Messages of other families are those of bridges about their ports: a link that leaves a bridge still exists.
         guard family == 0 else { return nil }
         self = isRemoval ? .removedLink(index) : .link(index, isRunning: stage_link_runs(flags))
     }
@@ -107,7 +107,7 @@ extension NetworkEvent {
         self = isRemoval ? .removed(NetworkEntry(fields)) : .added(NetworkEntry(fields))
     }
 
-    /// First byte of an entry, by which addresses and routes differ.
+    /// First byte of an entry, which distinguishes addresses from routes.
     private static let addressMark: UInt8 = 1
     private static let routeMark: UInt8 = 2
 

@@ -7,7 +7,7 @@ package import SystemPackage
     /// The descriptor for poll(2), owned by this value.
     package let descriptor: FileDescriptor
 
-    /// The length of the receive buffer in bytes; the kernel's messages to all listeners are shorter.
+    /// The length of the receive buffer in bytes; the kernel's multicast messages are shorter.
     private static let maximumLength = 32 << 10
     /// The number of datagrams after which ``takePending()`` returns.
     private static let datagramsPerCall = 256

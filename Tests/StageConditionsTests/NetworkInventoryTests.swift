@@ -39,7 +39,7 @@ struct NetworkInventoryTests {
 
     @Test func aRouterMayHaveAnyNumberOfRoutes() {
         var inventory = NetworkInventory()
-        for number in 0..<3 * UInt32(NetworkInventory.mostEntries) {
+        for number in 0..<3 * UInt32(NetworkInventory.maximumCount) {
             let bytes = (0..<4).map { UInt8(truncatingIfNeeded: number >> (8 * $0)) }
             let isNew = inventory.handle(.added(NetworkEntry(bytes)))
             #expect(isNew)
