@@ -227,7 +227,7 @@ struct MessageFields {
         return ByteCount(number)
     }
 
-    /// Reads a text, which must not take long to compare: a compromised decoder may send any.
+    /// Reads a text; returns `nil` if it has too many combining characters in a row, which a compromised decoder may send.
     mutating func takeText() -> String? {
         guard let text = takeBytes().flatMap({ String(validating: $0, as: UTF8.self) }),
             !CombiningSequence.exceedsLimit(in: text, limit: CombiningSequence.quotationLimit)
@@ -235,7 +235,7 @@ struct MessageFields {
         return text
     }
 
-    /// Reads a value that was added as JSON; its texts must not take long to compare.
+    /// Reads a value that was added as JSON; returns `nil` also if a text in it has too many combining characters in a row.
     mutating func takeValue<Value: Decodable>(_ type: Value.Type) -> Value? {
         let limit = CombiningSequence.quotationLimit
         guard let bytes = takeBytes().map({ Array($0) }),

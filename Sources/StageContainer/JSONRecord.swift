@@ -78,7 +78,8 @@ enum JSONRecord {
 
     /// Reads the bytes of the record at `name`; returns `nil` if it does not exist.
     ///
-    /// The container may be another user's, so text that takes long to compare counts as damage.
+    /// Too many combining characters in a row, which are slow to compare, count as damage: another user may own the
+    /// container.
     static func bytes(
         of name: FilePath,
         in directory: Directory

@@ -281,7 +281,7 @@ struct ControlResponder: Sendable {
 }
 
 extension URI {
-    /// `true` if a part of the path or of the query takes long to compare with other text.
+    /// `true` if the path or the query has too many combining characters in a row, which are slow to compare.
     fileprivate var hasLongCombiningSequence: Bool {
         CombiningSequence.exceedsLimit(in: string)
             || path.split(separator: "/").contains {

@@ -215,12 +215,13 @@ struct WorkerRunner: Sendable {
         return end
     }
 
-    /// Returns a message of a worker; `nil` if it is not valid, or takes long to decode or to compare.
+    /// Returns a message of a worker; `nil` if it is invalid, or has too many combining characters in a row, which are
+    /// slow to compare.
     private static func decode(_ message: [UInt8]) -> WorkerMessage? {
         let limit = CombiningSequence.quotationLimit
         guard CombiningSequence.excess(inJSON: message.span, limit: limit) == nil
         else { return nil }
-        // A message that is not valid says nothing.
+        // Invalid messages are ignored.
         return try? ControlFormat.decode(WorkerMessage.self, from: Data(message))
     }
 }

@@ -64,7 +64,7 @@ extension String {
     /// The host and port of a URL, escaped for display; `nil` if the URL has no host.
     var hostForDisplay: String? {
         guard let start = endOfScheme else { return nil }
-        // Split at bytes: to Swift, '@' and a combining character are one character.
+        // Compares bytes: in Swift, '@' and a combining character after it form one `Character`.
         let authority = utf8[start...].prefix { !$0.endsAuthority }
         let at = authority.lastIndex(of: UInt8(ascii: "@"))
         let host = Substring(at.map { authority[$0...].dropFirst() } ?? authority)

@@ -14,7 +14,7 @@ struct RepositoryAddress {
 
     /// Creates the value from an absolute URL of the manifest.
     init(_ url: String) {
-        // At bytes: to Swift, a slash and a combining character are one character.
+        // Compares bytes: in Swift, a slash and a combining character after it form one `Character`.
         let whole = url.utf8.prefix { $0 != UInt8(ascii: "#") }
         let path = whole.prefix { $0 != UInt8(ascii: "?") }
         let end = path.lastIndex(of: UInt8(ascii: "/")).map { path.index(after: $0) }

@@ -1,8 +1,8 @@
 /// A limit for combining characters in a row (UAX #15, section 13, "Stream-Safe Text Format").
 ///
 /// Swift sorts adjacent combining characters by insertion whenever it compares or hashes text: 1 MiB of them takes
-/// minutes each time. So text from outside is checked, in linear time, before anything compares it. Records of StagePack
-/// and messages between its processes have a limit of their own, since they quote names of up to 2,048 bytes.
+/// minutes each time. So text from outside is checked, in linear time, before it is compared. Records of StagePack and
+/// messages between its processes have a higher limit, since they quote names of up to 2,048 bytes.
 package struct CombiningSequence {
     /// The most combining characters in a row: more than any language needs.
     package static let limit = 30

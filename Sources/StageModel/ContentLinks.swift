@@ -100,7 +100,7 @@ public struct ContentLinks: Sendable {
         }
     }
 
-    /// Returns the link at a path, and subtracts the compared bytes from `budget`; `nil` also once that is used up.
+    /// Returns the link at a path, and subtracts the compared bytes from `budget`; returns `nil` also if that is used up.
     private func link(at place: ArraySlice<UInt8>, budget: inout Int) -> Int? {
         guard !heads.isEmpty else { return nil }
         var hash = PathHash()
@@ -169,8 +169,8 @@ private struct Walk {
 
 /// Keyed 64-bit FNV-1a, a hash that is cheap to update byte by byte.
 ///
-/// The key is random for each process. Colliding paths can be prepared for one key in 256, since only its lowest byte is
-/// not multiplied alone: so comparisons of links whose hashes collide are limited, too.
+/// The key is random for each process. Whether two paths collide depends only on its lowest byte, so colliding paths can be
+/// prepared for one key in 256. Therefore ``ContentLinks`` limits the comparisons of links whose hashes collide, too.
 private struct PathHash {
     private(set) var value: UInt64 = Self.key
 

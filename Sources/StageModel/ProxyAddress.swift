@@ -39,7 +39,7 @@ package enum ProxyAddress {
         let isPlain = text.unicodeScalars.allSatisfy { scalar in
             !scalar.isUnsafeForDisplay && !scalar.properties.isWhitespace
         }
-        // Split at bytes, as libcurl does: to Swift, '@' and a combining character are one character.
+        // Compares bytes, as libcurl does: in Swift, '@' and a combining character after it form one `Character`.
         var rest = text[...].utf8
         if let start = text.endOfScheme {
             let scheme = Substring(text.utf8[..<start].dropLast("://".utf8.count))

@@ -143,7 +143,7 @@ extension URLReference {
     }
 }
 
-// Split at bytes, as other programs do: to Swift, a slash and a combining character are one character.
+// Compares bytes, as other programs do: in Swift, a slash and a combining character after it form one `Character`.
 extension String {
     /// The index after the first `://`, or `nil` if there is none.
     package var endOfScheme: Index? {

@@ -118,7 +118,7 @@ struct ServiceMessageTests {
         }
     }
 
-    /// A compromised decoder may send text that takes long to compare; names in errors have at most 2,048 bytes.
+    /// A compromised decoder may send text that is slow to compare; names in errors have at most 2,048 bytes.
     @Test(arguments: [(1024, true), (1025, false)])
     func textHasALimitOfCombiningCharacters(count: Int, isMessage: Bool) throws {
         let marks = String(repeating: "\u{301}", count: count)

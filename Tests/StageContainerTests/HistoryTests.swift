@@ -169,7 +169,7 @@ import Testing
         }
     }
 
-    /// Another user's container may have text that takes long to compare; names in messages have at most 2,048 bytes.
+    /// Another user's container may have text that is slow to compare; names in messages have at most 2,048 bytes.
     @Test(arguments: [(1024, true), (1025, false)])
     func theTextOfAHistoryHasALimitOfCombiningCharacters(count: Int, isRead: Bool) throws {
         var history = StagingHistory()

@@ -63,8 +63,8 @@ extension CommandFailure {
 
     /// Returns a path, whole and quoted for a shell.
     ///
-    /// Bytes are quoted: to a shell, an apostrophe before a combining character, which are one character to Swift, ends
-    /// the quotation.
+    /// Compares bytes: for a shell, every apostrophe ends the quotation; in Swift, an apostrophe and a combining character
+    /// after it form one `Character`.
     static func quoted(_ path: String) -> String {
         let isPlain = path.utf8.allSatisfy { byte in
             let scalar = Unicode.Scalar(byte)
