@@ -6,8 +6,8 @@ import StageSystem
 extension AssetPackManager {
     /// The status updates of the packs that this process downloads, from now on.
     ///
-    /// Does not include downloads of other processes, such as the system's timers. A listener that is more
-    /// than 1,024 updates behind loses the oldest ones about progress, and others only if there are none.
+    /// Does not include downloads of other processes, such as the system's timers. For a listener that is more than 1,024
+    /// updates behind, the oldest progress updates are dropped, and other updates only if none of these are left.
     public nonisolated var statusUpdates: some AsyncSequence<DownloadStatusUpdate, Never> & Sendable
     {
         updates.elements()

@@ -101,7 +101,7 @@ extension ControlResponder {
         var attached = SessionEvent(.attached, time: .now)
         attached.sessionNumber = subscription.session
         try await body.write(Self.line(attached))
-        async let _: Void = Self.beat { subscription.enqueue($0) }
+        async let _: Void = Self.sendHeartbeats { subscription.enqueue($0) }
         for await _ in subscription.wakes {
             while case let events = try await coordinator.read(subscription), !events.isEmpty {
                 var buffer = ByteBuffer()
@@ -125,7 +125,7 @@ extension ControlResponder {
         do {
             var body = try await writer.writeHead(Self.streamHead)
             try await body.write(Self.line(SessionEvent(.attached, time: .now)))
-            async let _: Void = Self.beat { watch.enqueue($0) }
+            async let _: Void = Self.sendHeartbeats { watch.enqueue($0) }
             for await _ in watch.wakes {
                 while let event = watch.next() { try await body.write(Self.line(event)) }
             }
@@ -147,7 +147,7 @@ extension ControlResponder {
     }
 
     /// Sends heartbeat events until the task is cancelled.
-    private static func beat(_ send: @Sendable (SessionEvent) -> Void) async {
+    private static func sendHeartbeats(_ send: @Sendable (SessionEvent) -> Void) async {
         while (try? await Task.sleep(for: ControlFormat.heartbeat)) != nil {
             send(SessionEvent(.heartbeat, time: .now))
         }

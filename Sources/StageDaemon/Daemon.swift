@@ -96,9 +96,9 @@ package struct Daemon: Sendable {
 
     /// Takes the lock of the state directory; waits for two seconds at most.
     ///
-    /// A killed daemon may leave the lock for a moment to a handler process that it was about to start.
+    /// If a daemon is killed while it starts a handler, the handler's process may hold the lock for a moment longer.
     private func lockState() async throws(DaemonError) -> FileLock {
-        // Cancelled: the daemon is to end.
+        // Also `nil` if this task was cancelled, which ends the daemon anyway.
         guard let lock = try await TransferFiles.lock(state, within: .seconds(2)) else {
             throw .alreadyRunning(state)
         }

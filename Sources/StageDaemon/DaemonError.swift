@@ -41,7 +41,7 @@ extension DaemonError: CustomStringConvertible {
         if case .file(let error) = self { error.isOutOfSpace } else { false }
     }
 
-    /// Description for a task or a transfer that waits for the disk because of the error; `nil` if the disk is full.
+    /// Description of the error for tasks that wait for the disk because of it; `nil` if the disk is full.
     var diskProblem: String? { isOutOfSpace ? nil : "\(self)" }
 
     /// Advice for people, if the description does not contain it.

@@ -4,8 +4,8 @@ import Synchronization
 
 /// Delivers events to the clients attached to sessions, and to watchers of all sessions.
 ///
-/// Durable events are read from the journal by each ``Subscription``, which is only woken here. All other events may
-/// be dropped; the subscription of their session is then told.
+/// Durable events are read from the journal by each ``Subscription``, which is only woken here. All other events may be
+/// dropped; the subscription of their session then sends the current state of its tasks instead.
 final class EventFeed: Sendable {
     private struct State {
         var subscriptions: [Int64: Subscription] = [:]
@@ -49,13 +49,13 @@ final class EventFeed: Sendable {
         }
     }
 
-    /// Has the current state of its tasks sent to each attached client.
+    /// Lets each attached client receive the current state of its tasks.
     func noteMissedEvents() {
         let subscriptions = state.withLock { Array($0.subscriptions.values) }
         for subscription in subscriptions { subscription.noteMissedEvents() }
     }
 
-    /// Set if there is a watcher.
+    /// `true` if there is a watcher.
     var hasWatchers: Bool { state.withLock { !$0.watchers.isEmpty } }
 
     /// Returns whether a client would receive the non-durable events of a session.

@@ -35,7 +35,7 @@ final class LiveTransfer: Sendable {
         var problem: String?
         /// Set if the host could not be reached.
         var isUnreachable = false
-        /// Error of the journal that ended the attempt as a full disk does; `nil` if the disk is full.
+        /// Error of the journal that ended the attempt; `nil` if there was none, or if the disk is full.
         fileprivate(set) var journalProblem: String?
         /// Wait that the engine started.
         ///
@@ -122,7 +122,7 @@ final class LiveTransfer: Sendable {
         state.withLock { $0.provisionalEndBodySize = size }
     }
 
-    /// Notes the error for which the journal could not be written before the request; `nil` if the disk is full.
+    /// Records the error of the journal that prevents the request; `nil` if the disk is full.
     func noteJournalProblem(_ problem: String?) { state.withLock { $0.journalProblem = problem } }
 
     /// Notes the recorded resource of an upload, which is resumable and so needs no provisional end.
@@ -242,7 +242,7 @@ final class LiveTransfer: Sendable {
     /// Returns events for a client that may have missed earlier ones: the last resumption, unchanged, if there was one,
     /// and progress with the head of the response.
     ///
-    /// Calls `deliver` before, at a time at which all earlier progress events are queued, and no later one is.
+    /// Calls `deliver` first, at a moment when all earlier progress events are queued and no later one is.
     func currentEvents(delivering deliver: () -> Void) -> [SessionEvent] {
         throttle.withoutReports {
             deliver()

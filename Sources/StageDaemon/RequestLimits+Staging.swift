@@ -4,8 +4,8 @@ import StageModel
 import StageSystem
 
 extension RequestLimits {
-    /// Maximum bytes of a staging order in JSON, which must fit into one message to a worker
-    /// (``MessageSocket/maximumLength``), with what ``WorkerOrder`` adds.
+    /// Maximum bytes of a staging order in JSON: with the members that ``WorkerOrder`` adds, it must fit into one message to
+    /// a worker (``MessageSocket/maximumLength``).
     static let order = 65_000
     /// Maximum number of unfinished tasks in a transient session.
     static let stagings = 8

@@ -22,7 +22,7 @@ struct Scheduler {
         var blocks: Blocks = []
         /// Earliest date, with the reason for waiting.
         var notBefore: PendingReason?
-        /// Set if the transfer can use other hosts, too.
+        /// `true` if the transfer can use other hosts, too.
         var hasMirrors = false
         /// Set if the transfer occupies a connection of the daemon while it runs, and writes to the daemon's files.
         var isConnected: Bool {
@@ -68,7 +68,7 @@ struct Scheduler {
     }
 
     private(set) var items: [Int64: Item] = [:]
-    /// Identifiers of ``items`` by session: one session's transfers are found without reading those of all users.
+    /// Identifiers of ``items`` by session, to find those of one session without a search through all.
     private(set) var transfers: [Int64: Set<Int64>] = [:]
     var limits: Limits
     /// Current network and power conditions.

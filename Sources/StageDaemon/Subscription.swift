@@ -4,9 +4,9 @@ import Synchronization
 
 /// Event stream of the client attached to a session.
 ///
-/// Durable events are read from the journal once the client has received the earlier ones. Of the other events, a
-/// slow client misses some. So the memory for a client that does not read is bounded. A client that has missed events,
-/// as one that has just attached, is sent the current state of the session's tasks.
+/// Durable events are read from the journal once the client has received the earlier ones. Other events are dropped for a
+/// slow client, so that the memory for a client that does not read is bounded. A client that has missed events, or has
+/// just attached, is sent the current state of the session's tasks.
 final class Subscription: Sendable {
     let session: Int64
     /// Wakes the reader when there may be events.
@@ -58,13 +58,13 @@ final class Subscription: Sendable {
         wake.yield()
     }
 
-    /// Notes that an event was not queued here, so that the current state of the tasks is sent instead.
+    /// Records that an event was dropped, so that the current state of the tasks is sent instead.
     func noteMissedEvents() {
         state.withLock { $0.hasMissedEvents = true }
         wake.yield()
     }
 
-    /// Returns whether the client must be sent the current state of the tasks, and notes that it is sent now.
+    /// Returns whether the client must be sent the current state of the tasks, and resets this flag.
     func takeMissedEvents() -> Bool {
         state.withLock { state in
             defer { state.hasMissedEvents = false }

@@ -39,7 +39,7 @@ extension TransferCoordinator {
             }
         }
         turn()
-        // Clients were told that it runs.
+        // Clients have already received an event that the task runs.
         sendPendingReasons(of: id)
         return nil
     }

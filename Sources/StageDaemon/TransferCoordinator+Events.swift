@@ -34,8 +34,8 @@ extension TransferCoordinator {
     /// Returns the queued events of a client that has missed others, and the current state of its session's running and
     /// waiting tasks, the running ones first; an empty array if the client has missed none.
     ///
-    /// Of at most ``Subscription/limit`` tasks, so that the memory for a client does not grow with its tasks. The others
-    /// follow when the client has received these.
+    /// Limited to ``Subscription/limit`` tasks, so that the memory for a client does not grow with its tasks. The others follow
+    /// when the client has received these.
     private func currentEvents(for subscription: Subscription) -> [SessionEvent] {
         let isFirst = subscription.takeMissedEvents()
         guard let last = isFirst ? 0 : subscription.lastReported else { return [] }
@@ -52,7 +52,7 @@ extension TransferCoordinator {
             // An attempt that is being stopped reports nothing that the client can use.
             guard change.state == .running, let transfer = live[id] else { continue }
             let current = transfer.currentEvents {
-                // Earlier events of the task have fewer bytes, so they must precede.
+                // Earlier events of the task report fewer bytes, so they must come first.
                 deliverProgress()
                 events += subscription.takeNonDurable()
             }
@@ -69,7 +69,7 @@ extension TransferCoordinator {
     /// Returns the waiting tasks of a session with numbers above `last`, in no order.
     private func waitingTasks(of session: Int64, after last: Int64) -> some Sequence<Int64> {
         var tasks = state.scheduler.transfers[session] ?? []
-        // They have left the scheduler.
+        // Tasks whose end is not recorded yet are no longer in the scheduler.
         let unrecorded = state.unrecorded.filter { state.ending[$0] == session }
         if !unrecorded.isEmpty { tasks.formUnion(unrecorded) }
         return tasks.lazy.filter { [live] in $0 > last && live[$0] == nil }

@@ -181,7 +181,7 @@ extension TransferCoordinator {
                 await endUnanswered(task)
             }
             turn()
-            // The end of an attempt that stops reports it.
+            // If an attempt is being stopped, its end sends the reasons.
             if live[id] == nil { sendPendingReasons(of: id) }
         }
         return try await self.task(id, for: client)

@@ -317,12 +317,12 @@ extension TransferCoordinator {
         if event.state == .waiting { distribute(event, to: session) }
     }
 
-    /// Sends the pending reasons of all tasks, after network, power or the disk has changed.
+    /// Sends the pending reasons of all tasks after a change of network, power or disk space.
     func sendAllPendingReasons() {
-        // Each client reads the state of its own tasks: those of other users must not come before them.
+        // Attached clients read the state of their own tasks, however many tasks other users have.
         feed.noteMissedEvents()
         guard feed.hasWatchers else { return }
-        // At most 1,000 tasks; watchers with longer lists ask for them.
+        // At most 1,000 tasks; watchers request longer lists.
         for id in state.scheduler.items.keys.sorted().prefix(1000) {
             guard let session = state.session(of: id), let record = state.sessions[session]?.record
             else { continue }

@@ -70,7 +70,7 @@ extension TransferState {
         for (request, fraction) in zip(message.tasks, fractions) {
             let configured = withConfiguredConditions(request)
             var task = try NewTask(configured, in: session.configuration, at: now)
-            // The configuration may change, and then have no conditions.
+            // The task keeps the conditions of the request: those of the configuration may change or be removed.
             task.request.staging?.conditions = request.staging?.conditions
             if let penalty, penalty > task.earliest ?? .distantPast {
                 task.earliest = penalty

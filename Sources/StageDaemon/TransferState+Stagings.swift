@@ -58,9 +58,9 @@ extension TransferState {
         return request
     }
 
-    /// Returns the constraints of a staging by the present configuration; `nil` if they do not change.
+    /// Returns the constraints of a staging under the current configuration; `nil` if they are unchanged.
     ///
-    /// A staging that a person has promoted keeps none.
+    /// A staging that a person has promoted stays without constraints.
     func changedConstraints(of task: FullTask) -> TransferConstraints? {
         guard let session = sessions[task.record.session]?.record, !task.isLost,
             task.request.staging?.conditions != nil
@@ -138,7 +138,7 @@ extension TransferState {
             return bytes[..<(bytes.lastIndex(of: UInt8(ascii: "/")) ?? bytes.startIndex)]
         }
         let own = order(session)
-        // Of two sessions that were created at once, the one that is already replaced keeps the other.
+        // If two sessions replace each other, the one that is already being removed must not remove the other.
         guard !own.isEmpty, sessions[session.record.id]?.isEnding == false else { return [] }
         let others = sessions.values.filter { other in
             other.record.id != session.record.id && other.record.user == session.record.user

@@ -29,7 +29,7 @@ extension TransferState {
             priority: record.priority,
             constraints: record.constraints
         )
-        // After a start of the daemon, the requests are not read yet.
+        // At the start of the daemon, requests are not read yet, and the task counts as one without mirrors.
         item.hasMirrors = !(request?.mirrors?.isEmpty ?? true)
         item.blocks = record.blocks.subtracting(.unrecorded)
         if !item.isConnected, !session.predecessors.isEmpty { item.blocks.insert(.predecessor) }

@@ -87,7 +87,7 @@ struct TransferState {
     /// Error of the write for which transfers wait for the disk; `nil` if it is full.
     private(set) var diskProblem: String?
     /// Time at which the disk was last found full or stopped a write; `nil` if transfers do not wait for it.
-    private var diskHeldAt: Date?
+    private var latestDiskFailure: Date?
     /// Tasks of ``ending`` whose end the journal could not record yet.
     var unrecorded: Set<Int64> = []
     /// Users of the handlers that start or run, by the tokens of the launches.
@@ -138,7 +138,7 @@ struct TransferState {
 
     /// Returns the next date that changes a decision by time alone, except retried journal writes.
     func nextDate(at now: Date) -> Date? {
-        var dates = [scheduler.nextDeadline, expiries.min?.date, diskHoldEnd]
+        var dates = [scheduler.nextDeadline, expiries.min?.date, diskWaitEnd]
         // A launch whose date has passed waits for another event, such as the end of another handler.
         for session in sessions.values where mayLaunch(session) {
             if let date = session.record.launchLimiter.notBefore, date > now { dates.append(date) }
@@ -183,7 +183,7 @@ extension TransferState {
         for id in sessions.keys { sessions[id]?.record.launchLimiter.clockChanged(by: seconds) }
         lastSweep += seconds
         networkChange += seconds
-        diskHeldAt = diskHeldAt.map { $0 + seconds }
+        latestDiskFailure = latestDiskFailure.map { $0 + seconds }
     }
 
     /// Stops scheduling until the disk has space.
@@ -198,24 +198,24 @@ extension TransferState {
         spaceWhenFull = free
         diskProblem = problem
         scheduler.fullUntil = now + Self.diskWait
-        defer { diskHeldAt = now }
-        return diskHeldAt == nil
+        defer { latestDiskFailure = now }
+        return latestDiskFailure == nil
     }
 
     /// Ends the wait for the disk once it has stopped no transfer for a while; returns whether the wait has ended now.
     ///
     /// Free space alone proves nothing: a file system may be read-only, or have no free inodes.
     mutating func endDiskWait(at now: Date) -> Bool {
-        guard let end = diskHoldEnd, end <= now else { return false }
-        diskHeldAt = nil
+        guard let end = diskWaitEnd, end <= now else { return false }
+        latestDiskFailure = nil
         return true
     }
 
-    /// Date from which the disk counts as usable unless it stops a transfer before; `nil` if no transfers wait for it, or
-    /// while a full disk or an end that is not recorded shows that some do.
-    private var diskHoldEnd: Date? {
+    /// Date at which the wait for the disk ends if the disk stops no transfer before; `nil` if there is no such wait, or
+    /// while the disk is full or the end of a task cannot be recorded.
+    private var diskWaitEnd: Date? {
         guard scheduler.fullUntil == nil, unrecorded.isEmpty else { return nil }
-        return diskHeldAt.map { $0 + 2 * Self.diskWait }
+        return latestDiskFailure.map { $0 + 2 * Self.diskWait }
     }
 
     /// Returns whether the free space is due to be checked.
@@ -228,7 +228,7 @@ extension TransferState {
         let isEnough =
             free >= configuration.reserve || free >= spaceWhenFull + .mebibytes(1)
         scheduler.fullUntil = isEnough ? nil : now + Self.diskWait
-        if !isEnough { diskHeldAt = now }
+        if !isEnough { latestDiskFailure = now }
     }
 
     /// Postpones a task after a disk error of its file or record.

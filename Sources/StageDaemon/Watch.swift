@@ -4,8 +4,8 @@ import Synchronization
 
 /// Event stream of a client that watches all sessions which are visible to it.
 ///
-/// A slow client misses events without a sequence number. Before it would miss another one, such as the end of a task,
-/// the stream ends, so that the client knows that events are missing.
+/// For a slow client, events without a sequence number, such as progress, are dropped. Before an event with one, such as
+/// the end of a task, would be dropped, the stream ends, so that the client notices the loss.
 final class Watch: Sendable {
     let client: ClientCredentials
     /// Wakes the reader when there may be events.
@@ -20,7 +20,7 @@ final class Watch: Sendable {
 
     /// Queues an event.
     func enqueue(_ event: SessionEvent) {
-        let isOver = events.withLock { events -> Bool in
+        let hasOverflowed = events.withLock { events -> Bool in
             if events.count >= Subscription.limit {
                 guard let first = events.firstIndex(where: { $0.sequence == nil }) else {
                     return event.sequence != nil
@@ -30,7 +30,7 @@ final class Watch: Sendable {
             events.append(event)
             return false
         }
-        if isOver { wake.finish() } else { wake.yield() }
+        if hasOverflowed { wake.finish() } else { wake.yield() }
     }
 
     /// Removes and returns the earliest queued event.

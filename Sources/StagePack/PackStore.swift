@@ -119,8 +119,8 @@ public final class PackStore: Sendable {
 
     /// Returns the updates, from now on, of packs that this store fetches.
     ///
-    /// Each call adds a listener, until its stream is released or its iteration is cancelled. A listener that is more than
-    /// 64 updates behind loses the oldest ones about progress, and others only if there are none.
+    /// Each call adds a listener, until its stream is released or its iteration is cancelled. For a listener that is more than
+    /// 64 updates behind, the oldest progress updates are dropped, and other updates only if none of these are left.
     public func updates() -> AsyncStream<PackUpdate> { broadcast.elements() }
 
     /// Returns the directory of a staged pack, or `nil` if the pack is not staged.

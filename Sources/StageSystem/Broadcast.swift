@@ -2,17 +2,17 @@ import Synchronization
 
 /// Sends elements to all listeners.
 ///
-/// Buffers a number of elements per listener: a slow listener loses some and does not delay the sender. It loses the
-/// oldest of those that later ones replace, such as progress, before any other, such as the end of a download.
+/// Buffers a limited number of elements for each listener, so that a slow listener does not delay the sender. If the buffer
+/// is full, the oldest element that later ones supersede, such as progress, is dropped; if there is none, the oldest.
 package final class Broadcast<Element: Sendable>: Sendable {
     /// Elements that a listener has not received yet.
     private final class Buffer: Sendable {
         private let elements = Mutex<[Element]>([])
 
-        func append(_ element: Element, limit: Int, isReplaced: (Element) -> Bool) {
+        func append(_ element: Element, limit: Int, isSuperseded: (Element) -> Bool) {
             elements.withLock { elements in
                 if elements.count >= limit {
-                    elements.remove(at: elements.firstIndex(where: isReplaced) ?? 0)
+                    elements.remove(at: elements.firstIndex(where: isSuperseded) ?? 0)
                 }
                 elements.append(element)
             }
@@ -39,27 +39,27 @@ package final class Broadcast<Element: Sendable>: Sendable {
     }
 
     private let capacity: Int
-    private let isReplaced: @Sendable (Element) -> Bool
+    private let isSuperseded: @Sendable (Element) -> Bool
     private let state = Mutex(State())
 
     /// Creates a broadcast without listeners.
     ///
     /// - Parameters:
     ///   - capacity: The maximum number of elements that are buffered for a listener.
-    ///   - isReplaced: Returns whether later elements make up for the loss of an element.
+    ///   - isSuperseded: Returns whether later elements supersede an element, which is then dropped first.
     package init(
         buffering capacity: Int,
-        isReplaced: @escaping @Sendable (Element) -> Bool
+        isSuperseded: @escaping @Sendable (Element) -> Bool
     ) {
         self.capacity = capacity
-        self.isReplaced = isReplaced
+        self.isSuperseded = isSuperseded
     }
 
     /// Sends an element to all listeners that receive it.
     package func send(_ element: Element) {
         let listeners = state.withLock { Array($0.listeners.values) }
         for listener in listeners where listener.receives(element) {
-            listener.buffer.append(element, limit: capacity, isReplaced: isReplaced)
+            listener.buffer.append(element, limit: capacity, isSuperseded: isSuperseded)
             listener.wake.yield()
             if listener.ends(element) { listener.wake.finish() }
         }
@@ -97,7 +97,7 @@ package final class Broadcast<Element: Sendable>: Sendable {
         return AsyncStream(unfolding: {
             while true {
                 if let element = buffer.removeFirst() { return element }
-                // At the end of the wakes, the last element may have come after the look at the buffer.
+                // After the end of `wakes`, an element may have been added since the check above.
                 guard await wakes.first(where: { _ in true }) != nil else {
                     return buffer.removeFirst()
                 }
