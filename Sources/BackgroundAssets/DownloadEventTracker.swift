@@ -18,20 +18,23 @@ struct DownloadEventTracker {
     }
 
     private var isUnderWay = false
-    private var told: Int64
+    /// Number of received bytes that the delegate knows.
+    private var reported: Int64
     private var challenges = 0
     /// Time of the last resumption; the daemon repeats the event, with this time, to a client that may have missed it.
     private var lastResumption: Date?
 
     /// Creates the tracker of a download with some bytes received already.
-    init(received: Int64) { told = received }
+    init(received: Int64) { reported = received }
 
     /// Processes an event, and returns the steps in order.
     mutating func take(_ event: SessionEvent) -> [Step] {
         switch event.kind {
         case .changed: return change(event)
         case .resumed:
-            if event.time != lastResumption { told = event.offset?.rawValue ?? told }
+            if event.time != lastResumption {
+                reported = event.offset?.rawValue ?? reported
+            }
             lastResumption = event.time
             return begin()
         case .progress: return begin() + write(event)
@@ -65,8 +68,8 @@ struct DownloadEventTracker {
     private mutating func write(_ event: SessionEvent) -> [Step] {
         guard isUnderWay, let total = event.bytesReceived?.rawValue else { return [] }
         // If the server cannot resume, the download restarts.
-        defer { told = total }
-        return total > told ? [.write(new: total - told, total: total)] : []
+        defer { reported = total }
+        return total > reported ? [.write(new: total - reported, total: total)] : []
     }
 
     /// The reasons for waiting that fail a foreground download.

@@ -135,7 +135,7 @@ final class DownloadSession: Sendable {
                 } catch .refused(let refusal) where Self.ends.contains(refusal.code) {
                     state = .completed
                 } catch {
-                    // If its event was received meanwhile, the delegate was not told, so it counts as cancelled here.
+                    // If its event arrived meanwhile, the delegate did not receive it, so this call has cancelled it.
                     guard wasCancelledHere(task.id) else { return }
                     throw BAError(error)
                 }

@@ -203,7 +203,7 @@ final class PackSource: Sendable {
             let tasks = try await client.withdraw(id) { isMeant($0) }
             return !tasks.isEmpty
         } catch {
-            // The removal does not depend on a daemon; where none answers, none brings the pack again.
+            // Without a daemon, no transfer can install the pack again.
             return false
         }
     }

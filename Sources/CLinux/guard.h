@@ -138,15 +138,16 @@ static inline int stage_guard_reap(pid_t run, int *status) {
 
 /// Waits until the run has exited, and forwards the signals in `awaited` to its group; returns 0 if its time is over.
 ///
-/// `*told` is set to 1 once a signal was forwarded.
+/// `*was_signalled` is set to 1 once a signal was forwarded.
 static inline int stage_guard_wait(
-    const struct stage_guard *guard, pid_t run, const sigset_t *awaited, int *status, int *told) {
-    int64_t start = stage_milliseconds(), limit = guard->limit, patience = INT64_MAX;
+    const struct stage_guard *guard, pid_t run, const sigset_t *awaited, int *status,
+    int *was_signalled) {
+    int64_t start = stage_milliseconds(), limit = guard->limit, deadline = INT64_MAX;
     for (;;) {
         if (stage_guard_reap(run, status)) return 1;
         if (guard->shared_limit != NULL)
             limit = __atomic_load_n(guard->shared_limit, __ATOMIC_RELAXED);
-        int64_t end = start + limit < patience ? start + limit : patience;
+        int64_t end = start + limit < deadline ? start + limit : deadline;
         int64_t rest = end - stage_milliseconds();
         if (rest <= 0) return 0;
         // Checks again each second, so that a lost SIGCHLD does not matter.
@@ -155,9 +156,9 @@ static inline int stage_guard_wait(
         int signal = sigtimedwait(awaited, NULL, &time);
         if (signal <= 0 || signal == SIGCHLD) continue;
         kill(-run, signal);
-        *told = 1;
+        *was_signalled = 1;
         int64_t last = stage_milliseconds() + STAGE_GUARD_PATIENCE;
-        if (last < patience) patience = last;
+        if (last < deadline) deadline = last;
     }
 }
 
@@ -223,12 +224,12 @@ static inline void stage_enter_guarded(const struct stage_guard *guard) {
     }
     // Parent and child both call it, so that the group exists afterwards in each of them.
     setpgid(run, run);
-    int status = 0, told = 0;
-    int has_ended = stage_guard_wait(guard, run, &awaited, &status, &told);
+    int status = 0, was_signalled = 0;
+    int has_ended = stage_guard_wait(guard, run, &awaited, &status, &was_signalled);
     stage_guard_end(run, &awaited, &status);
     int ending = has_ended && WIFEXITED(status) ? WEXITSTATUS(status) : guard->late_status;
     int was_ended = !has_ended || WIFSIGNALED(status);
-    if (was_ended && told) {
+    if (was_ended && was_signalled) {
         stage_guard_say(guard->interrupted);
         ending = guard->interrupted_status;
     } else if (!has_ended) {

@@ -74,8 +74,8 @@ package indirect enum ArchiveWritingError: Error, Equatable, Sendable {
     ) throws(ArchiveWritingError) {
         guard let header = unsafe archive_entry_new() else { fatalError("out of memory") }
         defer { unsafe archive_entry_free(header) }
-        // The thread's character set is UTF-8, which the archive gets byte by byte. libarchive would convert names that
-        // it is told are UTF-8 to that character set, and so to Unicode normalization form C.
+        // This function copies the bytes, because the thread's character set is UTF-8. Functions for UTF-8 names would
+        // convert them to Unicode normalization form C.
         unsafe archive_entry_set_pathname(header, entry.path.text)
         unsafe archive_entry_set_mtime(header, 0, 0)
         unsafe archive_entry_set_size(header, size.rawValue)

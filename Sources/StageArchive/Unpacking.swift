@@ -39,7 +39,7 @@ private struct Unpacking: ~Copyable {
     private var files = 0
     private var directoryEntries = 0
     private var bytes: Int64 = 0
-    private var bytesTold: Int64 = 0
+    private var reportedBytes: Int64 = 0
 
     init(_ request: UnpackRequest, events: UnpackEvents) {
         self.request = request
@@ -248,8 +248,8 @@ private struct Unpacking: ~Copyable {
             throw .tooLarge(entry: path, limit: request.limits.bytes)
         }
         guard !events.isCancelled() else { throw .cancelled }
-        if bytes - bytesTold >= 1 << 20 {
-            bytesTold = bytes
+        if bytes - reportedBytes >= 1 << 20 {
+            reportedBytes = bytes
             events.progress(ByteCount(bytes))
         }
     }

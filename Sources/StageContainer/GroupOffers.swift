@@ -10,7 +10,7 @@ package struct GroupOffers: Sendable {
         packs = Dictionary(grouping: manifests.flatMap(\.packs), by: \.id)
     }
 
-    /// Returns whether a staged version stays although the application offers `pack`: another application offers it, and
+    /// Returns whether a staged version is kept although the application offers `pack`: another application offers it, and
     /// it is not older.
     package func keeps(_ present: StagedPack, insteadOf pack: Pack) -> Bool {
         guard present.version >= pack.version, let offered = packs[present.id] else { return false }
@@ -43,7 +43,7 @@ package struct OfferConflict: Equatable, Sendable {
         self.version = version
     }
 
-    /// Returns the conflicts among the manifests of a group, one for each two applications; empty for a single manifest.
+    /// Returns the conflicts among the manifests of a group, one for each pair of applications; empty for a single manifest.
     package static func all(among manifests: [Manifest]) -> [OfferConflict] {
         guard manifests.count > 1 else { return [] }
         var offers: [PackID: [Offer]] = [:]
@@ -72,7 +72,7 @@ package struct OfferConflict: Equatable, Sendable {
             contentDigest = pack.contentDigest
         }
 
-        /// Returns whether both are for the same version of the pack, and not for the same content.
+        /// Returns whether another application offers the same version with different content.
         func differs(from other: Offer) -> Bool {
             application != other.application && version == other.version
                 && contentDigest != other.contentDigest

@@ -77,7 +77,7 @@ package enum RegistrationLocations {
 
     /// Returns the existing registration files of an application; the last one is effective.
     ///
-    /// Includes a link that leads nowhere, which cannot be read as a registration.
+    /// Includes a dangling link, which cannot be read as a registration.
     package static func files(of id: ApplicationID, in folders: [FilePath]) -> [FilePath] {
         folders.map { $0.appending("\(id).json") }.filter { FileStatus.existsAsEntry($0) }
     }

@@ -61,7 +61,7 @@ public struct StagingHistory: Hashable, Sendable {
         /// The failure to obtain the manifest, from the server or at all, or the selection of the extension;
         /// `nil` if there was none.
         public var problem: Problem?
-        /// `true` if the run had such a problem, or a pack or file of it failed.
+        /// `true` if ``problem`` is set, or if a pack or file of the run failed.
         public var hasFailed = false
 
         /// Creates the record of a run.

@@ -56,9 +56,9 @@ public struct EngineFetcher: PackFetcher {
                 return progress?.packs.first
             }
             guard let pack else { return }
-            var told = FetchProgress(pack)
-            if case .held = update { told.waitingFor = "the staging is paused" }
-            report(told)
+            var current = FetchProgress(pack)
+            if case .held = update { current.waitingFor = "the staging is paused" }
+            report(current)
         }
         let results = try await Self.telling { () async throws(StagingFailure) in
             try await service.stage()

@@ -18,7 +18,7 @@ struct Preconditions: Equatable, Sendable {
 
     /// Result of evaluating the conditions.
     enum Outcome: Equatable, Sendable {
-        /// Process the request; `honoringRange` tells whether its `Range` field applies.
+        /// Process the request; `honoringRange` is `true` if its `Range` field applies.
         case proceed(honoringRange: Bool)
         /// The client has the current representation: 304.
         case notModified

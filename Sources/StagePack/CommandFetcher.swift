@@ -46,7 +46,7 @@ public struct CommandFetcher: PackFetcher {
     /// Cancelling the task interrupts the command, and ends the download, in the daemon, too, unless
     /// ``PackStore/LoadOptions/timeout`` limits the time. The received bytes are
     /// kept, so a later call resumes it. This returns when the command has ended. If the application ends without
-    /// that, the command goes on; if a signal other than SIGINT ends the command, the daemon does.
+    /// that, the command continues; if a signal other than SIGINT ends the command, the daemon continues.
     ///
     /// - Throws: ``FetchFailure`` with the error of the command; `CancellationError`.
     public func fetch(
@@ -198,12 +198,12 @@ private struct CommandEnding {
     var message: String
     var status: String
 
-    /// Returns the failure: `told` or else the error in a report, or a failure from the exit status and the
+    /// Returns the failure: `reported` or else the error in a report, or a failure from the exit status and the
     /// last message.
-    func failure(_ told: CommandReport.Failure?) -> FetchFailure {
-        if let told = told ?? reports.lazy.compactMap(\.error).first {
-            let kind = FetchFailure.Kind(ExitStatus(rawValue: told.status))
-            return FetchFailure(kind, reason: told.message, retryAdvice: told.retry)
+    func failure(_ reported: CommandReport.Failure?) -> FetchFailure {
+        if let reported = reported ?? reports.lazy.compactMap(\.error).first {
+            let kind = FetchFailure.Kind(ExitStatus(rawValue: reported.status))
+            return FetchFailure(kind, reason: reported.message, retryAdvice: reported.retry)
         }
         let reason = message.isEmpty ? "the command ended: \(status)" : message
         return FetchFailure(.init(exitStatus), reason: reason, retryAdvice: .later)

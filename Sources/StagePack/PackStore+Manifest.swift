@@ -90,7 +90,7 @@ extension PackStore {
     /// A copy in another container stays; ``container(of:)`` returns that container. Other processes that read
     /// the pack can continue; `stagepack gc` deletes their generations later.
     ///
-    /// A transfer of the pack that an earlier process has left to the daemon stays, and may bring the pack again:
+    /// A transfer of the pack that an earlier process has left to the daemon continues, and may install the pack again:
     /// `stagepack remove` cancels it.
     ///
     /// - Returns: `true` if the pack was staged or single files of it existed.

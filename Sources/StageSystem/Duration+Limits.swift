@@ -1,5 +1,5 @@
 extension Duration {
-    /// Longest duration that ``sleepable`` and ``wholeMilliseconds`` start from: about 31 years.
+    /// Upper limit of ``sleepable``, and of the duration that ``wholeMilliseconds`` converts: about 31 years.
     package static let longest = Duration.seconds(1_000_000_000)
 
     /// The duration within zero and about 31 years.

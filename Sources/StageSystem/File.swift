@@ -77,7 +77,7 @@ public import SystemPackage
         return bytes
     }
 
-    /// Reads the whole file; of a pipe, a socket or a device, which has no positions, all up to its end.
+    /// Reads the whole file, or a pipe, a socket or a device up to its end.
     ///
     /// - Throws: ``FileError`` with `EFBIG` if it has more than `limit` bytes.
     public func readAll(limit: Int) throws(FileError) -> [UInt8] {
@@ -204,7 +204,7 @@ public import SystemPackage
         }
     }
 
-    /// Reads the next bytes of a stream with one call.
+    /// Reads the next bytes of a pipe, a socket or a device with one call.
     private func readNext(into buffer: inout [UInt8]) throws(FileError) -> Int {
         try attempt("read") {
             unsafe buffer.withUnsafeMutableBytes {

@@ -82,7 +82,7 @@ struct ExchangeRequest {
     private(set) var isRunning = false
     /// `true` while the exchange waits for bandwidth, the consumer, or the body of the request.
     private(set) var isPaused = false
-    /// `true` while the exchange waits for bandwidth, which only the time brings.
+    /// `true` while the exchange waits for bandwidth, which becomes available as time passes.
     private(set) var isThrottled = false
     private(set) var bytes: Int64 = 0
     /// Bytes transferred in both directions, heads included.

@@ -49,7 +49,7 @@ public struct BackgroundLaunch: Hashable, Sendable {
     ///
     /// - Parameters:
     ///   - handler: The handler of the events.
-    ///   - daemonTimeout: The time after which a daemon that cannot be reached counts as gone for good: the process
+    ///   - daemonTimeout: The time after which a daemon that cannot be reached counts as permanently gone: the process
     ///     should end, and the next daemon starts another one.
     /// - Returns: `true`; or `false` at once if the daemon did not start the process.
     /// - Throws: The error of the request to the daemon, or of its absence.

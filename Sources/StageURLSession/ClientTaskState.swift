@@ -183,12 +183,13 @@ struct ClientTaskState {
         return end()
     }
 
-    /// Records that the reader of the session's events is told the reasons to wait; returns whether they are new to it.
+    /// Records the pending reasons that the reader of the session's events receives; returns `false` if it has received
+    /// the same ones last.
     ///
     /// The daemon repeats the state of its tasks to a client that attaches.
-    mutating func report(_ holds: [PendingReason]) -> Bool {
-        guard daemon?.reportedHolds != holds else { return false }
-        daemon?.reportedHolds = holds
+    mutating func report(_ reasons: [PendingReason]) -> Bool {
+        guard daemon?.reportedReasons != reasons else { return false }
+        daemon?.reportedReasons = reasons
         return true
     }
 

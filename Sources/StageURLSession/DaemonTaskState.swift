@@ -11,8 +11,8 @@ struct DaemonTaskState {
     var discoveryAttachment: Int?
     /// Reasons for which the task waits.
     var holds: [PendingReason] = []
-    /// Reasons that the reader of the session's events was told last.
-    var reportedHolds: [PendingReason] = []
+    /// Pending reasons that the reader of the session's events received last.
+    var reportedReasons: [PendingReason] = []
     /// Time of the last resumption; the daemon repeats the event, with this time, to a client that may have missed it.
     var lastResumption: Date?
     /// Number of events that were recorded.

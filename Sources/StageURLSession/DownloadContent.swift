@@ -3,7 +3,7 @@ public import FoundationNetworking
 import StageControl
 import StageModel
 
-/// Known properties of a download's content, for which Apple's `URLRequest` has no place.
+/// Known properties of a download's content, for which Apple's `URLRequest` has no members.
 ///
 /// A download whose content does not match fails, and delivers no file.
 public struct DownloadContent: Hashable, Sendable {

@@ -3,7 +3,7 @@ package import StageModel
 extension StagingFailure.Kind {
     /// The exit status of a command that ends with a failure of the kind.
     ///
-    /// Applications that link the service and those that start the command are told of the same failures by it.
+    /// Applications that link the service use the same values as those that start the command.
     package var exitStatus: ExitStatus {
         switch self {
         case .manifestUnavailable: .manifestUnavailable

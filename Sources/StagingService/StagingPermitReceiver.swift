@@ -30,7 +30,7 @@ final class StagingPermitReceiver: SessionReceiver {
         switch event.kind {
         case .attached:
             state.withLock { $0.wasAttached = true }
-            // The daemon sends the state of the tasks that it has, and nothing about one that it has lost.
+            // Requested, because the daemon sends nothing about a task that it has lost.
             if let task = state.withLock({ $0.task }) { steps.yield(try now(task)) }
         case .changed: steps.yield(event.state == .running ? .running : .held(event.holds ?? []))
         case .cancelled, .invalidated: steps.yield(.cancelled)

@@ -110,7 +110,7 @@ struct ManifestFile {
         return (document, true)
     }
 
-    /// Returns the hint at the packs of a manifest that lacks a pack; `nil` if it has none.
+    /// Returns a hint that names packs of a manifest without the pack `id`; `nil` if it has no packs.
     private static func hint(besides id: PackID, in manifest: Manifest) -> String? {
         let known = manifest.packs.map(\.id.text)
         if let similar = id.text.mostSimilar(in: known) { return "did you mean '\(similar)'?" }

@@ -133,7 +133,7 @@ struct SharingTests {
             "'net.example.first' and 'net.example.second' offer version 1 of pack 'common' with "
             + "different content; the same for 1 other pack"
         let hint =
-            "tell the publisher of one of them to give its pack another id, or a version of its own"
+            "ask one of their publishers to give the pack another id or version number"
         let told = "stagepack: warning: \(conflict)\nhint: \(hint)\n"
         let all = try await installed.run("prefetch", "--all", "--quiet")
         #expect(all == Program.Ending(status: 0, output: "", error: told))

@@ -56,7 +56,7 @@ struct AppUnregisterCommand: ReportingSubcommand {
         }
     }
 
-    /// Returns whether the folder has an entry of this name, even a link that leads nowhere: `list` shows it.
+    /// Returns whether the folder has an entry of this name, even a dangling link: `list` shows it.
     private static func exists(_ name: FilePath.Component, in folder: FilePath) -> Bool {
         // A folder that cannot be opened has no registration that this user can remove.
         (try? Directory.open(folder).status(FilePath(name))) != nil

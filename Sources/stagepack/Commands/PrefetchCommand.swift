@@ -77,8 +77,8 @@ struct PrefetchCommand: NetworkedSubcommand {
         hook || ProcessEnvironment.current["DPKG_MAINTSCRIPT_NAME"] != nil
     }
 
-    /// The root that dpkg changes from outside, for which this machine's packs must not be staged; `nil` if there is none, or if
-    /// the command names a container.
+    /// The root directory of another system that dpkg changes (`DPKG_ROOT`), whose packs must not be staged on this machine;
+    /// `nil` if there is none, or if the command names a container.
     private var otherRoot: String? {
         guard isHook, source.container == nil,
             let root = ProcessEnvironment.current["DPKG_ROOT"], !root.isEmpty

@@ -34,7 +34,7 @@ struct RemoveCommand: SourcedSubcommand, ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source)
-        // Without a daemon, none brings a pack again.
+        // Without a daemon, no transfer can install the pack again.
         let client = try? await ControlClient.discover(environment: ProcessEnvironment.current)
         var removal = try PackRemoval(session, client: client)
         var reports: [RemovalReport] = []
@@ -166,7 +166,7 @@ private struct PackRemoval {
         return nil
     }
 
-    /// Cancels the daemon's transfers that would bring the pack again, and returns their numbers.
+    /// Cancels the daemon's transfers that would install the pack again, and returns their numbers.
     private func withdraw(_ id: PackID, from container: FilePath) async -> [Int64] {
         guard let client else { return [] }
         do throws(ControlError) {
@@ -175,7 +175,7 @@ private struct PackRemoval {
             }
         } catch {
             Log.logger.warning(
-                "The daemon may bring the pack again: its transfers could not be cancelled",
+                "The daemon may install the pack again: its transfers could not be cancelled",
                 metadata: ["pack.id": "\(id)", "error": "\(error)"]
             )
             return []

@@ -36,7 +36,9 @@ struct RepairCommand: NetworkedSubcommand {
         }
         let reports = try await VerifyReport.make(of: packs, in: container)
         var damaged = Set(reports.filter { !$0.differences.isEmpty }.map(\.pack))
-        if packs.isEmpty { leaveOthers(of: session, in: container.reader, from: &damaged) }
+        if packs.isEmpty {
+            excludePacks(ofOthersThan: session, in: container.reader, from: &damaged)
+        }
         guard !damaged.isEmpty else {
             print(reports, runs: StagingRuns())
             return .success
@@ -48,15 +50,15 @@ struct RepairCommand: NetworkedSubcommand {
         }
     }
 
-    /// Removes the packs that other applications of the group offer, and the named one does not, and says how to repair them.
-    private func leaveOthers(
-        of session: Session,
+    /// Removes from `damaged` the packs that only other applications of the group offer, and prints how to repair them.
+    private func excludePacks(
+        ofOthersThan session: Session,
         in container: ContainerReader,
         from damaged: inout Set<PackID>
     ) {
         guard let own = session.target.registration?.application else { return }
         let folders = RegistrationFolders(environment: session.target.environment)
-        // The run reports folders that cannot be read.
+        // The run itself reports folders that cannot be read.
         let applications = [own] + ((try? folders.applications()) ?? []).filter { $0 != own }
         for id in damaged.sorted() {
             guard let other = container.application(offering: id, among: applications),

@@ -58,7 +58,7 @@ extension DoctorReport {
             do throws(ContainerError) {
                 guard let container = try ContainerReader.open(path) else { continue }
                 add(.good, subject: "container", finding: "'\(path)'\(location)")
-                // Only root looks after the system's container.
+                // Only root checks the system's container.
                 guard path == scope.own || scope.own == nil else { continue }
                 try check(container, scope, needing: space)
                 checkQuota(of: container, scope)
@@ -96,7 +96,7 @@ extension DoctorReport {
                 add(
                     .problem,
                     subject: "pack '\(id)'",
-                    finding: "its link leads nowhere",
+                    finding: "its link points to a missing directory",
                     hint: Self.run(scope.hints(about: id, in: container).staging("fetch", id.text))
                 )
             }
@@ -338,7 +338,7 @@ extension ContainerFault {
         guard names.first == ContainerLayout.generations, let id = names.dropFirst().first else {
             return nil
         }
-        // Another name in its place is no pack's.
+        // A name that is not an identifier belongs to no pack.
         return try? PackID(id.string)
     }
 

@@ -38,14 +38,14 @@ extension DoctorReport {
         }
     }
 
-    /// Reports directories of the system's registrations and settings that users other than root may change: they could take
-    /// the place of files that root uses.
+    /// Reports directories of the system's registrations and settings that users other than root may change: they could
+    /// replace files that root uses.
     mutating func checkWriters() {
         for path in RegistrationLocations.ofSystem.flatMap({ [$0.removingLastComponent(), $0] }) {
             guard let status = FileStatus(following: path), status.kind == .directory else {
                 continue
             }
-            // In the namespace of another user, the files of root have no owner.
+            // Only root checks the owner: in a user namespace, root's files appear to belong to another user.
             let isForeign = geteuid() == 0 && status.owner != 0
             let commands = [
                 isForeign ? "chown root \(path)" : nil,

@@ -12,7 +12,7 @@ extension OfferConflict {
 
     /// The recommended action.
     static let hint =
-        "tell the publisher of one of them to give its pack another id, or a version of its own"
+        "ask one of their publishers to give the pack another id or version number"
 }
 
 extension StagingReport {
