@@ -41,7 +41,8 @@ package struct DaemonConfiguration: Equatable, Sendable {
     package var httpsProxy: String?
     /// Hosts to connect to without a proxy, separated by commas.
     package var proxyExceptions = ""
-    /// Time in seconds that a network must stay usable before transfers resume; a lost network counts at once.
+    /// Time in seconds for which network and power must permit transfers before these resume, and for which the network must
+    /// not change before unreachable hosts are tried again; a lost network counts at once.
     package var settlingTime = 5.0
     /// Network and power conditions for automatic updates, overriding those of each application's registration; `nil`
     /// keeps the registration's.
