@@ -62,7 +62,7 @@ extension AssetPackManager {
 
     /// Removes a pack, after cancelling its download in this process, if any, and waiting for the end of it.
     ///
-    /// Also cancels what earlier fetches of the pack have left to the daemon, so that it does not come again.
+    /// Also cancels transfers of the pack that earlier fetches have left to the daemon, so that they do not install it again.
     /// URLs of the pack are invalid afterwards.
     ///
     /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if the pack is neither staged nor

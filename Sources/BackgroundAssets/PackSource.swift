@@ -76,7 +76,7 @@ final class PackSource: Sendable {
         }
     }
 
-    /// Returns the offered packs of which another version is staged, and does not stay.
+    /// Returns the offered packs that replace another staged version.
     func outdatedPacks() async throws(PackStoreError) -> [Pack] {
         try await withBlockingThread { () throws(PackStoreError) -> [Pack] in
             let offers = try self.readOffers().packs ?? [:]
@@ -90,18 +90,17 @@ final class PackSource: Sendable {
         }
     }
 
-    /// Returns whether the staged version of a pack stays although the application offers another one: another container
-    /// than the one that packs are fetched into has it, and it is newer, or another application of the group offers it, and
-    /// it is not older.
+    /// Returns whether the staged version of a pack stays although the application offers another one.
     ///
-    /// A fetch of the pack would change nothing.
+    /// It stays if it is newer and in a container that packs are not fetched into, or if another application of the group
+    /// offers it and it is not older. A fetch of the pack would then change nothing.
     func keepsStaged(insteadOf pack: Pack) async throws(PackStoreError) -> Bool {
         try await withBlockingThread { () throws(PackStoreError) -> Bool in
             try !self.keptPacks(among: [pack]).isEmpty
         }
     }
 
-    /// Returns those of the offered packs of which the staged version stays.
+    /// Returns the offered packs whose staged version stays.
     ///
     /// Reads the registrations and the manifests of the group only if the staged version of a pack is not older.
     private func keptPacks(among packs: [Pack]) throws(PackStoreError) -> Set<PackID> {

@@ -85,7 +85,7 @@ static const struct {
     {SYS_utimensat, 0},
     {SYS_setpgid, 0},
     {SYS_setsid, EPERM},
-    // Also for calls whose arguments are checked and not allowed.
+    // Also the error of these calls if the filter does not allow their arguments.
     {SYS_openat, EACCES},
     {SYS_mkdirat, EPERM},
     {SYS_mknodat, EPERM},
@@ -114,7 +114,7 @@ static const struct {
     {SYS_sendto, EACCES},
     // Runtimes write zeros instead, so that the allocation takes time and can be observed.
     {SYS_fallocate, EOPNOTSUPP},
-    // As on a file system without extended attributes.
+    // The same error as on a file system without extended attributes.
     {SYS_setxattr, EOPNOTSUPP},
     {SYS_lsetxattr, EOPNOTSUPP},
     {SYS_fsetxattr, EOPNOTSUPP},
@@ -199,7 +199,7 @@ static const struct stage_checked_call stage_checked_calls[] = {
     STAGE_IF(SYS_mknodat, 2, S_IFMT | STAGE_SET_ID, S_IFIFO),
     // Without RENAME_WHITEOUT, which makes a device.
     STAGE_IF(SYS_renameat2, 4, ~3u, 0),
-    // None that makes the kernel send signals (F_SETOWN, F_SETSIG, F_NOTIFY) or delay other openers
+    // Omits commands that make the kernel send signals (F_SETOWN, F_SETSIG, F_NOTIFY) or delay other openers
     // (F_SETLEASE).
     STAGE_IF(SYS_fcntl, 1, STAGE_INT, F_GETFL),
     STAGE_IF(SYS_fcntl, 1, STAGE_INT, F_SETFL),
@@ -216,7 +216,7 @@ static const struct stage_checked_call stage_checked_calls[] = {
     STAGE_IF(SYS_fcntl, 1, STAGE_INT, 1031 /* F_SETPIPE_SZ */),
     STAGE_IF(SYS_fcntl, 1, STAGE_INT, 1032 /* F_GETPIPE_SZ */),
     STAGE_IF(SYS_fcntl, 1, STAGE_INT, 1034 /* F_GET_SEALS */),
-    // None that changes a file which is open for reading (FS_IOC_SETFLAGS, FS_IOC_ENABLE_VERITY), a
+    // Omits requests that change a file which is open for reading (FS_IOC_SETFLAGS, FS_IOC_ENABLE_VERITY), a
     // terminal or a device.
     STAGE_IF(SYS_ioctl, 1, STAGE_INT, TCGETS),
     STAGE_IF(SYS_ioctl, 1, STAGE_INT, 0x802c542a /* TCGETS2 */),

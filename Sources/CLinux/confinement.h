@@ -7,7 +7,7 @@
 #include <spawn.h>
 #include <time.h>
 
-/// Of glibc 2.34 and later, declared for _GNU_SOURCE only.
+/// Declared by glibc 2.34 and later, for _GNU_SOURCE only.
 extern int posix_spawn_file_actions_addclosefrom_np(posix_spawn_file_actions_t *, int);
 
 #ifndef LANDLOCK_ACCESS_FS_REFER

@@ -25,8 +25,7 @@
 #define CLONE_NEWNS 0x20000
 #endif
 
-/// Of glibc 2.34 and later, declared for _GNU_SOURCE only: fork(2) without the handlers of
-/// pthread_atfork(3).
+/// fork(2) without the handlers of pthread_atfork(3); glibc 2.34 and later declare it for _GNU_SOURCE only.
 extern pid_t _Fork(void);
 
 /// Start parameters of a program. The caller owns all strings and arrays.
@@ -85,8 +84,8 @@ static inline void stage_close_range(unsigned first, unsigned last) {
 /// Makes the three files the standard streams, and closes everything else but `kept`, a descriptor that
 /// `stage_move_up` has returned.
 ///
-/// Not left to execve(2): a step before it can wait without end, for a file system in user space (fuse(4)), and
-/// the process cannot be killed then. It would hold locks of the parent.
+/// Does not rely on execve(2) to close files: a step before it may wait forever for a file system in user space (fuse(4)).
+/// The process could not be killed then, and would hold locks of the parent.
 STAGE_CHECKED static inline int stage_take_streams(int input, int output, int errors, int kept) {
     input = stage_move_up(input);
     output = stage_move_up(output);

@@ -25,7 +25,7 @@ STAGE_CHECKED static inline int stage_keep_capabilities(uint32_t kept) {
 static const struct {
     uint16_t call, error;
 } stage_worker_refused[] = {
-    // Also where an argument was checked and not found allowed.
+    // Also the error of these calls if the filter does not allow their arguments.
     {SYS_socket, EAFNOSUPPORT},
     {SYS_socketpair, EACCES},
     // Without a bound port, which Landlock sees, the kernel chooses one.
@@ -148,10 +148,10 @@ static const struct stage_checked_call stage_worker_checked[] = {
     STAGE_IF_OPENING(SYS_openat, 2),
     STAGE_IF(SYS_mkdirat, 2, STAGE_SET_ID, 0),
     STAGE_IF(SYS_fchmod, 1, STAGE_SET_ID | S_IWGRP | S_IWOTH, 0),
-    // Of an open file (futimens(3)).
+    // Only for an open file (futimens(3)).
     STAGE_IF(SYS_utimensat, 1, ~0ull, 0),
     STAGE_IF(SYS_unshare, 0, ~0ull, CLONE_FS),
-    // Of the calling process only.
+    // Only for the calling process.
     STAGE_IF(SYS_prlimit64, 0, STAGE_INT, 0),
     STAGE_IF(SYS_sched_setaffinity, 0, STAGE_INT, 0),
     STAGE_IF_BOTH(SYS_setpriority, 0, STAGE_INT, PRIO_PROCESS, 1, STAGE_INT, 0),

@@ -143,7 +143,7 @@ struct TarHeaderGroup {
         case "path":
             longName = value
             note(value)
-            // Of two headers that state a name, libarchive takes the first.
+            // If two headers state a name, libarchive uses the first.
             if !kinds.contains(.longName) { names.path = StatedNames.unlessASCII(value) }
         case "linkpath":
             note(value)

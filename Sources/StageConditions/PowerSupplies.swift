@@ -24,7 +24,7 @@ struct PowerSupplies: Hashable {
     /// Creates power supplies from their values.
     init(_ supplies: [Supply]) { self.supplies = supplies }
 
-    /// `true` if the machine runs on batteries; `nil` if the supplies do not tell.
+    /// `true` if the machine runs on batteries; `nil` if this is unknown.
     ///
     /// Follows systemd: any external power counts, regardless of batteries. An unplugged socket is significant only
     /// if the machine has a battery.

@@ -127,7 +127,7 @@ extension Container {
 
     /// Stores an accepted manifest, unless the stored one is newer.
     ///
-    /// Of processes that store concurrently, none replaces a newer manifest by an older one.
+    /// Concurrent processes never replace a newer manifest by an older one.
     ///
     /// - Parameters:
     ///   - manifest: The manifest.

@@ -143,8 +143,8 @@ private struct RollbackTarget {
 
     /// Returns whether this generation was staged before another one of the same pack.
     ///
-    /// Of two that were staged in the same second, the one that the other names as replaced was first; else the lower
-    /// version, and of two copies of one version the first.
+    /// If both were staged in the same second, the one that the other names as replaced was first; otherwise the one with
+    /// the lower version, or the first copy of the same version.
     func precedes(_ other: RollbackTarget) -> Bool {
         if record.stagedAt != other.record.stagedAt {
             return record.stagedAt < other.record.stagedAt

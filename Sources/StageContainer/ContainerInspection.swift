@@ -173,7 +173,7 @@ private struct ContainerInspection {
             let status = try ContainerError.wrapping { () throws(FileError) in
                 try root.status(name)
             }
-            // Another kind of file is a fault of its own.
+            // A file of another kind is reported separately.
             if status?.kind == .file { try checkRecord(of: StagedPack.self, at: name) }
         }
     }

@@ -94,7 +94,7 @@ extension TransferFiles {
     fileprivate func synchronize(
         _ items: [DownloadCommitter.CompletedDownload]
     ) -> [Int64: DaemonError] {
-        // One sync of many files costs less. If it fails, a sync of each tells which files it concerns.
+        // One sync for many files costs less. If it fails, each file is synced alone, to find the affected ones.
         let areWritten = items.count > 4 && (try? parts.synchronizeFileSystem()) != nil
         var errors: [Int64: DaemonError] = [:]
         for item in items {

@@ -49,7 +49,7 @@ struct LaunchLimiter: Equatable, Sendable {
         policy: Policy,
         at now: Date
     ) -> Decision {
-        // By bytes: Swift's `==` equates versions that differ in their normalization.
+        // Compares bytes: for Swift's `==`, versions that differ only in Unicode normalization are equal.
         let isNewVersion = self.version.map { Array($0.utf8) } != version.map { Array($0.utf8) }
         let wait = isNewVersion ? earliestStartOfNewVersion(policy, at: now) : nil
         if self.boot != boot || isNewVersion && wait == nil {
@@ -58,7 +58,7 @@ struct LaunchLimiter: Equatable, Sendable {
             self.boot = boot
             self.version = version
         } else if let wait {
-            // As after a first failure, until the new version can be started.
+            // Until the new version can be started, the limits are those after a first failure.
             failures = min(failures, 1)
             penalty = policy.delay
             notBefore = wait

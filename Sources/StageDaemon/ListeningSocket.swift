@@ -68,7 +68,7 @@ enum ListeningSocket {
             throw fault()
         }
         do throws(FileError) {
-            // By the open directory, since another user may change the path.
+            // Relative to the open directory, since another user may change the path.
             try directory.setMode(
                 ofSocket: name,
                 to: FilePermissions(rawValue: isShared ? 0o666 : 0o600)

@@ -234,7 +234,7 @@ extension TransferCoordinator {
 
     /// Hands a task back to the scheduler, after an error if its content could not be committed or copied.
     ///
-    /// Of verified content, only the commit is repeated.
+    /// For verified content, only the commit is repeated.
     func reschedule(_ id: Int64, after error: DaemonError? = nil) async {
         await synchronizeClock()
         do throws(DaemonError) {

@@ -110,7 +110,7 @@ struct TransferFiles: Sendable {
             else { return false }
             _ = try moveToUser(file, as: task.id, for: user)
         }
-        // Also after an earlier move: the process may have been killed, or this may have failed, after its rename.
+        // Synced also if the file was moved before: the process may have been killed, or the sync failed, after the rename.
         try directory(of: user).synchronize()
         try removeFiles(of: task.part)
         return true

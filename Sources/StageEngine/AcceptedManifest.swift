@@ -277,7 +277,7 @@ private final class ManifestJudge: Sendable {
         guard ManifestTrust.isAcceptable(document.url) else {
             throw .manifestRefused(url: document.url.withoutUser, .insecure)
         }
-        // From another URL, the manifest is stored again: its own URLs are relative to that one.
+        // A manifest from another URL is stored again: the URLs in it are relative to its own URL.
         let isUnchanged =
             record.text == before?.record.text
             && before.map { source.urls.contains($0.record.url) } ?? false

@@ -60,7 +60,7 @@ package struct BaseUpdate: Equatable, Sendable {
         case present(ByteCount)
         /// The object, of this size, would not make the update smaller, and was discarded.
         case useless(ByteCount)
-        /// Of a delta set: no changed part is smaller as a difference from the older version. Of a patch: the
+        /// For a delta set: no changed part is smaller as a difference from the older version. For a patch: the
         /// newer version has nothing that the older one lacks.
         case empty
         /// The object was not to be created.

@@ -8,7 +8,7 @@ extension Directory {
         operation: String,
         call body: (CInt, UnsafePointer<CChar>) -> CInt
     ) throws(FileError) {
-        // Not by FilePath's component views, which are slow. FilePath removes doubled and trailing slashes, so the text
+        // Avoids FilePath's component views, which are slow. FilePath removes doubled and trailing slashes, so the text
         // after the last slash is a component.
         let (above, last) = unsafe name.withPlatformString { text -> (FilePath?, FilePath) in
             guard let slash = unsafe strrchr(text, CInt(UInt8(ascii: "/"))) else {

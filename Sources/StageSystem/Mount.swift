@@ -21,7 +21,7 @@ package struct Mount: Equatable, Sendable {
 
     /// Returns the mount that a path without links is on, by the text of `mountinfo`.
     ///
-    /// Of several mounts at one directory the last one counts, which hides the others.
+    /// If several file systems are mounted at one directory, the last one counts, since it hides the others.
     package static func holding(_ path: FilePath, in table: String) -> Mount? {
         var found: Mount?
         for line in table.split(separator: "\n") {

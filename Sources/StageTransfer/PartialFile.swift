@@ -78,7 +78,7 @@ public final class PartialFile: Sendable {
         do throws(FileError) {
             guard let found = try directory.bytes(of: path(name, suffix: "state"), limit: 1 << 16)
             else {
-                // Of larger content, the record was lost: nothing tells which bytes are on disk.
+                // Larger content always has a record. If it was lost, the bytes that are on disk are unknown.
                 guard let digestedSize, digestedSize <= largestUnrecorded else { return State() }
                 return try recoverUnrecorded(name, in: directory, boot: boot, total: digestedSize)
             }

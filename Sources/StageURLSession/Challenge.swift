@@ -47,7 +47,7 @@ extension Challenge {
     /// Foundation on Linux keeps it in memory, whatever its persistence, and stores no synchronizable one.
     fileprivate func store(_ credential: URLCredential, in storage: URLCredentialStorage) {
         guard credential.persistence != .none else { return }
-        // Another space would be added beside an equal one.
+        // The storage would add a new space even if it has an equal one.
         let known = storage.allCredentials.keys.first { isIn($0) }
         storage.setDefaultCredential(credential, for: known ?? space)
     }

@@ -112,7 +112,7 @@ private struct SetCookie {
     /// Returns the domain of a cookie that a host has set; `nil` if the host may not set it.
     func domain(setBy host: String) -> String? {
         guard let domain, domain != host else {
-            // Of an address, and of a name without a domain, there are no hosts below.
+            // An address, or a name without a dot, has no subdomains.
             return domain != nil && host.contains(".") && !host.isAddress ? ".\(host)" : host
         }
         guard domain.contains("."), host.hasSuffix(".\(domain)"), !host.isAddress else {
