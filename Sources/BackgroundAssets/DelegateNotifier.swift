@@ -47,7 +47,7 @@ final class DelegateNotifier: SessionReceiver {
             state.found = found
             state.lost = lost
         }
-        try session.giveKeptAnswers()
+        try session.sendKeptAnswers()
     }
 
     func take(_ event: SessionEvent) throws(ControlError) {
@@ -57,7 +57,7 @@ final class DelegateNotifier: SessionReceiver {
                 defer { (state.found, state.lost) = ([], []) }
                 return (state.found, state.lost)
             }
-            for task in lost { tellLoss(of: task, to: delegate) }
+            for task in lost { reportLoss(of: task, to: delegate) }
             for task in found { show(task, to: delegate) }
             return
         }
@@ -66,7 +66,7 @@ final class DelegateNotifier: SessionReceiver {
         let isAnswered =
             event.kind == .challenged && task != nil
             && session.hasAnswer(to: event.task ?? 0, sequence: event.sequence)
-        if let task, !isAnswered { tell(event, task: task, delegate: delegate) }
+        if let task, !isAnswered { notify(delegate, of: event, task: task) }
         guard event.sequence != nil else { return }
         if event.kind == .challenged, task != nil { return }
         if event.kind != .challenged, let id = event.task { forget(id) }
@@ -100,11 +100,11 @@ final class DelegateNotifier: SessionReceiver {
         event.task = task.id
         event.state = task.state
         event.holds = task.holds
-        tell(event, task: task, delegate: delegate)
+        notify(delegate, of: event, task: task)
     }
 
     /// Reports that the daemon has lost a download, unless it was cancelled here.
-    private func tellLoss(of task: TransferTask, to delegate: any BADownloadManagerDelegate) {
+    private func reportLoss(of task: TransferTask, to delegate: any BADownloadManagerDelegate) {
         session.known.withLock { $0.removeLost(task) }
         if session.wasCancelledHere(task.id) { return }
         var task = task
@@ -136,10 +136,10 @@ final class DelegateNotifier: SessionReceiver {
         }
     }
 
-    private func tell(
-        _ event: SessionEvent,
-        task: TransferTask,
-        delegate: any BADownloadManagerDelegate
+    private func notify(
+        _ delegate: any BADownloadManagerDelegate,
+        of event: SessionEvent,
+        task: TransferTask
     ) {
         let steps = state.withLock { state in
             let received = event.kind == .progress ? 0 : task.bytesReceived.rawValue

@@ -36,7 +36,7 @@ extension DownloadSession {
     }
 
     /// Sends the answers that could not be sent before.
-    func giveKeptAnswers() throws(ControlError) {
+    func sendKeptAnswers() throws(ControlError) {
         while let (task, answer) = known.withLock({ $0.takeKeptAnswer() }) {
             try give(answer, to: task)
         }

@@ -48,7 +48,7 @@ extension ControlClient {
         _ task: TransferTask,
         without pack: PackID
     ) async throws(ControlError) -> Bool {
-        let rest = try await orderRest(of: task, without: pack)
+        let rest = try await orderRemainingPacks(of: task, without: pack)
         let changed: TransferTask
         do throws(ControlError) {
             changed = try await set(.cancelled, of: task.id)
@@ -79,7 +79,7 @@ extension ControlClient {
     }
 
     /// Orders the other packs of a task in a suspended one, and returns its number; `nil` if there are none.
-    private func orderRest(
+    private func orderRemainingPacks(
         of task: TransferTask,
         without pack: PackID
     ) async throws(ControlError) -> Int64? {

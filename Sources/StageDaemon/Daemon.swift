@@ -199,7 +199,7 @@ extension Daemon {
     ) async -> DaemonError? {
         await notifier.keepAlive {
             await coordinator.setTimer()
-            await EventLoops.waitForTurns()
+            await EventLoops.waitForEachLoop()
         }
         return nil
     }

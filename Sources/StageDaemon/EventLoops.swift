@@ -28,8 +28,8 @@ package enum EventLoops {
         await withBlockingThread {}
     }
 
-    /// Waits until each event loop has run what was due: one that is blocked serves no client.
-    static func waitForTurns() async {
+    /// Waits until each event loop has run a submitted task: a loop that is blocked serves no client.
+    static func waitForEachLoop() async {
         for loop in MultiThreadedEventLoopGroup.singleton.makeIterator() {
             // Fails only after the loop has been shut down.
             try? await loop.submit {}.get()

@@ -83,7 +83,7 @@ actor TransferCoordinator {
     private var hasStarted = false
     /// Earliest time of the next scheduler turn.
     private var nextTurn = ContinuousClock.now
-    private var isTurnPutOff = false
+    private var isTurnDelayed = false
 
     init(
         files: TransferFiles,
@@ -165,14 +165,14 @@ actor TransferCoordinator {
     /// A user with tens of thousands of hosts makes a turn slow. Turns therefore take at most a tenth of the time:
     /// the next one is delayed, and requests are answered in between.
     func turn() {
-        guard hasStarted, !isTurnPutOff else { return }
+        guard hasStarted, !isTurnDelayed else { return }
         let start = ContinuousClock.now
         guard start >= nextTurn else {
-            isTurnPutOff = true
+            isTurnDelayed = true
             Task {
                 // This sleep is never cancelled; a daemon that is shutting down runs no more turns.
                 try? await Task.sleep(until: nextTurn, clock: .continuous)
-                isTurnPutOff = false
+                isTurnDelayed = false
                 self.turn()
             }
             return

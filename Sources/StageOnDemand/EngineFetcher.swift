@@ -60,7 +60,7 @@ public struct EngineFetcher: PackFetcher {
             if case .held = update { current.waitingFor = "the staging is paused" }
             report(current)
         }
-        let results = try await Self.telling { () async throws(StagingFailure) in
+        let results = try await Self.wrappingErrors { () async throws(StagingFailure) in
             try await service.stage()
         }
         // Ignores a failure to fetch the manifest: the stored one may suffice for the pack.
@@ -99,7 +99,7 @@ public struct EngineFetcher: PackFetcher {
     /// - Throws: `FetchFailure` with the reason; `CancellationError`.
     public func fetchManifest(into path: FilePath) async throws {
         let service = service(for: .named([]), in: path)
-        let results = try await Self.telling { () async throws(StagingFailure) in
+        let results = try await Self.wrappingErrors { () async throws(StagingFailure) in
             try await service.fetchManifests()
         }
         if let problem = results.lazy.compactMap(\.manifestProblem).first {
@@ -123,7 +123,7 @@ public struct EngineFetcher: PackFetcher {
     }
 
     /// Runs `body`, and converts its failure to the error that applications get.
-    private static func telling<Value>(
+    private static func wrappingErrors<Value>(
         _ body: () async throws(StagingFailure) -> Value
     ) async throws -> Value {
         do throws(StagingFailure) {

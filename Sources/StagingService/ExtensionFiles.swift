@@ -82,7 +82,7 @@ struct ExtensionFiles: Sendable {
                 let failure = await fetch(file, spending: &budget, recordingIn: &result)
                 if let failure {
                     do throws(StagingFailure) {
-                        outcome.replacements += try await program.tellFailed(
+                        outcome.replacements += try await program.reportFailed(
                             .url(file),
                             with: failure
                         )

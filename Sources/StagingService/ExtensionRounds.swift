@@ -182,11 +182,11 @@ struct ExtensionRounds: Sendable {
             guard pack.outcome == .staged || pack.reason == .stagedByOther,
                 let content = container.contentOfStaged(pack.id)
             else { return [] }
-            try await program.tellStaged(download, content: content)
+            try await program.reportStaged(download, content: content)
             return []
         case .failed:
             guard let failure = pack.failure, failure.kind != .interrupted else { return [] }
-            return try await program.tellFailed(download, with: failure)
+            return try await program.reportFailed(download, with: failure)
         default:
             return []
         }

@@ -168,7 +168,7 @@ struct ExtensionRun: Sendable {
     /// Reports to the extension that a pack is staged.
     ///
     /// - Throws: ``StagingFailure`` that names the extension. The pack stays staged.
-    func tellStaged(
+    func reportStaged(
         _ download: ExtensionDownload,
         content: FilePath
     ) async throws(StagingFailure) {
@@ -182,7 +182,7 @@ struct ExtensionRun: Sendable {
     /// Reports a failed download to the extension, and returns its replacements.
     ///
     /// - Throws: ``StagingFailure`` that names the extension.
-    func tellFailed(
+    func reportFailed(
         _ download: ExtensionDownload,
         with failure: StagingFailure
     ) async throws(StagingFailure) -> [ExtensionDownload] {

@@ -88,7 +88,7 @@ struct StagingPermit: Sendable {
         _ work: @escaping @Sendable () async -> StagedPacks
     ) async -> (StagedPacks, Outcome) {
         let (steps, step) = AsyncStream.makeStream(of: Step.self)
-        guard let daemonTask = await open(telling: step) else {
+        guard let daemonTask = await open(reportingTo: step) else {
             let holds = await unmetConditions()
             return holds.isEmpty
                 ? (await work(), .finished(resumedTask: nil)) : (StagedPacks(), .held(holds))
@@ -235,7 +235,7 @@ struct StagingPermit: Sendable {
         if let end, !Task.isCancelled {
             var change = TransferChange()
             change.stagingEnd = end
-            isReported = await tell(change, to: daemonTask)
+            isReported = await submit(change, to: daemonTask)
         }
         let isLeft = end == nil || end?.hold != nil
         return .finished(resumedTask: isReported && isLeft ? daemonTask.id : nil)
@@ -249,13 +249,13 @@ struct StagingPermit: Sendable {
         var change = TransferChange()
         change.state = .cancelled
         // Not a child of this Swift task, which is cancelled: its requests would be, too.
-        let isWithdrawn = await Task { [change] in await tell(change, to: daemonTask) }.value
+        let isWithdrawn = await Task { [change] in await submit(change, to: daemonTask) }.value
         return .finished(resumedTask: isWithdrawn ? nil : daemonTask.id)
     }
 
     /// Sends a change to the daemon; returns `false` if the request fails or takes longer than
     /// `ControlClient.discoveryTimeout`.
-    private func tell(_ change: TransferChange, to daemonTask: DaemonTask) async -> Bool {
+    private func submit(_ change: TransferChange, to daemonTask: DaemonTask) async -> Bool {
         await withTaskGroup(of: Bool?.self) { group in
             group.addTask { await send(change, to: daemonTask) }
             group.addTask {
@@ -285,7 +285,7 @@ struct StagingPermit: Sendable {
         }
     }
 
-    private func open(telling step: AsyncStream<Step>.Continuation) async -> DaemonTask? {
+    private func open(reportingTo step: AsyncStream<Step>.Continuation) async -> DaemonTask? {
         let isSilent = Self.lastTimeout.withLock { last in
             last.map { ContinuousClock.now - $0 < Self.silence } ?? false
         }

@@ -183,7 +183,7 @@ extension ManifestFile {
         let state = try await sign(with: keyring, order)
         try state.refuseIfNotSigned(by: keyring, isForRoot: false, manifest: name)
         Console.note(state.description)
-        state.tell()
+        state.printRemainingSteps()
     }
 
     private func files() throws(CommandFailure) -> RepositoryFiles {

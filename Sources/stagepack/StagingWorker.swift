@@ -51,7 +51,7 @@ struct StagingWorker: Sendable {
         reporter.endProgress()
         var message = WorkerMessage()
         message.end = end
-        reporter.say(message)
+        reporter.send(message)
         return .success
     }
 
@@ -96,7 +96,7 @@ struct StagingWorker: Sendable {
     private func carryOut(_ reporter: WorkerReporter) async -> StagingEnd? {
         do throws(StagingFailure) {
             let request = try request.get()
-            let service = StagingService(request, logger: Log.logger) { reporter.tell($0) }
+            let service = StagingService(request, logger: Log.logger) { reporter.report($0) }
             let staged = try await service.stageManifests()
             return StagingEnd(of: staged.failures + staged.results.flatMap(\.failures))
         } catch {
@@ -168,7 +168,7 @@ private final class WorkerReporter: Sendable {
     init(_ channel: MessageSocket) { self.channel = channel }
 
     /// Reports the progress, at most four times a second.
-    func tell(_ update: StagingUpdate) {
+    func report(_ update: StagingUpdate) {
         switch update {
         case .began(let plan): progress.withLock { $0 = StagingProgress(plan) }
         case .pack(let id, let event): progress.withLock { $0?.apply(event, to: id) }
@@ -179,14 +179,14 @@ private final class WorkerReporter: Sendable {
             var message = WorkerMessage()
             message.bytesReceived = progress.received
             message.bytesExpected = progress.downloadSize
-            say(message)
+            send(message)
         }
     }
 
     /// Reports progress that is pending, and none after it.
     func endProgress() { throttle.end() }
 
-    func say(_ message: WorkerMessage) {
+    func send(_ message: WorkerMessage) {
         do {
             try channel.send(Array(try ControlFormat.encode(message)))
         } catch {

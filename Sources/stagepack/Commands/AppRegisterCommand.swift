@@ -21,7 +21,7 @@ struct AppRegisterCommand: ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let registration = try Registration.read(named: file)
-        AppValidateCommand.tell(AppValidateCommand.warnings(about: file))
+        AppValidateCommand.printWarnings(AppValidateCommand.warnings(about: file))
         if let fault = AppValidateCommand.faults(of: registration).first {
             throw CommandFailure(
                 status: .manifestInvalid,

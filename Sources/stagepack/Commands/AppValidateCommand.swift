@@ -24,7 +24,7 @@ struct AppValidateCommand: ReportingSubcommand {
     func perform() async throws(CommandFailure) -> ExitStatus {
         for file in files { try Self.checkPresence(of: file) }
         let warnings = files.flatMap { Self.warnings(about: $0) + Self.modeWarnings(about: $0) }
-        if !json { Self.tell(warnings) }
+        if !json { Self.printWarnings(warnings) }
         let errors = files.flatMap { Self.findings(FilePath($0)) }
         let findings = (json ? warnings : []) + errors
         Console.print(Listing(elements: findings, name: "findings"), asJSON: json)
@@ -79,7 +79,7 @@ struct AppValidateCommand: ReportingSubcommand {
     }
 
     /// Prints warnings to standard error.
-    static func tell(_ warnings: [RegistrationFinding]) {
+    static func printWarnings(_ warnings: [RegistrationFinding]) {
         for warning in warnings { Console.note("stagepack: warning: \(warning)") }
     }
 

@@ -172,7 +172,7 @@ extension SigningStateReport {
     /// Prints the state, unless `--quiet` was given, and the remaining steps to standard error.
     func print(asJSON json: Bool) -> ExitStatus {
         Console.print(change: self, asJSON: json)
-        if !json { tell() }
+        if !json { printRemainingSteps() }
         return .success
     }
 

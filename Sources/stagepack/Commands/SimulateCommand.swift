@@ -74,11 +74,11 @@ struct SimulateCommand: StagePackSubcommand {
         let body = { @Sendable () async throws(CommandFailure) in
             do throws(CommandFailure) {
                 var runs = try await run()
-                runs.failures = runs.failures.map(hints.mended)
-                runs.reports = runs.reports.map(hints.mended)
+                runs.failures = runs.failures.map(hints.adapted)
+                runs.reports = runs.reports.map(hints.adapted)
                 return runs
             } catch {
-                throw hints.mended(error)
+                throw hints.adapted(error)
             }
         }
         return try await stage(output: output, within: nil, perform: body) { runs in
@@ -151,22 +151,22 @@ private struct SimulatedHints: Sendable {
     let fault: SimulateCommand.Fault?
 
     /// Returns the failure with a hint for the user of the simulation.
-    func mended(_ failure: CommandFailure) -> CommandFailure {
+    func adapted(_ failure: CommandFailure) -> CommandFailure {
         var failure = failure
         failure.hint = hint(failure.hint, status: failure.status.rawValue)
         return failure
     }
 
     /// Returns the report with hints for the user of the simulation.
-    func mended(_ report: StagingReport) -> StagingReport {
+    func adapted(_ report: StagingReport) -> StagingReport {
         var report = report
-        mend(&report.manifestProblem)
-        mend(&report.extensionProblem)
-        for index in report.packs.indices { mend(&report.packs[index].error) }
+        adapt(&report.manifestProblem)
+        adapt(&report.extensionProblem)
+        for index in report.packs.indices { adapt(&report.packs[index].error) }
         return report
     }
 
-    private func mend(_ failure: inout FailureReport?) {
+    private func adapt(_ failure: inout FailureReport?) {
         guard let found = failure else { return }
         failure?.hint = hint(found.hint, status: found.status)
     }

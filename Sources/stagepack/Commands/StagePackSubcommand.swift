@@ -114,13 +114,13 @@ extension StagePackSubcommand {
         print(runs)
         if !output.json {
             for failure in runs.failures { Console.report(failure, asJSON: false) }
-            Self.tell(runs.reports)
+            Self.printProblems(of: runs.reports)
         }
         return runs.mostSevere.flatMap { ExitStatus(rawValue: $0.status) } ?? .success
     }
 
     /// Prints each failure and each warning to standard error, and each hint once.
-    private static func tell(_ reports: [StagingReport]) {
+    private static func printProblems(of reports: [StagingReport]) {
         var hints: [String] = []
         for report in reports {
             if let problem = report.manifestProblem {

@@ -51,7 +51,7 @@ final class StagingDisplay: Sendable {
         case .manifest(let event):
             activity.withLock { $0.applyToManifest(event, at: Self.now) }
             draw()
-            tellManifest(event)
+            printManifestEvent(event)
         case .began(let plan):
             activity.withLock { $0.begin(plan) }
             draw()
@@ -62,13 +62,13 @@ final class StagingDisplay: Sendable {
             var line = RunLine(event: .held)
             line.waitingFor = text
             line.reasons = reasons.map(\.rawValue)
-            tell(line, or: "waiting: \(text)")
+            printLine(line, or: "waiting: \(text)")
         case .leftToDaemon(let task):
             var line = RunLine(event: .leftToDaemon)
             line.transfer = task
             let text = "the daemon continues it; 'stagepack cancel \(task)' ends it"
             if options.progress != .none {
-                tell(line, or: options.json ? nil : text)
+                printLine(line, or: options.json ? nil : text)
             } else if !options.quiet, !options.json {
                 Console.note(text)
             }
@@ -81,10 +81,10 @@ final class StagingDisplay: Sendable {
         }
     }
 
-    /// Prints what is about no pack in the selected style, as JSON or as text.
+    /// Prints a line about the whole run in the selected style, as JSON or as text.
     ///
     /// With `auto`, text is printed unless `--quiet` is given, which another style overrides.
-    private func tell(_ line: RunLine, or text: String?) {
+    private func printLine(_ line: RunLine, or text: String?) {
         switch options.progress {
         case .json: printJSON(line)
         case .auto: if let text { Console.note(text) }
@@ -94,20 +94,20 @@ final class StagingDisplay: Sendable {
     }
 
     /// Prints delays while the manifest is downloaded, and in JSON also the requests.
-    private func tellManifest(_ event: StagingEvent) {
+    private func printManifestEvent(_ event: StagingEvent) {
         var line = RunLine(event: .manifest)
         switch event {
         case .connecting(let url):
             line.url = url
-            tell(line, or: nil)
+            printLine(line, or: nil)
         case .waiting(let reason, let seconds):
             line.waitingFor = reason
             let delay = "manifest: waiting up to \(Int(seconds)) s: \(reason)"
-            tell(line, or: seconds >= 1 ? delay : nil)
+            printLine(line, or: seconds >= 1 ? delay : nil)
         case .mirrorFailed(let url, let reason):
             line.url = url
             line.problem = reason
-            tell(line, or: "manifest: \(reason)")
+            printLine(line, or: "manifest: \(reason)")
         default:
             break
         }
@@ -158,7 +158,7 @@ final class StagingDisplay: Sendable {
     ///
     /// Names each URL once until the pack waits, starts again or goes to another mirror: the content of an index comes in many ranges of few files.
     private func printLine(for event: StagingEvent, _ id: PackID) {
-        let isNews = named.withLock { named in
+        let isNew = named.withLock { named in
             switch event {
             case .connecting(let url): return named[id, default: []].insert(url).inserted
             case .waiting(_, let seconds) where seconds >= 1: named[id] = nil
@@ -167,7 +167,7 @@ final class StagingDisplay: Sendable {
             }
             return true
         }
-        guard isNews, let line = Self.line(for: event, id) else { return }
+        guard isNew, let line = Self.line(for: event, id) else { return }
         Console.note(progress: line)
     }
 

@@ -76,7 +76,7 @@ struct SigningStateReport: Encodable, CustomStringConvertible {
     }
 
     /// Prints the remaining steps to standard error.
-    func tell() {
+    func printRemainingSteps() {
         if let next { Console.note("hint: with the missing keys: \(next)") }
         for role in roles where role.isClose {
             let verb = role.isExpired ? "expired" : "expires"
