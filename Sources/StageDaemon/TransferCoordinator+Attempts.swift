@@ -25,7 +25,7 @@ extension TransferCoordinator {
                 at: readClock()
             )
             endHandle(of: id)
-            turn()
+            runScheduler()
             sendPendingReasons(of: id)
             return nil
         }
@@ -38,7 +38,7 @@ extension TransferCoordinator {
             case .run, .none: setTimer()
             }
         }
-        turn()
+        runScheduler()
         // Clients have already received an event that the task runs.
         sendPendingReasons(of: id)
         return nil
@@ -59,7 +59,7 @@ extension TransferCoordinator {
     func ended(_ task: FullTask, transfer live: LiveTransfer, result: TransferRunner.Result) async {
         let id = task.record.id
         // The end of an aborted attempt lets another worker start.
-        guard endAttempt(of: id) else { return turn() }
+        guard endAttempt(of: id) else { return runScheduler() }
         let now = readClock()
         let report = live.current.report(ended: now)
         state.note(report, of: id)
@@ -68,7 +68,7 @@ extension TransferCoordinator {
         case .received(let part, let metrics, let response):
             guard state.succeed(task, at: now) else { return }
             state.committing.insert(id)
-            turn()
+            runScheduler()
             event.bytesReceived = report.received
             event.bytesExpected = report.received
             event.metrics = metrics
@@ -76,7 +76,7 @@ extension TransferCoordinator {
             await commitDownload(of: task, in: part, event: event)
         case .sent(let metrics, let response, let body):
             guard state.succeed(task, at: now) else { return }
-            turn()
+            runScheduler()
             event.bytesSent = report.sent
             event.bytesExpected = task.request.size
             event.metrics = metrics
@@ -102,7 +102,7 @@ extension TransferCoordinator {
         case .complete: await conclude([(id, SessionEvent(.completed, time: .now))])
         }
         sendPendingReasons(of: id)
-        turn()
+        runScheduler()
     }
 
     private func recordChallenge(_ event: SessionEvent, of id: Int64) async {
@@ -180,7 +180,7 @@ extension TransferCoordinator {
                 endCommit(of: item.task)
                 await reschedule(item.task, after: error)
             }
-            return turn()
+            return runScheduler()
         }
         for item in items {
             storage.move(.part(item.part), to: .finished(item.task))
@@ -328,7 +328,7 @@ extension TransferCoordinator {
             waitForSpace(after: error)
             for outcome in outcomes { sendPendingReasons(of: outcome.id) }
         }
-        turn()
+        runScheduler()
     }
 
     /// Retries writing the ends of tasks that the journal could not record.

@@ -112,7 +112,7 @@ extension TransferCoordinator {
         } catch {
             state.abandonRemoval(of: id, at: readClock())
             for task in tasks { await reschedule(task) }
-            turn()
+            runScheduler()
             await launchIfNeeded(id)
             throw ControlRefusal(.storage, message: "\(error)")
         }
@@ -121,7 +121,7 @@ extension TransferCoordinator {
         perform(state.removed(id, at: readClock()))
         feed.end(id)
         launches.removeValue(forKey: id)?.stop()
-        turn()
+        runScheduler()
     }
 
     /// Removes a transient session that has no unfinished task and no attached client.
@@ -186,7 +186,7 @@ extension TransferCoordinator {
             after: max(sequence ?? 0, session.record.acknowledged)
         )
         feed.attach(subscription)
-        turn()
+        runScheduler()
         if hasLaunchChange { await save(session.record.id) }
         return subscription
     }
@@ -195,7 +195,7 @@ extension TransferCoordinator {
     func detach(_ subscription: Subscription) async {
         guard feed.detach(subscription) else { return }
         perform(state.detach(subscription.session, at: readClock()))
-        turn()
+        runScheduler()
         await launchIfNeeded(subscription.session)
         await removeIfOver(subscription.session)
         setTimer()

@@ -39,7 +39,7 @@ extension TransferCoordinator {
     func release(_ items: [DiskQuota.Item], apart exempt: Int64? = nil) {
         for user in storage.release(items)
         where state.endQuotaWaits(of: user, apart: exempt, at: readClock()) {
-            turn()
+            runScheduler()
         }
     }
 

@@ -108,7 +108,7 @@ extension TransferCoordinator {
             await launchIfNeeded(session)
             await removeIfOver(session)
         }
-        turn()
+        runScheduler()
         for (record, isNew) in created where isNew { sendPendingReasons(of: record.id) }
         return CreatedTasks(created.map(\.record.id))
     }
@@ -180,7 +180,7 @@ extension TransferCoordinator {
                 await abort(id)
                 await endUnanswered(task)
             }
-            turn()
+            runScheduler()
             // If an attempt is being stopped, its end sends the reasons.
             if live[id] == nil { sendPendingReasons(of: id) }
         }

@@ -81,9 +81,9 @@ actor TransferCoordinator {
     /// Set once the daemon is shutting down and no attempt runs any more.
     private var hasAbandonedAborts = false
     private var hasStarted = false
-    /// Earliest time of the next scheduler turn.
-    private var nextTurn = ContinuousClock.now
-    private var isTurnDelayed = false
+    /// Earliest time of the next run of the scheduler.
+    private var nextSchedulerRun = ContinuousClock.now
+    private var isSchedulerDelayed = false
 
     init(
         files: TransferFiles,
@@ -123,7 +123,7 @@ actor TransferCoordinator {
             await expire()
             state.handOverAll(at: readClock())
             for id in state.sessions.keys.sorted() { await launchIfNeeded(id) }
-            turn()
+            runScheduler()
         }
     }
 
@@ -132,7 +132,7 @@ actor TransferCoordinator {
         storage.configure(configuration)
         state.configuration = configuration
         await applyUpdateConditions()
-        turn()
+        runScheduler()
     }
 
     /// Applies a change of network or power conditions.
@@ -140,7 +140,7 @@ actor TransferCoordinator {
         guard state.setConditions(conditions, at: readClock()) else { return }
         logger.info("Conditions changed", metadata: ["conditions": "\(conditions)"])
         sendAllPendingReasons()
-        turn()
+        runScheduler()
     }
 
     /// Retries tasks whose hosts could not be reached, because a link, an address or a route has appeared.
@@ -148,7 +148,7 @@ actor TransferCoordinator {
         state.networkChanged(at: readClock())
         logger.info("The network has changed")
         sendAllPendingReasons()
-        turn()
+        runScheduler()
     }
 
     /// Starts scheduling and launching, once the initial network and power conditions are known.
@@ -156,30 +156,30 @@ actor TransferCoordinator {
         state.scheduler.conditions = conditions
         hasStarted = true
         for id in state.sessions.keys.sorted() { await launchIfNeeded(id) }
-        turn()
+        runScheduler()
         sendAllPendingReasons()
     }
 
-    /// Runs a scheduler turn, which decides which attempts start and stop.
+    /// Runs the scheduler once, which decides which attempts start and stop.
     ///
-    /// A user with tens of thousands of hosts makes a turn slow. Turns therefore take at most a tenth of the time:
-    /// the next one is delayed, and requests are answered in between.
-    func turn() {
-        guard hasStarted, !isTurnDelayed else { return }
+    /// A user with tens of thousands of hosts makes a run slow. Runs therefore take at most a tenth of the time: the next
+    /// one is delayed, and requests are answered in between.
+    func runScheduler() {
+        guard hasStarted, !isSchedulerDelayed else { return }
         let start = ContinuousClock.now
-        guard start >= nextTurn else {
-            isTurnDelayed = true
+        guard start >= nextSchedulerRun else {
+            isSchedulerDelayed = true
             Task {
-                // This sleep is never cancelled; a daemon that is shutting down runs no more turns.
-                try? await Task.sleep(until: nextTurn, clock: .continuous)
-                isTurnDelayed = false
-                self.turn()
+                // This sleep is never cancelled; a daemon that is shutting down does not run the scheduler.
+                try? await Task.sleep(until: nextSchedulerRun, clock: .continuous)
+                isSchedulerDelayed = false
+                self.runScheduler()
             }
             return
         }
         defer {
             let spent = ContinuousClock.now - start
-            if spent > .milliseconds(5) { nextTurn = .now + spent * 9 }
+            if spent > .milliseconds(5) { nextSchedulerRun = .now + spent * 9 }
         }
         let now = readClock()
         checkSpace()
@@ -216,7 +216,7 @@ actor TransferCoordinator {
     func setTimer() {
         let now = readClock()
         let mustRetry = !unrecorded.isEmpty || !unscheduled.isEmpty || unrecordedClockChange != 0
-        // Set at each turn: an earlier date stays, however many turns follow.
+        // Set at each run of the scheduler: an earlier date stays, however many runs follow.
         retryDate = mustRetry ? retryDate ?? now + TransferState.diskWait : nil
         timer.set([state.nextDate(at: now), retryDate].compactMap(\.self).min())
     }
