@@ -17,7 +17,7 @@ extension TestDaemon {
                     let sessions = state.sessions.values.map(\.status)
                     return Self.answer(
                         200,
-                        SessionList(sessions.sorted { $0.number ?? 0 < $1.number ?? 0 })
+                        SessionList(sessions.sorted { $0.number < $1.number })
                     )
                 case (ControlFormat.version, "tasks", 2) where head.method == "GET":
                     return Self.answer(200, TaskList(state.tasks.values.sorted { $0.id < $1.id }))
