@@ -13,11 +13,14 @@ struct TestLeftoversTests {
 
     init() throws { place = try TemporaryDirectory.required() }
 
-    /// Runs the script on everything in the directory of the test; the shell runs `setup` first.
-    private func removeLeftovers(after setup: String = ":") async throws {
+    /// Runs the script on what matches a pattern in the directory of the test; the shell runs `setup` first.
+    private func removeLeftovers(
+        matching pattern: String = "*",
+        after setup: String = ":"
+    ) async throws {
         let script = FilePath(#filePath).removingLastComponent().removingLastComponent()
             .removingLastComponent().appending("Scripts/test-leftovers")
-        let command = #"cd "$1" && \#(setup) && exec "$0" "$1"/*"#
+        let command = #"cd "$1" && \#(setup) && exec "$0" "$1"/\#(pattern)"#
         let program = Program(wrapper: [
             "/usr/bin/unshare", "-m", "/bin/sh", "-c", command, script.string, place.path.string,
         ])
@@ -58,5 +61,29 @@ struct TestLeftoversTests {
         try await removeLeftovers(after: setup)
         #expect(try names == ["kept"])
         #expect(try bytes(of: kept.path.appending("file")) == [1])
+    }
+
+    @Test(.rootInMountNamespace)
+    func directoriesThatAnotherUserMayExchangeStay() async throws {
+        let setup = """
+            umask 022 && mkdir own theirs shared && mkdir -m 1777 sticky \
+                && for name in *; do mkdir "$name/\(dead)-1"; done && mkdir "\(dead)-1" \
+                && chmod 0777 shared && chown 23456 theirs "\(dead)-1" \
+                && ln -s ../own sticky/link && chown -h 23456 sticky/link
+            """
+        // Through the link that another user has made; then the directories themselves.
+        try await removeLeftovers(matching: "sticky/link/*", after: setup)
+        #expect(remaining(in: ["own", "theirs", "shared", "sticky", "."]).count == 5)
+        try await removeLeftovers(matching: "*/*")
+        try await removeLeftovers()
+        #expect(
+            remaining(in: ["own", "theirs", "shared", "sticky", "."])
+                == ["theirs", "shared", "."]
+        )
+    }
+
+    /// Returns those of the folders that still have the directory of a dead process.
+    private func remaining(in folders: [String]) -> [String] {
+        folders.filter { FileStatus.existsAsEntry(place.path.appending("\($0)/\(dead)-1")) }
     }
 }

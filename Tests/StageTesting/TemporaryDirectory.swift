@@ -24,9 +24,21 @@ package struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
 
     /// In memory where the system has such a place: tests make and remove thousands of small files.
     private var place: FilePath {
-        guard !isLarge else { return "/var/tmp/stagepack-tests" }
+        guard !isLarge else { return "/var/tmp" }
         let memory = try? Directory.open("/dev").status("shm")
-        return memory?.kind == .directory ? "/dev/shm/stagepack-tests" : "/tmp/stagepack-tests"
+        return memory?.kind == .directory ? "/dev/shm" : "/tmp"
+    }
+
+    /// Opens this user's directory for the directories of tests, in which no other user may exchange them.
+    private func parent() throws -> Directory {
+        let parent = try Directory.open(place)
+            .makeDirectory(FilePath("stagepack-tests-\(geteuid())"))
+        let status = try parent.status()
+        try #require(
+            status.owner == geteuid() && status.mode & 0o022 == 0,
+            "another user may change '\(parent.path)': remove it"
+        )
+        return parent
     }
 
     /// Makes the directory, runs the test, and removes the directory on every exit.
@@ -36,7 +48,7 @@ package struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
         performing function: @concurrent @Sendable () async throws -> Void
     ) async throws {
         guard testCase != nil else { return try await function() }
-        let parent = try Directory.make(place)
+        let parent = try parent()
         let name = "\(getpid())-\(UInt64.random(in: .min ... .max))"
         let component = try #require(FilePath.Component(name))
         let directory = try parent.makeDirectory(FilePath(component))
