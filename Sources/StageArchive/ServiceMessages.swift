@@ -201,7 +201,8 @@ struct MessageFields {
         bytes += text.utf8
     }
 
-    /// Adds a value as JSON.
+    /// Adds a value as JSON, with sequences of combining characters cut that ``takeValue(_:)`` would refuse: libarchive's
+    /// messages quote names.
     mutating func add(_ value: some Encodable) {
         let encoder = JSONEncoder()
         // Equal values have equal bytes.
@@ -210,8 +211,9 @@ struct MessageFields {
             // All values that are sent consist of strings and integers.
             preconditionFailure("a message cannot be encoded")
         }
-        add(data.count)
-        bytes += data
+        let json = CombiningSequence.shortened(inJSON: Array(data))
+        add(json.count)
+        bytes += json
     }
 
     mutating func takeNumber() -> Int? {

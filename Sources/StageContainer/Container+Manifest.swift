@@ -46,9 +46,16 @@ public struct StoredManifest: Hashable, Sendable, Codable {
     /// returned without packs and with revision 0, which does not compare with other revisions. Packs staged
     /// earlier for the application do not become obsolete by that: see ``ContainerReader/keptPacks(ignoring:)``.
     ///
-    /// - Throws: `ManifestError` if the text should be in StagePack's format and is not valid.
+    /// - Throws: `ManifestError` if the text should be in StagePack's format and is not valid, or if it has more combining
+    ///   characters in a row than a record of a container may have.
     public func manifest() throws(ManifestError) -> Manifest {
         if let customFormatApplication {
+            let limit = CombiningSequence.quotationLimit
+            guard !CombiningSequence.exceedsLimit(in: text, limit: limit) else {
+                throw .notJSON(
+                    "expected at most \(limit) combining characters in a row, found more"
+                )
+            }
             return Manifest(application: customFormatApplication, revision: 0, packs: [])
         }
         return try Manifest(json: Array(text.utf8))

@@ -121,14 +121,18 @@ enum JSONRecord {
     }
 
     /// Writes the bytes of a record at `name` atomically.
+    ///
+    /// Cuts sequences of combining characters that ``bytes(of:in:)`` would count as damage: text of other programs is in
+    /// messages.
     static func write(
         _ bytes: [UInt8],
         to name: FilePath.Component,
         in directory: Directory,
         durably: Bool
     ) throws(ContainerError) {
+        let readable = CombiningSequence.shortened(inJSON: bytes)
         try ContainerError.wrapping { () throws(FileError) in
-            try directory.write(bytes, to: name, durably: durably, exactly: .file)
+            try directory.write(readable, to: name, durably: durably, exactly: .file)
         }
     }
 }

@@ -54,13 +54,50 @@ package struct CombiningSequence {
                 position = plainEnd
                 continue
             }
-            let (scalar, end) =
-                json[position] < 0x80
-                ? json.escapedScalar(at: position) : json.encodedScalar(at: position)
+            let (scalar, end) = json.scalar(at: position)
             guard !sequence.isTooLong(adding: scalar) else { return position }
             position = end
         }
         return nil
+    }
+
+    /// Returns the text with every longer sequence cut at `limit`, and an ellipsis in place of the rest.
+    package static func shortened(_ text: String, to limit: Int = Self.limit) -> String {
+        guard exceedsLimit(in: text, limit: limit) else { return text }
+        var sequence = CombiningSequence(limit: limit)
+        var scalars = String.UnicodeScalarView()
+        for scalar in text.unicodeScalars {
+            if !sequence.isTooLong(adding: scalar) {
+                scalars.append(scalar)
+            } else if sequence.length == limit + 1 {
+                scalars.append("…")
+            }
+        }
+        return String(scalars)
+    }
+
+    /// Returns JSON with every longer sequence in its texts cut at ``quotationLimit``, beyond which readers of records and
+    /// messages refuse it.
+    package static func shortened(inJSON json: [UInt8]) -> [UInt8] {
+        guard excess(inJSON: json.span, limit: quotationLimit) != nil else { return json }
+        var sequence = CombiningSequence(limit: quotationLimit)
+        var shortened: [UInt8] = []
+        shortened.reserveCapacity(json.count)
+        let span = json.span
+        var position = 0
+        while position < json.count {
+            let plainEnd = span.endOfPlainText(from: position)
+            if plainEnd > position {
+                sequence.length = 0
+                shortened += json[position..<plainEnd]
+                position = plainEnd
+                continue
+            }
+            let (scalar, end) = span.scalar(at: position)
+            if !sequence.isTooLong(adding: scalar) { shortened += json[position..<end] }
+            position = end
+        }
+        return shortened
     }
 }
 
@@ -85,8 +122,13 @@ extension Span<UInt8> {
         }
     }
 
+    /// Returns the scalar at a byte that does not begin plain text, and where it ends.
+    fileprivate func scalar(at start: Int) -> (scalar: Unicode.Scalar, end: Int) {
+        self[start] < 0x80 ? escapedScalar(at: start) : encodedScalar(at: start)
+    }
+
     /// Returns the scalar that is encoded in UTF-8 at a byte of at least 0x80, and where it ends.
-    fileprivate func encodedScalar(at start: Int) -> (scalar: Unicode.Scalar, end: Int) {
+    private func encodedScalar(at start: Int) -> (scalar: Unicode.Scalar, end: Int) {
         let length = Swift.min(self[start].leadingOnes, 4)
         let end = start + length
         guard length > 1, end <= count else { return ("\u{FFFD}", start + 1) }
@@ -99,7 +141,7 @@ extension Span<UInt8> {
     }
 
     /// Returns the scalar of the escape at a backslash, and where it ends.
-    fileprivate func escapedScalar(at start: Int) -> (scalar: Unicode.Scalar, end: Int) {
+    private func escapedScalar(at start: Int) -> (scalar: Unicode.Scalar, end: Int) {
         guard let first = escapedCodeUnit(at: start) else {
             return ("\u{FFFD}", Swift.min(start + 2, count))
         }

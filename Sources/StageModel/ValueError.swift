@@ -30,12 +30,14 @@ extension String {
     /// Returns the text, shortened to `limit` characters, with control and bidirectional characters escaped:
     /// safe to print on a terminal.
     ///
-    /// One character can consist of any number of scalars, so these are limited as well, to eight for each character.
+    /// One character can consist of any number of scalars, so these are limited as well, to eight for each character, and
+    /// combining ones to 30 in a row: records, and messages to other processes, contain the text.
     public func forDisplay(atMost limit: Int = 200) -> String {
         let scalars = unicodeScalars.prefix(8 * min(limit, .max / 8))
         let shown = String(scalars).prefix(limit)
-        let isWhole = shown.utf8.count == utf8.count
-        return String(shown).escapedForDisplay + (isWhole ? "" : "…")
+        let text = CombiningSequence.shortened(String(shown))
+        let isMarked = shown.utf8.count == utf8.count || text.unicodeScalars.last == "…"
+        return text.escapedForDisplay + (isMarked ? "" : "…")
     }
 
     /// The whole text on one line, with control and bidirectional characters, line breaks among them, escaped: safe

@@ -189,7 +189,7 @@ struct ExtensionRun: Sendable {
         do throws(ExtensionError) {
             let failure = ExtensionFailure(
                 code: failure.backgroundAssetsCode,
-                message: failure.description
+                message: failure.shortDescription
             )
             return try await host.failed(download, with: failure, for: request)
         } catch {

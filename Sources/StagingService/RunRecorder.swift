@@ -372,7 +372,7 @@ extension StagingHistory.Problem {
     fileprivate init(_ failure: StagingFailure) {
         self.init(
             kind: failure.kind.rawValue,
-            message: failure.description,
+            message: failure.shortDescription,
             advice: failure.advice?.rawValue,
             retryAfter: failure.retryAfter.map(\.components.seconds),
             retry: failure.retryAdvice.rawValue

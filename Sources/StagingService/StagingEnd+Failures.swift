@@ -28,7 +28,7 @@ extension StagingEnd {
         self.init(
             TransferFailure(
                 kind,
-                reason: String(failure.description.unicodeScalars.prefix(2000)),
+                reason: failure.shortDescription,
                 status: failure.advice == .passProxyCredentials ? 407 : nil
             ),
             // Other processes may free space, without any change to this task.

@@ -36,6 +36,15 @@ public indirect enum StagingFailure: Error, Equatable, Sendable {
         lastFailure: String? = nil
     )
 
+    /// The description for records and for messages to other processes, whose readers limit its length, and the combining
+    /// characters in a row.
+    package var shortDescription: String {
+        let text = description.unicodeScalars
+        let start = text.prefix(1000)
+        let isWhole = start.endIndex == text.endIndex
+        return CombiningSequence.shortened(String(start)) + (isWhole ? "" : "…")
+    }
+
     /// Number of received bytes and their expected total.
     public struct Received: Equatable, Sendable {
         /// The received bytes, with those of earlier runs.

@@ -122,12 +122,25 @@ struct ServiceMessageTests {
     @Test(arguments: [(1024, true), (1025, false)])
     func textHasALimitOfCombiningCharacters(count: Int, isMessage: Bool) throws {
         let marks = String(repeating: "\u{301}", count: count)
-        let failure = bytes(ServiceAnswer.failure(.damaged(entry: marks, "it ends early")))
-        #expect(try (read(failure, as: ServiceAnswer.self) != nil) == isMessage)
+        var failure = MessageFields()
+        failure.add(3)
+        failure.add(#"{"damaged":{"entry":"\#(marks)","_1":"it ends early"}}"#)
+        #expect(try (read(failure.bytes, as: ServiceAnswer.self) != nil) == isMessage)
         let limits = UnpackLimits(entries: 0, bytes: .zero)
         let task = ServiceRequest.Task.unpack(destination: marks, fileName: nil, limits)
         let request = bytes(ServiceRequest(task: task, format: .tar))
         #expect(try (read(request, as: ServiceRequest.self) != nil) == isMessage)
+    }
+
+    /// libarchive's messages quote names.
+    @Test func aLongerTextOfAnErrorIsCut() throws {
+        let marks = [1500, 1024].map { String(repeating: "\u{301}", count: $0) }
+        let failure = bytes(ServiceAnswer.failure(.damaged(entry: nil, marks[0])))
+        guard case .failure(let error)? = try read(failure, as: ServiceAnswer.self) else {
+            Issue.record("another answer")
+            return
+        }
+        #expect(error == .damaged(entry: nil, marks[1]))
     }
 
     @Test(arguments: [[], [9], [0], [1, 255, 255, 255, 255, 255, 255, 255, 255]] as [[UInt8]])

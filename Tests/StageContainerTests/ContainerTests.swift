@@ -74,6 +74,29 @@ import Testing
         #expect(areas.map(\.isContinued) == [false, false])
     }
 
+    /// A manifest that could be stored and not be read again is not accepted in a format of the application's own, either.
+    @Test(arguments: [
+        (1024, nil), (1025, "expected at most 1024 combining characters in a row, found more"),
+    ] as [(Int, String?)])
+    func aManifestInAnotherFormatIsReadAsItWasStored(count: Int, fault: String?) throws {
+        let application = ApplicationID(unchecked: "net.example")
+        let manifest = StoredManifest(
+            url: "https://example.net/manifest",
+            resolvedURL: "https://example.net/manifest",
+            entityTag: nil,
+            receivedAt: 1,
+            text: "a" + String(repeating: "\u{301}", count: count),
+            customFormatApplication: application
+        )
+        if let fault {
+            #expect(throws: ManifestError.notJSON(fault)) { try manifest.manifest() }
+        } else {
+            #expect(try manifest.manifest().application == application)
+            try container.store(manifest, for: application)
+            #expect(try container.reader.storedManifest(for: application) == manifest)
+        }
+    }
+
     @Test func aManifestIsNotStoredInPlaceOfANewerOne() throws {
         let application = try ApplicationID("net.example")
         func manifest(_ text: String) -> StoredManifest {

@@ -173,10 +173,25 @@ import Testing
     @Test(arguments: [(1024, true), (1025, false)])
     func theTextOfAHistoryHasALimitOfCombiningCharacters(count: Int, isRead: Bool) throws {
         var history = StagingHistory()
-        history.applicationVersion = "1" + String(repeating: "\u{301}", count: count)
+        history.applicationVersion = "1"
         try keep(history)
+        let marks = String(repeating: "\u{301}", count: count)
+        let start = #""applicationVersion":"1"#
+        try write(try text().replacing(start, with: start + marks))
+        history.applicationVersion = "1" + marks
         let found = try container.reader.history(of: Self.application)
         #expect(found == (isRead ? history : nil))
+    }
+
+    /// As the last words of an extension may: with the history, what is spent and pending would be lost.
+    @Test func aMessageWithMoreOfThemIsCut() throws {
+        func history(_ count: Int) -> StagingHistory {
+            var history = Self.whole
+            history.lastRun?.problem?.message = "a" + String(repeating: "\u{301}", count: count)
+            return history
+        }
+        try keep(history(1500))
+        #expect(try container.reader.history(of: Self.application) == history(1024))
     }
 
     @Test func anyGenerationThatWasReadCountsAsLoaded() throws {

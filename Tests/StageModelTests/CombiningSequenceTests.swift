@@ -95,4 +95,30 @@ import Testing
         #expect("abc".forDisplay(atMost: .max) == "abc")
         #expect("".forDisplay(atMost: 0) == "")
     }
+
+    @Test(arguments: [30, 31, 1500]) func displayedTextHasFewCombiningCharactersInARow(count: Int) {
+        let (marks, few) = (String(repeating: "\u{316}", count: count), "\u{316}".repeated(30))
+        let rest = count > 30 ? "…" : ""
+        #expect("a\(marks)b\(marks)".forDisplay() == "a\(few)\(rest)b\(few)\(rest)")
+        #expect("a\(marks)".forDisplay(atMost: 60) == "a\(few)\(rest)")
+    }
+
+    /// What is written is what readers of records and messages accept, however characters are written.
+    @Test(arguments: ["\u{301}", "\u{1D165}", #"\u0301"#, #"\uD834\uDD65"#])
+    func aRecordIsCutWhereAReaderWouldRefuseIt(mark: String) {
+        let limit = CombiningSequence.quotationLimit
+        for count in [0, 1, limit, limit + 1, 3 * limit] {
+            let text = { (count: Int) -> [UInt8] in
+                let marks = mark.repeated(count)
+                return Array(#"{"x\#(marks)": ["\n\#(marks)\\\#(marks)é", "\#(marks)"]}"#.utf8)
+            }
+            let written = CombiningSequence.shortened(inJSON: text(count))
+            #expect(written == text(min(count, limit)))
+            #expect(CombiningSequence.excess(inJSON: written.span, limit: limit) == nil)
+        }
+    }
+}
+
+extension String {
+    fileprivate func repeated(_ count: Int) -> String { String(repeating: self, count: count) }
 }

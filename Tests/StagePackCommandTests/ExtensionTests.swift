@@ -193,6 +193,19 @@ struct ExtensionTests {
         #expect(hook.output.split(separator: "\n").count == 2)
     }
 
+    /// More combining characters in a row than a record or a message may have.
+    @Test func theLastWordsOfAnExtensionDamageNoHistory() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try packs())
+        let words = "sys.stderr.buffer.write(('a' + chr(0x301) * 1500).encode()); sys.exit(1)"
+        try installed.extend(with: words)
+        let ending = try await installed.run("prefetch", "--all")
+        #expect(ending.status == 15)
+        let message = try #require(try installed.history()?.lastRun?.problem?.message)
+        let marks = String(repeating: "\u{301}", count: 30)
+        #expect(message.hasSuffix("ended with status 1: a\(marks)…"))
+    }
+
     @Test(.apart) func theDeadlineOfAHookEndsAnExtensionThatHangs() async throws {
         var installed = try await Installed()
         try installed.world.publish(try packs())

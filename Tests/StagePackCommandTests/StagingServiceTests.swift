@@ -2,6 +2,7 @@ import FoundationEssentials
 import Glibc
 import Logging
 import StageContainer
+import StageControl
 import StageEngine
 import StageModel
 import StagePack
@@ -113,6 +114,15 @@ struct StagingServiceTests {
         request.assumptions.isInstalled = true
         let installed = try await service(request).stage()
         #expect(installed.first?.packs.map(\.outcome) == [.present])
+    }
+
+    /// The daemon takes no more than 8,192 bytes, and 30 combining characters in a row.
+    @Test func theReasonOfAFailureIsOneThatTheDaemonTakes() throws {
+        let word = "a" + String(repeating: "\u{1D165}", count: 100)
+        let failure = StagingFailure.invalidRequest(String(repeating: word, count: 100))
+        let reason = try #require(StagingEnd(of: [failure])?.failure?.reason)
+        #expect(1000...8192 ~= reason.utf8.count)
+        #expect(!CombiningSequence.exceedsLimit(in: reason))
     }
 
     @Test func historyHasCodesAndCountsFailures() async throws {
