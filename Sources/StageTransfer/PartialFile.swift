@@ -76,7 +76,8 @@ public final class PartialFile: Sendable {
         var state = State(isRecorded: true)
         let bytes: [UInt8]
         do throws(FileError) {
-            guard let found = try directory.bytes(of: path(name, suffix: "state"), limit: 1 << 16)
+            let limit = PartialFileRecord.sizeLimit
+            guard let found = try directory.bytes(of: path(name, suffix: "state"), limit: limit)
             else {
                 // Larger content always has a record. If it was lost, the bytes that are on disk are unknown.
                 guard let digestedSize, digestedSize <= largestUnrecorded else { return State() }

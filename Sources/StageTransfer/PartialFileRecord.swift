@@ -26,6 +26,10 @@ struct PartialFileRecord: Equatable, Codable, Sendable {
     /// Numbers of generations: a record with another number is damaged, and the next number never overflows.
     private static let generations = 1..<(1 << 30)
 
+    /// The maximum size of a record, in bytes: an entity tag and the URL of a redirect may each fill the head of a response, and
+    /// JSON may escape each of their bytes.
+    static let sizeLimit = 1 << 20
+
     /// Decodes a record; `nil` if the bytes are not a valid one.
     static func decode(_ bytes: [UInt8]) -> PartialFileRecord? {
         // An unreadable record is ignored: the download starts again.
@@ -45,7 +49,7 @@ struct PartialFileRecord: Equatable, Codable, Sendable {
         switch validator {
         case nil: true
         case .entityTag(let tag): Validator.isStrong(tag)
-        case .lastModified(let date): date.utf8.allSatisfy { (0x20...0x7E).contains($0) }
+        case .lastModified(let date): Validator.isPrintable(date)
         }
     }
 

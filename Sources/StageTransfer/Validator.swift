@@ -23,7 +23,9 @@ enum Validator: Hashable, Sendable, Codable {
         if let tag = head.entityTag {
             guard Self.isStrong(tag), head.isOlderThanAnswer ?? true else { return nil }
             self = .entityTag(tag)
-        } else if let modified = head.lastModified, head.isOlderThanAnswer == true {
+        } else if let modified = head.lastModified, Self.isPrintable(modified),
+            head.isOlderThanAnswer == true
+        {
             self = .lastModified(modified)
         } else {
             return nil
@@ -50,6 +52,11 @@ enum Validator: Hashable, Sendable, Codable {
         return bytes.count >= 2 && bytes.first == UInt8(ascii: "\"")
             && bytes.last == UInt8(ascii: "\"")
             && bytes.dropFirst().dropLast().allSatisfy { (0x21...0x7E).contains($0) && $0 != 0x22 }
+    }
+
+    /// Returns whether a date can be sent back unchanged: its weekday is not checked otherwise.
+    static func isPrintable(_ date: String) -> Bool {
+        date.utf8.allSatisfy { (0x20...0x7E).contains($0) }
     }
 }
 

@@ -44,6 +44,23 @@ struct PartialFileTests {
         #expect(try names == [])
     }
 
+    /// An entity tag and the target of a redirect may each fill the head of a response.
+    @Test func aLongRecordIsReadAsItWasWritten() throws {
+        let part = try open()
+        let slashes = String(repeating: "/", count: 60_000)
+        let content = try part.begin(
+            total: 10,
+            validator: .entityTag("\"\(slashes)\""),
+            url: "http://a/b",
+            resource: "http://a/\(slashes)",
+            isRecorded: true
+        )
+        try content.file.write([UInt8](repeating: 1, count: 7).span, at: 0)
+        part.grow(to: 7)
+        try part.checkpoint()
+        #expect(try open().durable == 7)
+    }
+
     /// A response that resumes the download is recorded while a checkpoint of earlier bytes ends.
     @Test func aRecordOfANewMirrorCountsWhatACheckpointMadeDurable() async throws {
         for number in 1...300 {

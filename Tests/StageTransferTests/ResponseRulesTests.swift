@@ -381,6 +381,7 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
             .lastModified("Sun, 06 Nov 1994 08:49:36 GMT")
         ),
         (head(200, date, "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT"), nil),
+        (head(200, date, "Last-Modified: S\u{FC}n, 06 Nov 1994 08:49:36 GMT"), nil),
         (head(200, "Last-Modified: Sun, 06 Nov 1994 08:49:36 GMT"), nil),
         (
             head(200, date, "ETag: \"a\"", "Last-Modified: Sun, 06 Nov 1994 08:49:36 GMT"),
