@@ -5,13 +5,34 @@ import Synchronization
 /// Event stream of a client that watches all sessions which are visible to it.
 ///
 /// For a slow client, events without a sequence number, such as progress, are dropped. Before an event with one, such as
-/// the end of a task, would be dropped, the stream ends, so that the client notices the loss.
+/// the end of a task, would be dropped, the stream ends, so that the client notices the loss. The stream then still has the
+/// queued events, but none after the dropped one.
 final class Watch: Sendable {
     let client: ClientCredentials
     /// Wakes the reader when there may be events.
     let wakes: AsyncStream<Void>
     private let wake: AsyncStream<Void>.Continuation
-    private let events = Mutex(Deque<SessionEvent>())
+    private let state = Mutex(State())
+
+    private struct State {
+        var events: Deque<SessionEvent> = []
+        /// `true` once the stream takes no more events.
+        var hasEnded = false
+
+        /// Queues an event; returns `false` if the stream has ended, or ends instead.
+        mutating func enqueue(_ event: SessionEvent) -> Bool {
+            guard !hasEnded else { return false }
+            if events.count >= Subscription.limit {
+                guard let first = events.firstIndex(where: { $0.sequence == nil }) else {
+                    hasEnded = event.sequence != nil
+                    return !hasEnded
+                }
+                events.remove(at: first)
+            }
+            events.append(event)
+            return true
+        }
+    }
 
     init(for client: ClientCredentials) {
         self.client = client
@@ -20,22 +41,15 @@ final class Watch: Sendable {
 
     /// Queues an event.
     func enqueue(_ event: SessionEvent) {
-        let hasOverflowed = events.withLock { events -> Bool in
-            if events.count >= Subscription.limit {
-                guard let first = events.firstIndex(where: { $0.sequence == nil }) else {
-                    return event.sequence != nil
-                }
-                events.remove(at: first)
-            }
-            events.append(event)
-            return false
-        }
-        if hasOverflowed { wake.finish() } else { wake.yield() }
+        if state.withLock({ $0.enqueue(event) }) { wake.yield() } else { wake.finish() }
     }
 
     /// Removes and returns the earliest queued event.
-    func next() -> SessionEvent? { events.withLock { $0.popFirst() } }
+    func next() -> SessionEvent? { state.withLock { $0.events.popFirst() } }
 
     /// Ends the stream.
-    func end() { wake.finish() }
+    func end() {
+        state.withLock { $0.hasEnded = true }
+        wake.finish()
+    }
 }

@@ -81,4 +81,27 @@ struct EventFeedTests {
         // Ends with the stream.
         for await _ in world.watch.wakes {}
     }
+
+    /// It reads on, so there is room again; then nothing would show that an end is missing.
+    @Test func aDisconnectedWatcherReceivesNoLaterEvents() async {
+        let world = World()
+        let limit = Int64(Subscription.limit)
+        for sequence in 1...limit + 1 { world.send(sequence) }
+        #expect(world.watch.next()?.sequence == 1)
+        world.send(limit + 2)
+        world.report()
+        #expect(world.unread() == Array(2...limit).map(Optional.some))
+        world.send(limit + 3)
+        #expect(world.unread() == [])
+        // Ends with the stream.
+        for await _ in world.watch.wakes {}
+    }
+
+    @Test func aWatcherThatHasEndedReceivesNoMore() {
+        let world = World()
+        world.send(1)
+        world.feed.unwatch(world.watch)
+        world.watch.enqueue(SessionEvent(.heartbeat, time: Date(timeIntervalSince1970: 0)))
+        #expect(world.unread() == [1])
+    }
 }
