@@ -7,7 +7,7 @@ extension AssetPackManager {
     /// The status updates of the packs that this process downloads, from now on.
     ///
     /// Does not include downloads of other processes, such as the system's timers. For a listener that is more than 1,024
-    /// updates behind, the oldest progress updates are dropped, and other updates only if none of these are left.
+    /// updates behind, progress updates and pauses that are over are dropped first, the oldest ones of a pack.
     public nonisolated var statusUpdates: some AsyncSequence<DownloadStatusUpdate, Never> & Sendable
     {
         updates.elements()

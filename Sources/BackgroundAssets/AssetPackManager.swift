@@ -41,12 +41,17 @@ public actor AssetPackManager {
 
     private nonisolated let environment: [String: String]
     private nonisolated let setup: Mutex<Setup>
-    nonisolated let updates = Broadcast<DownloadStatusUpdate>(buffering: 1024) { update in
-        switch update {
-        case .paused, .downloading: true
-        case .began, .finished, .failed: false
+    nonisolated let updates = Broadcast<DownloadStatusUpdate>(
+        buffering: 1024,
+        haveSameSubject: { $0.assetPack.id == $1.assetPack.id },
+        kind: { update in
+            switch update {
+            case .downloading: .progress
+            case .paused: .state
+            case .began, .finished, .failed: .step
+            }
         }
-    }
+    )
     private var downloads: [PackID: PackDownload] = [:]
     private var queue: [(download: PackDownload, source: PackSource)] = []
     private var fetching = 0

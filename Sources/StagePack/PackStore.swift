@@ -45,9 +45,16 @@ public final class PackStore: Sendable {
     public let containers: [FilePath]
     let precedence: [PackID]
     let fetcher: (any PackFetcher)?
-    private let broadcast = Broadcast<PackUpdate>(buffering: 64) { update in
-        if case .downloading = update { true } else { false }
-    }
+    private let broadcast = Broadcast<PackUpdate>(
+        buffering: 64,
+        haveSameSubject: { $0.id == $1.id },
+        kind: { update in
+            switch update {
+            case .downloading(_, let progress): progress.waitingFor == nil ? .progress : .state
+            case .began, .finished, .failed: .step
+            }
+        }
+    )
     private let state: Mutex<State>
 
     private struct State {
@@ -120,7 +127,7 @@ public final class PackStore: Sendable {
     /// Returns the updates, from now on, of packs that this store fetches.
     ///
     /// Each call adds a listener, until its stream is released or its iteration is cancelled. For a listener that is more than
-    /// 64 updates behind, the oldest progress updates are dropped, and other updates only if none of these are left.
+    /// 64 updates behind, progress updates and waits that are over are dropped first, the oldest ones of a pack.
     public func updates() -> AsyncStream<PackUpdate> { broadcast.elements() }
 
     /// Returns the directory of a staged pack, or `nil` if the pack is not staged.

@@ -3,16 +3,47 @@ import Synchronization
 /// Sends elements to all listeners.
 ///
 /// Buffers a limited number of elements for each listener, so that a slow listener does not delay the sender. If the buffer
-/// is full, the oldest element that later ones supersede, such as progress, is dropped; if there is none, the oldest.
+/// is full, the oldest element is dropped that a later one supersedes; if there is none, the oldest about progress, and then
+/// the oldest.
 package final class Broadcast<Element: Sendable>: Sendable {
+    /// What a listener loses without an element.
+    package enum Kind: Sendable {
+        /// Nothing after the next element about the same subject, which follows soon.
+        case progress
+        /// Nothing after the next element about the same subject, which may follow late.
+        case state
+        /// A step that no later element shows.
+        case step
+    }
+
+    /// Decides which elements are dropped.
+    private struct Rules: Sendable {
+        var capacity: Int
+        var kind: @Sendable (Element) -> Kind
+        var haveSameSubject: @Sendable (Element, Element) -> Bool
+
+        /// Returns the index of the element that is dropped for a new one.
+        ///
+        /// Takes one pass for each subject with an element that none supersedes.
+        func indexToDrop(from elements: [Element], for new: Element) -> Int {
+            let superseded = elements.indices.first { index in
+                let element = elements[index]
+                return kind(element) != .step
+                    && (haveSameSubject(new, element)
+                        || elements[(index + 1)...].contains { haveSameSubject($0, element) })
+            }
+            return superseded ?? elements.firstIndex { kind($0) == .progress } ?? 0
+        }
+    }
+
     /// Elements that a listener has not received yet.
     private final class Buffer: Sendable {
         private let elements = Mutex<[Element]>([])
 
-        func append(_ element: Element, limit: Int, isSuperseded: (Element) -> Bool) {
+        func append(_ element: Element, by rules: Rules) {
             elements.withLock { elements in
-                if elements.count >= limit {
-                    elements.remove(at: elements.firstIndex(where: isSuperseded) ?? 0)
+                if elements.count >= rules.capacity {
+                    elements.remove(at: rules.indexToDrop(from: elements, for: element))
                 }
                 elements.append(element)
             }
@@ -38,28 +69,28 @@ package final class Broadcast<Element: Sendable>: Sendable {
         var lastKey: UInt64 = 0
     }
 
-    private let capacity: Int
-    private let isSuperseded: @Sendable (Element) -> Bool
+    private let rules: Rules
     private let state = Mutex(State())
 
     /// Creates a broadcast without listeners.
     ///
     /// - Parameters:
     ///   - capacity: The maximum number of elements that are buffered for a listener.
-    ///   - isSuperseded: Returns whether later elements supersede an element, which is then dropped first.
+    ///   - haveSameSubject: Returns whether two elements are about the same subject.
+    ///   - kind: Returns what a listener loses without an element.
     package init(
         buffering capacity: Int,
-        isSuperseded: @escaping @Sendable (Element) -> Bool
+        haveSameSubject: @escaping @Sendable (Element, Element) -> Bool,
+        kind: @escaping @Sendable (Element) -> Kind
     ) {
-        self.capacity = capacity
-        self.isSuperseded = isSuperseded
+        rules = Rules(capacity: capacity, kind: kind, haveSameSubject: haveSameSubject)
     }
 
     /// Sends an element to all listeners that receive it.
     package func send(_ element: Element) {
         let listeners = state.withLock { Array($0.listeners.values) }
         for listener in listeners where listener.receives(element) {
-            listener.buffer.append(element, limit: capacity, isSuperseded: isSuperseded)
+            listener.buffer.append(element, by: rules)
             listener.wake.yield()
             if listener.ends(element) { listener.wake.finish() }
         }

@@ -37,6 +37,41 @@ struct AssetPackUpdateTests {
         }
     }
 
+    /// Reports that one pack waits until the test lets it go on, and much progress of the others.
+    private struct WaitingFetcher: PackFetcher {
+        var fetcher: CommandFetcher
+        var blocked: AsyncStream<Void>
+
+        func fetch(
+            _ id: PackID,
+            into container: FilePath,
+            beside others: [FilePath],
+            report: @escaping @Sendable (FetchProgress) -> Void
+        ) async throws {
+            var progress = FetchProgress(
+                received: .zero,
+                downloadSize: ByteCount(2000),
+                unpacked: .zero,
+                installedSize: ByteCount(2000)
+            )
+            if id.text == "aurora" {
+                progress.waitingFor = "the network"
+                report(progress)
+                for await _ in blocked {}
+            } else {
+                for count in 1...2000 {
+                    progress.received = ByteCount(count)
+                    report(progress)
+                }
+            }
+            try await fetcher.fetch(id, into: container, beside: others) { _ in }
+        }
+
+        func fetchManifest(into container: FilePath) async throws {
+            try await fetcher.fetchManifest(into: container)
+        }
+    }
+
     /// Keeps its first fetch, also when it is cancelled, until the test lets it end.
     private final class HeldFetcher: PackFetcher {
         private let fetcher: CommandFetcher
@@ -224,6 +259,31 @@ struct AssetPackUpdateTests {
         await #expect(throws: CancellationError.self) { try await only.value }
         await recording
         #expect(await log.phases.last == "cancelled aurora")
+    }
+
+    /// A pack that waits sends no update until it goes on.
+    @Test func progressOfAnotherPackHidesNoPause() async throws {
+        var world = try ManagedWorld()
+        try world.publish(try ManagedPack("aurora"), try ManagedPack("cirrus"))
+        let (blocked, block) = AsyncStream.makeStream(of: Void.self)
+        let fetcher = WaitingFetcher(fetcher: try world.fetcher(), blocked: blocked)
+        let manager = try world.manager { $0.fetcher = fetcher }
+        let pack = try await manager.assetPack(withID: "aurora")
+        let other = try await manager.assetPack(withID: "cirrus")
+        let all = manager.statusUpdates
+        let updates = manager.statusUpdates(forAssetPackWithID: "aurora")
+        async let waiting: Void = manager.ensureLocalAvailability(of: pack)
+        defer { block.finish() }
+        for await case .paused in updates { break }
+        try await manager.ensureLocalAvailability(of: other)
+        var isPaused = false
+        for await update in all {
+            if case .paused = update { isPaused = true }
+            if case .finished = update { break }
+        }
+        #expect(isPaused)
+        block.finish()
+        try await waiting
     }
 
     @Test func moreThanAFewPacksWaitTheirTurn() async throws {

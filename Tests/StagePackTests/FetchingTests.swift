@@ -56,7 +56,7 @@ import WallpaperStore
         }
         #expect(try text("sky", in: new) == "version 2")
         #expect(try text("sky", in: url) == "version 1")
-        #expect(reported.withLock { $0 } == (1...3).map(FetchProgress.sample))
+        #expect(reported.withLock { $0 } == (1...3).map { FetchProgress.sample($0) })
     }
 
     @Test func aPackIsFetchedAgainIntoAContainerThatWasDeleted() async throws {
@@ -92,9 +92,10 @@ import WallpaperStore
         }
     }
 
-    @Test func aSlowListenerMissesProgressBeforeTheEndOfAnotherPack() async throws {
+    @Test(arguments: [nil, "the network"] as [String?])
+    func aSlowListenerMissesProgressBeforeTheEndOfAnotherPack(wait: String?) async throws {
         let fetcher = SampleFetcher { [container] id, _, report in
-            for part in 1...200 { report(.sample(part)) }
+            for part in 1...200 { report(.sample(part, waitingFor: wait)) }
             try container.publish(id, version: 1, ["sky": "blue"])
         }
         let store = PackStore(containers: [container.path], fetcher: fetcher)
@@ -110,6 +111,38 @@ import WallpaperStore
         }
         #expect(steps == [.began(.aurora), .finished(.aurora), .began(other), .finished(other)])
         #expect(count == 64)
+    }
+
+    /// A pack that waits sends no update until it goes on.
+    @Test func progressOfAnotherPackHidesNoWait() async throws {
+        let (blocked, block) = AsyncStream.makeStream(of: Void.self)
+        let (begun, beginning) = AsyncStream.makeStream(of: Void.self)
+        let wait = FetchProgress.sample(1, waitingFor: "the network")
+        let fetcher = SampleFetcher { [container] id, _, report in
+            if id == .aurora {
+                report(wait)
+                beginning.finish()
+                for await _ in blocked {}
+            } else {
+                for part in 1...200 { report(.sample(part)) }
+            }
+            try container.publish(id, version: 1, ["sky": "blue"])
+        }
+        let store = PackStore(containers: [container.path], fetcher: fetcher)
+        let updates = store.updates()
+        async let waiting: URL = store.loadPack("aurora")
+        defer { block.finish() }
+        for await _ in begun {}
+        let other = try PackID("other")
+        _ = try await store.loadPack(other.text)
+        var seen: [PackUpdate] = []
+        for await update in updates {
+            if update.id == .aurora { seen.append(update) }
+            if update == .finished(other) { break }
+        }
+        #expect(seen == [.began(.aurora), .downloading(.aurora, wait)])
+        block.finish()
+        _ = try await waiting
     }
 
     @Test func manyCallersGetTheOnePackThatIsPublished() async throws {
@@ -297,12 +330,14 @@ import WallpaperStore
 }
 
 extension FetchProgress {
-    fileprivate static func sample(_ part: Int) -> FetchProgress {
-        FetchProgress(
+    fileprivate static func sample(_ part: Int, waitingFor wait: String? = nil) -> FetchProgress {
+        var progress = FetchProgress(
             received: .kibibytes(Int64(part)),
             downloadSize: .kibibytes(3),
             unpacked: .zero,
             installedSize: .kibibytes(9)
         )
+        progress.waitingFor = wait
+        return progress
     }
 }
