@@ -80,7 +80,7 @@ package enum ExitStatus: Int32, CaseIterable, Sendable {
         case .notStaged:
             "the pack, or the version named, is not staged (path, load, verify, repair, rollback, pin)"
         case .findings:
-            "problems were found (verify, doctor, app list, app validate, manifest lint, store verify)"
+            "problems were found (verify, repair, doctor, app list, app validate, manifest lint, store verify)"
         case .manifestUnavailable: "the manifest could not be downloaded"
         case .manifestInvalid: "the manifest, the registration or the recipe is not valid"
         case .manifestRefused: "the manifest is refused"

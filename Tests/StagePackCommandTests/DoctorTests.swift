@@ -188,7 +188,7 @@ struct DoctorTests {
         #expect(problems.map(\.finding) == ["is damaged"])
         // The application that does not offer the pack leaves it.
         let wrong = try await installed.run("repair", "--app", "net.example.wallpaper")
-        #expect(wrong.status == 0, "\(wrong)")
+        #expect(wrong.status == 3, "\(wrong)")
         #expect(
             wrong.error == """
                 stagepack: warning: pack 'lions' of 'net.example.zoo' is damaged, too
