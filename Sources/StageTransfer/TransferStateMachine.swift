@@ -77,7 +77,7 @@ struct TransferStateMachine {
         var wasTried = false
         var failuresInRow = 0
         /// Number of probes to which the mirror responded with content since requests for ranges fail, without another failure
-        /// in between.
+        /// or a body in between.
         var passedProbes = 0
         var wrongDigests = 0
     }
@@ -147,6 +147,7 @@ struct TransferStateMachine {
         case .ended(let outcome, let progress):
             if progress.wasAccepted {
                 startsOver = false
+                mirrors[current].passedProbes = 0
                 // Otherwise the server may have refused the content, not the range.
                 if distrustsRanges { history.recordUnsafeRanges(of: mirrors[current].host) }
             }

@@ -393,6 +393,26 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
         }
     }
 
+    /// The range completes wrong content, so the mirror is asked again after the other.
+    @Test func aRangeThatIsAnsweredEndsTheDoubtOfRanges() {
+        let unanswered = Machine.Progress(isRangeUnanswered: true)
+        let accepted = Machine.Progress(wasAccepted: true, newBytes: 1)
+        var story = Story(2, failuresBefore: 2)
+        _ = story.begin()
+        let probe = story.fail(unanswered)
+        #expect(probe == .probe(mirror: 0))
+        _ = story.handle(.ended(.probeSucceeded, Machine.Progress()))
+        _ = story.handle(.ended(.complete, accepted))
+        let other = story.handle(.verified(mismatch))
+        #expect(other == .attempt(mirror: 1, isRanged: false))
+        _ = story.fail(accepted)
+        _ = story.waited(.zero)
+        let first = story.handle(.ended(.permanent(Self.permanent), Machine.Progress()))
+        #expect(first == .attempt(mirror: 0, isRanged: true))
+        let next = story.fail(unanswered)
+        #expect(next != .probe(mirror: 0))
+    }
+
     /// The daemon's attempts end at their first wait.
     @Test func failuresBeforeCountForTheDoubtOfRanges() {
         for (count, isDoubted) in [(1, false), (2, true), (3, false), (5, true)] {
