@@ -78,8 +78,9 @@ extension Scheduler {
 
     /// Delays a user's transfers from a host until a date, as the host has requested.
     mutating func addHostDelay(of host: String, user: UInt32, until end: Date, at now: Date) {
-        guard hostDelays.add(host, of: user, until: end, at: now) else { return }
-        noteChangedDelays { $0.host == host && $0.user == user }
+        let changed = hostDelays.add(host, of: user, until: end, at: now)
+        guard !changed.isEmpty else { return }
+        noteChangedDelays { changed.contains($0.host) && $0.user == user }
     }
 
     /// Ends the delay of a user's transfers from a host.

@@ -203,7 +203,7 @@ struct Scheduler {
         }
         if let until = fullUntil, until <= now { fullUntil = nil }
         let ended = hostDelays.removeEnded(at: now)
-        if ended.nextEnd != nil {
+        if !ended.isEmpty {
             noteChangedDelays { ended.end(of: $0.host, user: $0.user) != nil }
         }
         for id in active.sorted() where items[id]?.phase == .running && mustStop(id, at: now) {

@@ -303,6 +303,23 @@ struct SchedulerTests {
         #expect(delays.nextEnd == nil)
     }
 
+    @Test func aFurtherDelayOfAUserReplacesTheirNextOneToEnd() {
+        var delays = HostDelays()
+        delays.add("a", of: 2, until: start + 10, at: start)
+        for number in 0..<HostDelays.maximumCountPerUser {
+            delays.add("\(number)", of: 1, until: start + 60 + Double(number), at: start)
+        }
+        #expect(delays.add("b", of: 1, until: start + 60, at: start) == [])
+        #expect(delays.add("b", of: 1, until: start + 90, at: start) == ["b", "0"])
+        #expect(delays.end(of: "0", user: 1) == nil)
+        #expect(delays.end(of: "1", user: 1) == start + 61)
+        #expect(delays.end(of: "b", user: 1) == start + 90)
+        #expect(delays.end(of: "a", user: 2) == start + 10)
+        #expect(delays.nextEnd == start + 10)
+        delays.removeEnded(at: start + 10)
+        #expect(delays.nextEnd == start + 61)
+    }
+
     @Test func allReasonsAreToldTheMostLastingOnesFirst() {
         var scheduler = Scheduler()
         var held = item(constraints: [.unmetered, .power])
