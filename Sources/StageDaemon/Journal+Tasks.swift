@@ -372,7 +372,8 @@ extension FullTask {
             earliest: task.earliest,
             created: created,
             deadline: task.deadline,
-            part: task.part ?? TaskRecord.ownPart(of: id)
+            part: task.part ?? TaskRecord.ownPart(of: id),
+            hasMirrors: task.request.mirrors?.isEmpty == false
         )
         request = task.request
     }

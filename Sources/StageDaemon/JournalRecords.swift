@@ -38,6 +38,8 @@ struct TaskRecord: Sendable {
     var file: String?
     /// Set if an earlier attempt may have sent a request that must not be repeated, and its result is unknown.
     var hasProvisionalEnd = false
+    /// Set if the request has mirrors.
+    var hasMirrors = false
 }
 
 extension TaskRecord: FetchableRecord, TableRecord {
@@ -47,9 +49,12 @@ extension TaskRecord: FetchableRecord, TableRecord {
         case id, session, creator, token, state, host, priority, blocks, earliest, created
         case deadline, part, file, request, outcome, upload
         case constraints = "needs"
-        /// Result of a selection, not a stored column: the task has an outcome.
-        case hasOutcome
+        /// Results of a selection, not stored columns: the task has an outcome, and its request has mirrors.
+        case hasOutcome, hasMirrors
     }
+
+    /// Bytes that only requests with mirrors have: names and texts in a document cannot contain these quotation marks.
+    private static let beginOfMirrors = Data(#""mirrors":[""#.utf8)
 
     static var databaseSelection: [any SQLSelectable] {
         [
@@ -58,6 +63,9 @@ extension TaskRecord: FetchableRecord, TableRecord {
             Columns.created,
             Columns.deadline, Columns.part, Columns.file,
             (Columns.outcome != nil).forKey(Columns.hasOutcome.rawValue),
+            // Requests of any number of tasks are not decoded at the start of the daemon.
+            SQL(sql: "instr(request, ?) > 0", arguments: [beginOfMirrors])
+                .forKey(Columns.hasMirrors.rawValue),
         ]
     }
 
@@ -76,6 +84,7 @@ extension TaskRecord: FetchableRecord, TableRecord {
         part = row[Columns.part]
         file = row[Columns.file]
         hasProvisionalEnd = state == .active && row[Columns.hasOutcome]
+        hasMirrors = row[Columns.hasMirrors]
     }
 
     /// Returns the name of a task's own part file, which is used unless the task resumes another one's.

@@ -133,7 +133,7 @@ extension TransferState {
         unreachable.remove(id)
         guard let item = scheduler.items[id] else { return false }
         // With mirrors, the success may come from another host.
-        if item.isConnected, task.request.mirrors?.isEmpty ?? true {
+        if item.isConnected, !item.hasMirrors {
             for waiting in unreachable.removeAll(of: item.host) {
                 endWait(of: waiting, for: [.backoff], at: now)
             }

@@ -29,8 +29,7 @@ extension TransferState {
             priority: record.priority,
             constraints: record.constraints
         )
-        // At the start of the daemon, requests are not read yet, and the task counts as one without mirrors.
-        item.hasMirrors = !(request?.mirrors?.isEmpty ?? true)
+        item.hasMirrors = record.hasMirrors
         item.blocks = record.blocks.subtracting(.unrecorded)
         if !item.isConnected, !session.predecessors.isEmpty { item.blocks.insert(.predecessor) }
         if let request, join(record.id, request: request, of: session.record.user) {

@@ -94,6 +94,25 @@ struct BackoffTests {
         #expect(server.requests(for: "/a").count == 1)
     }
 
+    /// Mirrors may be on other hosts.
+    @Test func aTaskWithMirrorsIgnoresTheDelayOfItsHostAfterARestart() async throws {
+        try await start()
+        server.answer("/a", with: .status(503).field("Retry-After", "600"), .content([1]))
+        server.answer("/b", with: .content([2]))
+        let mirrored = try await daemon.download(server.url("/b")) {
+            $0.mirrors = [server.url("/c")]
+            $0.sha256 = sha256([2])
+            $0.isSuspended = true
+        }
+        try await daemon.kill()
+        try await daemon.start()
+        try await daemon.wait(for: [.server], of: try await download("/a"))
+        var change = TransferChange()
+        change.state = .running
+        try await daemon.client.change(mirrored, by: change)
+        try await hasCompleted(mirrored)
+    }
+
     @Test func aClientThatComesWaitsForNothing() async throws {
         try await start()
         let id = try await failing("/a")
