@@ -198,7 +198,8 @@ extension TransferState {
 
     /// Delays the user's other transfers from a host, too, if it responded with 429 or 503 and `Retry-After`.
     ///
-    /// Ignores transfers with mirrors: any of these may have requested the delay.
+    /// After redirects, that is the last host: the one that redirected may have many targets. Ignores transfers with
+    /// mirrors: any of these may have requested the delay.
     private mutating func noteHostDelay(
         of item: Scheduler.Item,
         after report: AttemptReport,
@@ -206,9 +207,10 @@ extension TransferState {
         at now: Date
     ) {
         guard item.isConnected, !item.hasMirrors, reason.kind == .server, let end = reason.until,
-            [429, 503].contains(report.response?.status)
+            let response = report.response, [429, 503].contains(response.status),
+            let origin = URLReference(response.url).origin
         else { return }
-        scheduler.addHostDelay(of: item.host, user: item.user, until: end, at: now)
+        scheduler.addHostDelay(of: origin.description, user: item.user, until: end, at: now)
     }
 
     /// Notes that a challenge is recorded, so that the session's handler may be started for it.

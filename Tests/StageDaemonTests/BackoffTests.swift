@@ -94,6 +94,19 @@ struct BackoffTests {
         #expect(server.requests(for: "/a").count == 1)
     }
 
+    @Test func aDelayAfterARedirectIsThatOfTheTarget() async throws {
+        try await start()
+        let target = server.url("/b", host: "localhost")
+        server.answer("/a", with: .redirect(to: target))
+        server.answer("/b", with: .status(503).field("Retry-After", "600"), .content([1]))
+        server.answer("/c", with: .content([2]))
+        let redirected = try await download("/a")
+        try await daemon.wait(for: [.server], of: redirected)
+        try await hasCompleted(try await download("/c"))
+        let direct = try await daemon.download(server.url("/d", host: "localhost"))
+        try await daemon.wait(for: [.server], of: direct)
+    }
+
     /// Mirrors may be on other hosts.
     @Test func aTaskWithMirrorsIgnoresTheDelayOfItsHostAfterARestart() async throws {
         try await start()
