@@ -1,3 +1,5 @@
+import StageModel
+
 /// Decides the next action of a transfer: the mirror, the range, the delay, and when to give up.
 ///
 /// It does no I/O and reads neither clock nor random numbers: each event carries both.
@@ -183,8 +185,12 @@ struct TransferStateMachine {
             return next(history, at: moment)
         case .transient(let error, let pause):
             record(error, in: &history)
-            if let pause, case .refused(_, let status, _) = error, [429, 503].contains(status) {
-                history.recordDelay(of: mirrors[current].host, lasting: pause)
+            if let pause, case .refused(let url, let status, _) = error,
+                [429, 503].contains(status)
+            {
+                // After redirects, another host than the mirror's has responded.
+                let host = URLReference(url).origin?.authority ?? mirrors[current].host
+                history.recordDelay(of: host, lasting: pause)
             }
             return retry(
                 after: pause,

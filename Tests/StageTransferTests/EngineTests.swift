@@ -179,6 +179,28 @@ import Testing
         #expect(server.requests(for: "/second").isEmpty)
     }
 
+    @Test func aDelayAfterARedirectIsThatOfTheTarget() async throws {
+        let target = server.url("/target", host: "localhost")
+        server.answer("/first", with: .redirect(to: target))
+        server.answer("/target", with: .status(503).field("Retry-After", "3600"))
+        server.answer("/second", with: .content(Self.content))
+        let (refused, other) = (Events(), Events())
+        let first = DownloadRequest(server.url("/first"), content: Self.content, events: refused)
+        let second = DownloadRequest(server.url("/second"), content: Self.content, events: other)
+        let part = part
+        let otherPart = try PartialFile.open("other", in: place.directory)
+        try await withEngine { engine in
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { _ = try? await engine.download(first, to: part) }
+                defer { group.cancelAll() }
+                try await poll { refused.isWaitingForServer }
+                group.addTask { _ = try? await engine.download(second, to: otherPart) }
+                try await poll { other.isWaitingForServer || !other.offsets.isEmpty }
+            }
+        }
+        #expect(!other.isWaitingForServer)
+    }
+
     @Test func twoMirrorsWithWrongContentHideNoOther() async throws {
         let wrong = noise(Self.content.count, seed: 9)
         for path in ["/a", "/b"] { server.answer(path, with: .content(wrong)) }
