@@ -180,6 +180,7 @@ final class DelegateNotifier: SessionReceiver {
                 completionHandler: answer(to: question, event: event, task: task)
             )
         case .stall: giveUp(task)
+        case .delay: giveUp(task, onlyAttempted: true)
         case .fail(let reason):
             let error = BAError(.downloadFailedToStart, message: reason)
             delegate.download(download(.failed), failedWithError: error)
@@ -198,12 +199,12 @@ final class DelegateNotifier: SessionReceiver {
         }
     }
 
-    /// Cancels a foreground download that cannot continue now.
-    private func giveUp(_ task: TransferTask) {
+    /// Cancels a foreground download that cannot continue now; with `onlyAttempted`, only if it has sent a request.
+    private func giveUp(_ task: TransferTask, onlyAttempted: Bool = false) {
         // If the daemon does not respond, the download continues like a background one. Another process may
         // have promoted it meanwhile.
         guard let now = try? session.ask(.task(task.id)), now.isUnfinished,
-            DownloadNote(now).isForeground
+            DownloadNote(now).isForeground, now.attempts > 0 || !onlyAttempted
         else { return }
         let holds = now.holds.map(\.kind.rawValue).joined(separator: ", ")
         let reason = now.lastProblem ?? "the download cannot begin now: \(holds)"

@@ -12,12 +12,17 @@ struct DownloadEventTracker {
         case ask(challenge: String, failures: Int)
         /// The download cannot continue at once: a foreground download fails.
         case stall
+        /// The server has requested a delay: of this download if it has sent a request before, otherwise of another one,
+        /// for which a foreground download does not wait.
+        case delay
         case fail(reason: String)
         case cancel
         case finish(path: String)
     }
 
     private var isUnderWay = false
+    /// `true` once an attempt was reported.
+    private var hasBegun = false
     /// Number of received bytes that the delegate knows.
     private var reported: Int64
     private var challenges = 0
@@ -54,14 +59,19 @@ struct DownloadEventTracker {
     private mutating func change(_ event: SessionEvent) -> [Step] {
         let holds = event.holds ?? []
         if event.state == .running { return begin() }
-        let stall: [Step] = holds.contains { Self.stalls.contains($0.kind) } ? [.stall] : []
+        let stall = stall(for: Set(holds.map(\.kind)).intersection(Self.stalls))
         guard isUnderWay, event.state == .waiting || event.state == .suspended else { return stall }
         isUnderWay = false
         return [.pause] + stall
     }
 
+    private func stall(for reasons: Set<PendingReason.Kind>) -> [Step] {
+        guard !reasons.isEmpty else { return [] }
+        return reasons == [.server] && !hasBegun ? [.delay] : [.stall]
+    }
+
     private mutating func begin() -> [Step] {
-        defer { isUnderWay = true }
+        defer { (isUnderWay, hasBegun) = (true, true) }
         return isUnderWay ? [] : [.begin]
     }
 

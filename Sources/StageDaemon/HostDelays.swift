@@ -50,9 +50,9 @@ struct HostDelays {
     /// Returns the date at which the delay of a host ends; `nil` if it has none.
     func end(of host: String, user: UInt32) -> Date? { ends[user]?[host] }
 
-    /// Returns whether the transfers of a user's lane are delayed; those with mirrors may use another host.
+    /// Returns whether the transfers of a user's lane are delayed.
     func apply(to lane: UserQueue.Lane, of user: UInt32) -> Bool {
-        !lane.hasMirrors && end(of: lane.host, user: user) != nil
+        !lane.ignoresHostDelays && end(of: lane.host, user: user) != nil
     }
 
     /// Ends the delay of a host; returns whether it had one.

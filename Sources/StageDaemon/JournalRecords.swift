@@ -87,6 +87,9 @@ extension TaskRecord: FetchableRecord, TableRecord {
         hasMirrors = row[Columns.hasMirrors]
     }
 
+    /// Set if a person waits for the task.
+    var isPromoted: Bool { priority >= NewTask.promotedPriority }
+
     /// Returns the name of a task's own part file, which is used unless the task resumes another one's.
     static func ownPart(of id: Int64) -> String { "task-\(id)" }
 }

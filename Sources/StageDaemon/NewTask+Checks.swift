@@ -40,6 +40,8 @@ extension NewTask {
         return Int((value * Double(highestPriority)).rounded())
     }
 
-    /// Highest priority on the scheduler's scale, large enough to keep usual values distinct.
+    /// Highest priority that a request can have on the scheduler's scale, large enough to keep usual values distinct.
     static let highestPriority = 1_000_000_000
+    /// Priority of a task that a person waits for.
+    static let promotedPriority = highestPriority + 1
 }

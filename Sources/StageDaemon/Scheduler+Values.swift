@@ -91,14 +91,15 @@ extension Scheduler {
 
     /// Records that the delays of transfers have changed, because those of their hosts have begun or ended.
     mutating func noteChangedDelays(where isMeant: (Item) -> Bool) {
-        for (id, item) in items where item.isConnected && !item.hasMirrors && isMeant(item) {
+        for (id, item) in items
+        where item.isConnected && !item.ignoresHostDelays && isMeant(item) {
             changedDelays.insert(id)
         }
     }
 
     /// Returns the reason to wait of a transfer whose host has requested a delay; `nil` if it has not.
     func hostDelayReason(of item: Item) -> PendingReason? {
-        guard !item.hasMirrors, item.isConnected else { return nil }
+        guard !item.ignoresHostDelays, item.isConnected else { return nil }
         let end = hostDelays.end(of: item.host, user: item.user)
         return end.map { PendingReason(.server, until: $0) }
     }

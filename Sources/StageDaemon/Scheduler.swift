@@ -24,6 +24,10 @@ struct Scheduler {
         var notBefore: PendingReason?
         /// `true` if the transfer can use other hosts, too.
         var hasMirrors = false
+        /// `true` if a person waits for the transfer.
+        var isPromoted = false
+        /// Set if the transfer does not wait for delays that its host has requested of other transfers.
+        var ignoresHostDelays: Bool { hasMirrors || isPromoted }
         /// Set if the transfer occupies a connection of the daemon while it runs, and writes to the daemon's files.
         var isConnected: Bool {
             host != Scheduler.workerHost && host != Scheduler.clientHost

@@ -200,6 +200,7 @@ extension TransferState {
             item.blocks.apply(change, in: task.request)
             item.priority = record.priority
             item.constraints = record.constraints
+            item.isPromoted = record.isPromoted
             if change.promotes == true {
                 item.notBefore = nil
             } else if change.earliestBegin != nil {
@@ -311,7 +312,9 @@ extension FullTask {
     ) throws(ControlRefusal) {
         if let priority = change.priority {
             request.priority = priority
-            record.priority = try NewTask.priority(priority)
+            let scaled = try NewTask.priority(priority)
+            // A promotion cannot be undone.
+            if !record.isPromoted { record.priority = scaled }
         }
         if let earliest = change.earliestBegin {
             request.earliestBegin = earliest
@@ -320,7 +323,7 @@ extension FullTask {
         if change.promotes == true {
             record.constraints = []
             record.earliest = nil
-            record.priority = NewTask.highestPriority
+            record.priority = NewTask.promotedPriority
         }
         request.description = change.description ?? request.description
         request.expectedToReceive = change.expectedToReceive ?? request.expectedToReceive

@@ -65,13 +65,12 @@ extension TransferState {
         guard let session = sessions[task.record.session]?.record, !task.isLost,
             task.request.staging?.conditions != nil
         else { return nil }
-        let isPromoted =
-            task.record.constraints.isEmpty && task.record.priority == NewTask.highestPriority
         let constraints = TransferConstraints(
             session: session.configuration,
             request: withConfiguredConditions(task.request)
         )
-        return isPromoted || constraints == task.record.constraints ? nil : constraints
+        let isChanged = constraints != task.record.constraints
+        return isChanged && !task.record.isPromoted ? constraints : nil
     }
 
     /// Decides what follows an attempt of a staging.

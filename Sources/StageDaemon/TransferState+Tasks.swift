@@ -29,7 +29,7 @@ extension TransferState {
             priority: record.priority,
             constraints: record.constraints
         )
-        item.hasMirrors = record.hasMirrors
+        (item.hasMirrors, item.isPromoted) = (record.hasMirrors, record.isPromoted)
         item.blocks = record.blocks.subtracting(.unrecorded)
         if !item.isConnected, !session.predecessors.isEmpty { item.blocks.insert(.predecessor) }
         if let request, join(record.id, request: request, of: session.record.user) {

@@ -11,7 +11,7 @@ struct UserQueue {
         var host: String
         var constraints: TransferConstraints
         var priority: Int
-        var hasMirrors: Bool
+        var ignoresHostDelays: Bool
     }
 
     private struct Contents {
@@ -37,7 +37,7 @@ struct UserQueue {
             host: item.host,
             constraints: item.constraints,
             priority: item.priority,
-            hasMirrors: item.hasMirrors
+            ignoresHostDelays: item.ignoresHostDelays
         )
         places[id] = lane
         lanes[lane, default: Contents(limit: item.sessionLimit)].limit = item.sessionLimit

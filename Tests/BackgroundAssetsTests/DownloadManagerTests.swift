@@ -75,6 +75,19 @@ import Testing
         try await recorder.ends(["failed a: 102", "finished b: /staged/2"], in: world)
     }
 
+    @Test func aForegroundDownloadDoesNotWaitForADelayOfAnother() async throws {
+        let world = try await World()
+        world.server.answer("/busy", with: Answer.status(503).field("Retry-After", "600"))
+        let recorder = Recorder()
+        world.manager.delegate = recorder
+        try world.manager.schedule(world.download("a", of: "busy"))
+        try await poll("no delay begins") {
+            try await world.tasks().first?.holds.map(\.kind) == [.server]
+        }
+        try world.manager.startForegroundDownload(world.download("b"))
+        try await recorder.ends(["finished b: /staged/2"], in: world)
+    }
+
     @Test func aFailureCanBeScheduledAgainAtOnce() async throws {
         let world = try await World()
         world.server.answer("/c", with: .status(404), .content(World.content))

@@ -94,6 +94,30 @@ struct BackoffTests {
         #expect(server.requests(for: "/a").count == 1)
     }
 
+    @Test(arguments: [false, true])
+    func aPersonWaitsForNoDelayOfAnotherTask(restarts: Bool) async throws {
+        try await start()
+        server.answer("/a", with: .status(503).field("Retry-After", "600"), .content([1]))
+        server.answer("/b", with: .content([2]))
+        let promoted = try await daemon.download(server.url("/b")) { $0.isSuspended = true }
+        var change = TransferChange()
+        change.promotes = true
+        try await daemon.client.change(promoted, by: change)
+        if restarts {
+            try await daemon.kill()
+            try await daemon.start()
+        }
+        let delayed = try await download("/a")
+        try await daemon.wait(for: [.server], of: delayed)
+        // The priority of the request does not undo the promotion.
+        change = TransferChange()
+        change.state = .running
+        change.priority = 0.5
+        try await daemon.client.change(promoted, by: change)
+        try await hasCompleted(promoted)
+        #expect(server.requests(for: "/a").count == 1)
+    }
+
     @Test func aDelayAfterARedirectIsThatOfTheTarget() async throws {
         try await start()
         let target = server.url("/b", host: "localhost")
