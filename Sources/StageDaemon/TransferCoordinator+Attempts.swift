@@ -245,7 +245,7 @@ extension TransferCoordinator {
                 return await fail(task, with: .lostResponse)
             }
             state.schedule(task.record, request: task.request, at: readClock())
-            guard let error else { return }
+            guard let error else { return await recordConstraints(of: task.record) }
             guard let failure = state.commitFailed(id, with: error, at: readClock()) else {
                 return sendPendingReasons(of: id)
             }

@@ -109,7 +109,10 @@ extension TransferCoordinator {
             await removeIfOver(session)
         }
         runScheduler()
-        for (record, isNew) in created where isNew { sendPendingReasons(of: record.id) }
+        for (record, isNew) in created where isNew {
+            sendPendingReasons(of: record.id)
+            await recordConstraints(of: record)
+        }
         return CreatedTasks(created.map(\.record.id))
     }
 
@@ -190,13 +193,23 @@ extension TransferCoordinator {
     /// Applies the update conditions of the configuration to the stagings that have not ended.
     func applyUpdateConditions() async {
         for id in state.scheduler.items.filter({ !$0.value.isConnected }).keys.sorted() {
-            await beginChange(of: id)
+            // The daemon is shutting down: the next start applies them to the others.
+            guard !Task.isCancelled else { return }
             await applyUpdateConditions(to: id)
-            endChange(of: id)
         }
     }
 
+    /// Records the constraints of a staging, if the configuration has changed while its record was written or could not be
+    /// read.
+    func recordConstraints(of record: TaskRecord) async {
+        guard let item = state.scheduler.items[record.id], item.constraints != record.constraints
+        else { return }
+        await applyUpdateConditions(to: record.id)
+    }
+
     private func applyUpdateConditions(to id: Int64) async {
+        await beginChange(of: id)
+        defer { endChange(of: id) }
         do throws(DaemonError) {
             guard var task = try await journal.task(id),
                 let constraints = state.changedConstraints(of: task)

@@ -58,19 +58,27 @@ extension TransferState {
         return request
     }
 
-    /// Returns the constraints of a staging under the current configuration; `nil` if they are unchanged.
+    /// Returns the constraints of a staging under the current configuration; `nil` for any other task, and for a staging
+    /// without conditions.
     ///
     /// A staging that a person has promoted stays without constraints.
-    func changedConstraints(of task: FullTask) -> TransferConstraints? {
-        guard let session = sessions[task.record.session]?.record, !task.isLost,
-            task.request.staging?.conditions != nil
+    func currentConstraints(
+        of record: TaskRecord,
+        request: TransferRequest
+    ) -> TransferConstraints? {
+        guard let session = sessions[record.session]?.record, !record.isPromoted,
+            request.staging?.conditions != nil
         else { return nil }
-        let constraints = TransferConstraints(
+        return TransferConstraints(
             session: session.configuration,
-            request: withConfiguredConditions(task.request)
+            request: withConfiguredConditions(request)
         )
-        let isChanged = constraints != task.record.constraints
-        return isChanged && !task.record.isPromoted ? constraints : nil
+    }
+
+    /// Returns the constraints to record for a staging under the current configuration; `nil` if they are unchanged.
+    func changedConstraints(of task: FullTask) -> TransferConstraints? {
+        let constraints = currentConstraints(of: task.record, request: task.request)
+        return constraints == task.record.constraints ? nil : constraints
     }
 
     /// Decides what follows an attempt of a staging.

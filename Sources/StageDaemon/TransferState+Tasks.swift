@@ -9,7 +9,8 @@ extension TransferState {
     ///
     /// - Parameters:
     ///   - record: The task.
-    ///   - request: The request, if the content may be shared with another task.
+    ///   - request: The request, if the content may be shared with another task, or the configuration may have changed
+    ///     since the task was written.
     ///   - reason: The reason why the task waits for its earliest date, if neither client nor session asked for it.
     ///   - now: The current time.
     mutating func schedule(
@@ -27,7 +28,8 @@ extension TransferState {
             host: record.host,
             sessionLimit: session.record.configuration.maximumConnectionsPerHost,
             priority: record.priority,
-            constraints: record.constraints
+            constraints: request.flatMap { currentConstraints(of: record, request: $0) }
+                ?? record.constraints
         )
         (item.hasMirrors, item.isPromoted) = (record.hasMirrors, record.isPromoted)
         item.blocks = record.blocks.subtracting(.unrecorded)
