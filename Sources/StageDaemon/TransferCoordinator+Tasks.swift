@@ -71,6 +71,9 @@ extension TransferCoordinator {
         replacing replaced: [Int64]
     ) async throws(ControlRefusal) -> CreatedTasks {
         let now = readClock()
+        // Also sessions that are being removed: nothing of them returns if that fails.
+        let isStaging = tasks.contains { $0.request.kind == .staging }
+        let predecessors = isStaging ? state.predecessors(of: session) : []
         let created: [(record: TaskRecord, isNew: Bool)]
         do throws(DaemonError) {
             let result = try await journal.create(
@@ -79,7 +82,7 @@ extension TransferCoordinator {
                 by: creator,
                 created: now,
                 limit: state.configuration.journalPerUser.rawValue,
-                replacing: replaced
+                replacing: predecessors
             )
             created = result.tasks
             state.replaced(result.replaced)

@@ -137,22 +137,27 @@ extension TransferState {
         scheduler.items[id]?.host == Scheduler.clientHost
     }
 
-    /// Returns the sessions that a transient session replaces: transient sessions of the same user without a client,
-    /// whose identifiers are equal up to the last `/`.
-    private func sessions(replacedBy session: Session) -> [Int64] {
+    /// Returns the other transient sessions of the user whose identifiers are equal up to the last `/`: those of the same
+    /// order.
+    private func sessions(ofSameOrderAs session: Session) -> [Session] {
         func order(_ session: Session) -> Substring.UTF8View {
             let bytes = session.record.identifier.utf8
             return bytes[..<(bytes.lastIndex(of: UInt8(ascii: "/")) ?? bytes.startIndex)]
         }
         let own = order(session)
-        // If two sessions replace each other, the one that is already being removed must not remove the other.
-        guard !own.isEmpty, sessions[session.record.id]?.isEnding == false else { return [] }
-        let others = sessions.values.filter { other in
+        guard !own.isEmpty else { return [] }
+        return sessions.values.filter { other in
             other.record.id != session.record.id && other.record.user == session.record.user
-                && other.record.configuration.isTransient && !other.isAttached
-                && !other.isEnding && order(other).elementsEqual(own)
+                && other.record.configuration.isTransient && order(other).elementsEqual(own)
         }
-        return others.map(\.record.id)
+    }
+
+    /// Returns the sessions that a transient session replaces: those of the same order without a client.
+    private func sessions(replacedBy session: Session) -> [Int64] {
+        // If two sessions replace each other, the one that is already being removed must not remove the other.
+        guard sessions[session.record.id]?.isEnding == false else { return [] }
+        return sessions(ofSameOrderAs: session).filter { !$0.isAttached && !$0.isEnding }
+            .map(\.record.id)
     }
 
     /// Returns whether a person has paused a staging that the stagings of a transient session replace.
@@ -167,17 +172,20 @@ extension TransferState {
     /// Starts the removal of the sessions that a transient session replaces, and returns them.
     ///
     /// The new stagings of the session wait until the attempts of the replaced ones have ended
-    /// (``endReplacement(of:at:)``): no two processes stage the same packs.
+    /// (``endReplacement(of:at:)``), and those of sessions of the same order that were being removed before: no two
+    /// processes stage the same packs.
     mutating func beginReplacement(by session: Session) -> [Int64] {
         let ids = sessions(replacedBy: session)
-        var predecessors = Set(ids)
-        for id in ids {
-            // Their clients have gone and will not return.
-            sessions[id]?.isEnding = true
-            predecessors.formUnion(sessions[id]?.predecessors ?? [])
-        }
-        sessions[session.record.id]?.predecessors.formUnion(predecessors)
+        // Their clients have gone and will not return.
+        for id in ids { sessions[id]?.isEnding = true }
+        let ending = sessions(ofSameOrderAs: session).filter(\.isEnding).map(\.record.id)
+        sessions[session.record.id]?.predecessors.formUnion(ending)
         return ids
+    }
+
+    /// Returns the sessions whose unfinished stagings the journal deletes when it has those of a session.
+    func predecessors(of session: Int64) -> [Int64] {
+        Array(sessions[session]?.predecessors ?? [])
     }
 
     /// Notes that the unfinished stagings of replaced sessions were deleted; `counts` has their numbers by session.

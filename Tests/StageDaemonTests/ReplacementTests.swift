@@ -40,6 +40,26 @@ struct ReplacementTests {
         #expect(state.turn(at: now) == [.start(3, session: 3, acceptsAnyStatus: false)])
     }
 
+    /// The second one is cancelled while the worker of the first one is ending.
+    @Test func aStagingWaitsForWorkersOfSessionsThatWereBeingRemovedBefore() throws {
+        var state = TransferState(configuration: DaemonConfiguration(), at: now)
+        _ = try order(1, in: &state)
+        #expect(state.turn(at: now) == [.start(1, session: 1, acceptsAnyStatus: false)])
+        #expect(try order(2, in: &state) == [1])
+        #expect(state.beginRemoval(of: 1) == [1])
+        #expect(state.abort(1) == true)
+        state.forget(1, at: now)
+        #expect(state.unschedule(2) == true)
+        state.forget(2, at: now)
+        #expect(state.removed(2, at: now) == [])
+        #expect(try order(3, in: &state) == [])
+        #expect(state.predecessors(of: 3) == [1])
+        #expect(state.turn(at: now) == [])
+        #expect(state.endAttempt(of: 1) == false)
+        #expect(state.removed(1, at: now) == [])
+        #expect(state.turn(at: now) == [.start(3, session: 3, acceptsAnyStatus: false)])
+    }
+
     @Test func aReplacementThatIsRefusedKeepsWhatItWasToReplace() throws {
         var state = TransferState(configuration: DaemonConfiguration(), at: now)
         _ = try order(1, in: &state)
