@@ -208,6 +208,24 @@ struct SessionRecord: Sendable {
     var acknowledged: Int64
 }
 
+extension SessionRecord {
+    /// Order of packs: the stagings of one of its sessions replace those of the others.
+    struct Order: Hashable {
+        fileprivate let user: UInt32
+        /// Bytes that the identifiers of its sessions have before the last `/`.
+        fileprivate let name: [UInt8]
+    }
+
+    /// The order of the session; `nil` if its identifier has no name before a `/`.
+    var order: Order? {
+        let bytes = identifier.utf8
+        guard let end = bytes.lastIndex(of: UInt8(ascii: "/")), end > bytes.startIndex else {
+            return nil
+        }
+        return Order(user: user, name: Array(bytes[..<end]))
+    }
+}
+
 extension SessionRecord: FetchableRecord, TableRecord {
     static let databaseTableName = "session"
 

@@ -106,8 +106,8 @@ extension TransferCoordinator {
     }
 
     private func recordChallenge(_ event: SessionEvent, of id: Int64) async {
-        await beginChange(of: id)
-        defer { endChange(of: id) }
+        await beginChange(of: .task(id))
+        defer { endChange(of: .task(id)) }
         let blocks = state.storedBlocks(of: id)
         do throws(DaemonError) {
             guard let recorded = try await journal.record(event, of: id, blocks: blocks) else {

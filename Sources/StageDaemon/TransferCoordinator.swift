@@ -31,6 +31,13 @@ actor TransferCoordinator {
         var unneededFile: String?
     }
 
+    /// Subject of changes that follow one another.
+    enum ChangeSubject: Hashable {
+        case task(Int64)
+        /// Order of packs, by the creation of stagings.
+        case order(SessionRecord.Order)
+    }
+
     let files: TransferFiles
     let journal: Journal
     let committer: DownloadCommitter
@@ -66,8 +73,8 @@ actor TransferCoordinator {
     )
     /// Continuations of calls that wait until no attempt or commit writes to a task's files, by task.
     private var abortWaiters: [Int64: [CheckedContinuation<Void, Never>]] = [:]
-    /// Continuations of changes that wait for an earlier change of the same task, by task.
-    private var changes: [Int64: [CheckedContinuation<Void, Never>]] = [:]
+    /// Continuations of changes that wait for an earlier change of the same subject, by subject.
+    private var changes: [ChangeSubject: [CheckedContinuation<Void, Never>]] = [:]
     /// Ends of tasks that the journal could not record yet.
     var unrecorded: [Ending] = []
     /// Unfinished tasks that could not be read from the journal yet.
@@ -269,21 +276,24 @@ extension TransferCoordinator {
         for continuation in abortWaiters.removeValue(forKey: id) ?? [] { continuation.resume() }
     }
 
-    /// Waits until all earlier changes of a task have ended; ``endChange(of:)`` ends this one.
+    /// Waits until all earlier changes of a subject have ended; ``endChange(of:)`` ends this one.
     ///
-    /// A change reads a task from the journal and writes it back, so concurrent changes would overwrite each other.
-    func beginChange(of id: Int64) async {
-        guard changes[id] != nil else {
-            changes[id] = []
+    /// A change reads a task from the journal and writes it back, so concurrent changes would overwrite each other. What
+    /// stagings replace depends on whether the journal accepts or refuses the ones before.
+    func beginChange(of subject: ChangeSubject) async {
+        guard changes[subject] != nil else {
+            changes[subject] = []
             return
         }
-        await withCheckedContinuation { changes[id]?.append($0) }
+        await withCheckedContinuation { changes[subject]?.append($0) }
     }
 
-    /// Ends a change of a task, and lets the next one begin.
-    func endChange(of id: Int64) {
-        guard changes[id]?.isEmpty ?? true else { return changes[id]?.removeFirst().resume() ?? () }
-        changes[id] = nil
+    /// Ends a change of a subject, and lets the next one begin.
+    func endChange(of subject: ChangeSubject) {
+        guard changes[subject]?.isEmpty ?? true else {
+            return changes[subject]?.removeFirst().resume() ?? ()
+        }
+        changes[subject] = nil
     }
 }
 

@@ -137,18 +137,12 @@ extension TransferState {
         scheduler.items[id]?.host == Scheduler.clientHost
     }
 
-    /// Returns the other transient sessions of the user whose identifiers are equal up to the last `/`: those of the same
-    /// order.
+    /// Returns the other transient sessions of the same order.
     private func sessions(ofSameOrderAs session: Session) -> [Session] {
-        func order(_ session: Session) -> Substring.UTF8View {
-            let bytes = session.record.identifier.utf8
-            return bytes[..<(bytes.lastIndex(of: UInt8(ascii: "/")) ?? bytes.startIndex)]
-        }
-        let own = order(session)
-        guard !own.isEmpty else { return [] }
+        guard let own = session.record.order else { return [] }
         return sessions.values.filter { other in
             other.record.id != session.record.id && other.record.user == session.record.user
-                && other.record.configuration.isTransient && order(other).elementsEqual(own)
+                && other.record.configuration.isTransient && other.record.order == own
         }
     }
 

@@ -118,6 +118,71 @@ struct WorkerTests {
         #expect(try await daemon.client.tasks().map(\.id) == [second])
     }
 
+    /// Prevents changes of the journal from its start until the file is removed, which it creates.
+    private static let lock = """
+        import os, sqlite3, sys, time
+        journal = sqlite3.connect(sys.argv[1], isolation_level=None)
+        journal.execute("BEGIN IMMEDIATE")
+        open(sys.argv[2], "w").close()
+        while os.path.exists(sys.argv[2]): time.sleep(0.01)
+        journal.execute("COMMIT")
+        """
+
+    /// Waits until a session is being removed, and refuses new tasks for this reason.
+    private func waitForRemoval(of session: String) async throws {
+        // Refused in any case.
+        let invalid = TransferRequest(token: "invalid", kind: .download, url: "invalid")
+        try await poll("the session is not removed") {
+            do throws(ControlError) {
+                _ = try await daemon.client.createTasks([invalid], in: session)
+                return false
+            } catch {
+                guard case .refused(let refusal) = error else { throw error }
+                return refusal.code == .conflict
+            }
+        }
+    }
+
+    @Test func anOrderAfterARefusedOneOfItsSessionReplacesTheEarlierOne() async throws {
+        try await daemon.start()
+        _ = try await placePeriodicOrder(in: "stagepack/1/1")
+        try await daemon.changeJournal(
+            """
+            CREATE TRIGGER refusal BEFORE INSERT ON task WHEN NEW.token = 'refused'
+            BEGIN SELECT RAISE(ABORT, 'refused by a test'); END
+            """
+        )
+        try await daemon.makeSession("stagepack/1/2") { $0.isTransient = true }
+        let file = daemon.directory.appending("lock")
+        let journal = daemon.state.appending("journal.sqlite").string
+        let lock = try StartedProcess(
+            ["/usr/bin/python3", "-c", Self.lock, journal, file.string],
+            log: daemon.log
+        )
+        try await poll("the journal is not locked") { FileStatus.exists(file) }
+        async let first = create(token: "refused", in: "stagepack/1/2")
+        try await waitForRemoval(of: "stagepack/1/1")
+        async let second = create(token: "1", in: "stagepack/1/2")
+        // The second request comes before the journal answers the first one.
+        for _ in 0..<20 { _ = try await daemon.client.status() }
+        try Directory.open(daemon.directory).remove("lock")
+        try await poll("the journal stays locked") { lock.status != nil }
+        let refused = await first
+        #expect(refused == nil)
+        _ = await second
+        // The journal knows it, unless it was locked for too long.
+        let id = try await placePeriodicOrder(in: "stagepack/1/2")
+        #expect(try await daemon.client.tasks().map(\.id) == [id])
+    }
+
+    /// Creates a periodic order, and returns its task; `nil` if it is refused.
+    private func create(token: String, in session: String) async -> Int64? {
+        var request = periodicRequest
+        request.token = token
+        // The caller expects refusals.
+        return try? await daemon.client.createTasks([request], in: session).first
+    }
+
     /// Starts the daemon with the program in place of the command.
     private func start(_ mode: String, permissions: FilePermissions) async throws {
         let place = try Directory.open(daemon.directory).makeDirectory("programs")
