@@ -34,15 +34,18 @@ extension TransferCoordinator {
     /// Returns the queued events of a client that has missed others, and the current state of its session's running and
     /// waiting tasks, the running ones first; an empty array if the client has missed none.
     ///
-    /// Limited to ``Subscription/limit`` tasks, so that the memory for a client does not grow with its tasks. The others follow
-    /// when the client has received these.
+    /// Limited to ``Subscription/limit`` tasks, so that the memory for a client does not grow with its tasks; the time does,
+    /// since each page is found among all tasks of the session. The others follow when the client has received these. If it
+    /// misses further events meanwhile, the tasks are sent again only after the last one: otherwise a client that is always
+    /// slow would never receive the later ones.
     private func currentEvents(for subscription: Subscription) -> [SessionEvent] {
-        let isFirst = subscription.takeMissedEvents()
-        guard let last = isFirst ? 0 : subscription.lastReported else { return [] }
+        let reported = subscription.lastReported
+        guard reported != nil || subscription.takeMissedEvents() else { return [] }
+        let last = reported ?? 0
         let now = readClock()
         deliverProgress()
         var events = subscription.takeNonDurable()
-        let running = isFirst ? runningTasks(of: subscription.session) : []
+        let running = reported == nil ? runningTasks(of: subscription.session) : []
         let room = Subscription.limit - running.count
         let waiting = waitingTasks(of: subscription.session, after: last).smallest(room)
         subscription.lastReported = waiting.count < room ? nil : waiting.last ?? last

@@ -83,4 +83,36 @@ struct SlowReaderTests {
         #expect((15...60).contains(passed), "\(passed)")
         #expect(try await daemon.outcomes().count == 60)
     }
+
+    /// A client that is always slow misses further events while it receives the state of many tasks.
+    @Test func theStateOfAllTasksComesBeforeThatOfTheFirstAgain() async throws {
+        // More than the kernel and the daemon keep for a client.
+        var ids: [Int64] = []
+        for round in 0..<8 {
+            let requests = (0..<1000).map { number in
+                var request = TransferRequest(
+                    token: "\(round) \(number)",
+                    kind: .download,
+                    url: server.url("/a")
+                )
+                request.earliestBegin = .now + 3600
+                return request
+            }
+            ids += try await daemon.client.createTasks(requests, in: "s")
+        }
+        let stream = try await daemon.attach()
+        defer { stream.close() }
+        var change = TransferChange()
+        change.priority = 0.75
+        // More events than the daemon keeps for a client, and none of the first and the last task.
+        let changes = TaskChanges(ids[1...600].map { TaskChange($0, change: change) })
+        let body = String(decoding: try ControlFormat.encode(changes), as: UTF8.self)
+        for _ in 0..<3 {
+            let answer = try await peer.ask(as: 0, 0, "PATCH", "/v1/sessions/s/tasks", body)
+            #expect(answer.status == 200, "\(answer)")
+        }
+        let last = try #require(ids.last)
+        let events = try await stream.take { $0.task == last }
+        #expect(events.count { $0.task == ids[0] } == 1)
+    }
 }
