@@ -3,6 +3,7 @@ import StageControl
 import StageModel
 import StagePack
 import StageSystem
+import Synchronization
 import SystemPackage
 
 /// A download of the daemon that a command waits for, whose file it moves to a path.
@@ -14,6 +15,34 @@ struct CollectedDownload: Sendable {
     let settings: SessionConfiguration
     let request: TransferRequest
     let path: FilePath
+    /// What this command knows of the daemon's task.
+    let addition = Addition()
+
+    /// Whether the daemon has the task of a download, as far as the command knows that was interrupted.
+    final class Addition: Sendable {
+        /// What is known.
+        enum State: Sendable {
+            /// The command has not requested the task.
+            case notRequested
+            /// The command has requested the task, and the daemon has not responded.
+            case requested
+            /// The daemon has the task.
+            case confirmed
+        }
+
+        private let current = Mutex(State.notRequested)
+
+        /// The state.
+        var state: State { current.withLock { $0 } }
+
+        /// Notes a request; the daemon keeps a task that it has confirmed.
+        fileprivate func request() {
+            current.withLock { if $0 == .notRequested { $0 = .requested } }
+        }
+
+        /// Notes the response of the daemon.
+        fileprivate func confirm() { current.withLock { $0 = .confirmed } }
+    }
 
     /// The task of the download after its end, which `tasks add` prints, or the failure.
     typealias Ending = Result<TransferTask, CommandFailure>
@@ -67,19 +96,24 @@ struct CollectedDownload: Sendable {
         defer { ended.events.close() }
         if case .failure(let failure) = end(of: ended) {
             // The file stays at the daemon until it could be moved.
-            if ended.event.kind != .completed { try await removeSession(from: client) }
+            if ended.event.kind != .completed { await removeRecord(from: client) }
             return .failure(failure)
         }
+        await removeRecord(from: client)
+        return .success(ended.task)
+    }
+
+    /// Removes the session of a download that has ended; the result of the command does not depend on that.
+    private func removeRecord(from client: ControlClient) async {
         do throws(ControlError) {
             try await removeSession(from: client)
         } catch {
-            // The file is at its place; the next command for this URL, or 'tasks clear', removes the record.
+            // The next command for this URL, or 'tasks clear', removes the record.
             Log.logger.warning(
                 "The daemon keeps the record of the download",
                 metadata: ["error": "\(error)"]
             )
         }
-        return .success(ended.task)
     }
 
     /// Removes a download that an interrupted command has left, and that has ended without a file, or whose file was moved.
@@ -94,7 +128,9 @@ struct CollectedDownload: Sendable {
 
     /// Adds the download, unless the daemon has it, and waits for its end.
     private func waitForEnd(_ client: ControlClient) async throws(ControlError) -> Ended {
+        addition.request()
         let ids = try await client.createTasks([request], in: session)
+        addition.confirm()
         let events = try await client.events(of: session)
         for try await event in events where event.task == ids[0] {
             guard [.completed, .failed, .cancelled].contains(event.kind) else { continue }

@@ -85,6 +85,39 @@ struct TasksAddTests {
         }
     }
 
+    /// Rows: the request that the daemon does not answer, and what a command that is interrupted then says.
+    @Test(arguments: [
+        ("PUT ", "interrupted before the daemon was asked for the download"),
+        ("POST ", "interrupted before the daemon confirmed the download, which it may continue"),
+        ("GET /v1/sessions/", "interrupted: the daemon continues the download"),
+    ])
+    func anInterruptedCommandSaysWhatItKnowsOfTheDownload(
+        request: String,
+        message: String
+    ) async throws {
+        var installed = try await Installed()
+        let daemon = try installed.startTestDaemon()
+        defer {
+            daemon.release()
+            daemon.stop()
+        }
+        let output = installed.world.directory.path.appending("file")
+        let arguments = ["tasks", "add", "http://127.0.0.1:1/file", "-o", output.string]
+        let isStream = request.hasPrefix("GET")
+        if !isStream { daemon.hold(request) }
+        let ending = try await installed.world.program.run(arguments) { running in
+            try await poll("no request comes") {
+                daemon.requests.contains { line in
+                    line.line.hasPrefix(request)
+                        && (!isStream || line.line.contains("/events"))
+                }
+            }
+            running.send(SIGINT)
+        }
+        #expect(ending.status == 130, "\(ending)")
+        #expect(ending.error.contains("error: \(message)\n"), "\(ending)")
+    }
+
     @Test(
         .strace,
         .enabled("takes another file system") {

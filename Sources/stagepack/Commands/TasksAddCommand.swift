@@ -123,12 +123,7 @@ struct TasksAddCommand: ReportingSubcommand {
             Console.print(change: report, asJSON: json)
             return .success
         case .failure where interruption != nil:
-            throw CommandFailure(
-                status: .interrupted,
-                message: "interrupted: the daemon continues the download",
-                hint: HintSource.thisCommand().map { "run \($0) to wait for the file" },
-                retryAdvice: .now
-            )
+            throw CommandFailure(interruptedAt: download.addition.state)
         case .failure(let error): throw CommandFailure(error, quotaHint: Self.quotaHint)
         }
     }
@@ -139,6 +134,32 @@ struct TasksAddCommand: ReportingSubcommand {
         } catch {
             throw ValidationError(error.description)
         }
+    }
+}
+
+extension CommandFailure {
+    /// Creates the failure of a command that was interrupted, with what it knows of the daemon's task.
+    fileprivate init(interruptedAt addition: CollectedDownload.Addition.State) {
+        let command = HintSource.thisCommand()
+        let (message, hint): (String, String?) =
+            switch addition {
+            case .notRequested:
+                (
+                    "interrupted before the daemon was asked for the download",
+                    command.map { "run \($0) to download the file" }
+                )
+            case .requested:
+                (
+                    "interrupted before the daemon confirmed the download, which it may continue",
+                    command.map { "run \($0) to wait for the file, or to download it" }
+                )
+            case .confirmed:
+                (
+                    "interrupted: the daemon continues the download",
+                    command.map { "run \($0) to wait for the file" }
+                )
+            }
+        self.init(status: .interrupted, message: message, hint: hint, retryAdvice: .now)
     }
 }
 
