@@ -111,10 +111,10 @@ struct ObjectCheck: Sendable {
         switch answer {
         case .file(let size):
             return sizeFindings(size.rawValue)
-        case .server(let summary, let hasStrongValidator):
+        case .server(let summary, let defect):
             let findings = contentFindings(summary)
             guard findings.allSatisfy({ $0.severity != .error }) else { return findings }
-            return findings + validatorFindings(summary, hasStrongValidator: hasStrongValidator)
+            return findings + validatorFindings(summary, defect: defect)
         }
     }
 
@@ -215,22 +215,47 @@ struct ObjectCheck: Sendable {
 
     private func validatorFindings(
         _ summary: ResponseSummary,
-        hasStrongValidator: Bool
+        defect: ValidatorDefect?
     ) -> [LintFinding] {
         let isNamed = names.contains { url.contains($0.description) }
-        guard !hasStrongValidator, !isNamed else { return [] }
-        let tag = summary.value(of: "ETag").map { "the entity tag \($0.forDisplay()) is weak" }
+        guard let defect, !isNamed else { return [] }
+        let reason = Self.explanation(of: defect, summary: summary)
         return [
             finding(
                 .warning,
-                message:
-                    "has no strong validator (\(tag ?? "there is no entity tag")): interrupted downloads "
-                    + "may restart",
-                hint: Self.isNginx(summary)
-                    ? "nginx: 'etag on' and 'gzip off' for archives; or put the digest in the URL"
-                    : "let the server send a strong ETag, or put the digest in the URL"
+                message: "has no strong validator (\(reason)): interrupted downloads may restart",
+                hint: Self.hint(for: defect, summary: summary)
             )
         ]
+    }
+
+    private static func explanation(
+        of defect: ValidatorDefect,
+        summary: ResponseSummary
+    ) -> String {
+        func field(_ name: String) -> String {
+            "\(name) \(summary.value(of: name)?.forDisplay() ?? "is missing")"
+        }
+        return switch defect {
+        case .missing: "there is no entity tag"
+        case .weakEntityTag:
+            "the entity tag \(summary.value(of: "ETag")?.forDisplay() ?? "") is weak"
+        case .recentChange:
+            "by its dates it was modified in the second of the answer, or later: "
+                + "\(field("Last-Modified")), \(field("Date"))"
+        }
+    }
+
+    private static func hint(for defect: ValidatorDefect, summary: ResponseSummary) -> String {
+        switch defect {
+        case .recentChange:
+            "lint again in a second; if the warning remains, correct the time of the file or "
+                + "the clock of the server, or put the digest in the URL"
+        case .missing, .weakEntityTag:
+            isNginx(summary)
+                ? "nginx: 'etag on' and 'gzip off' for archives; or put the digest in the URL"
+                : "let the server send a strong ETag, or put the digest in the URL"
+        }
     }
 
     private static func isNginx(_ summary: ResponseSummary) -> Bool {

@@ -4,9 +4,9 @@ import SystemPackage
 
 /// Result of probing a URL without downloading its content.
 public enum ProbeAnswer: Equatable, Sendable {
-    /// Head of a server's response, after redirects, and `true` if it has a strong validator by which a later request
-    /// can resume.
-    case server(ResponseSummary, hasStrongValidator: Bool)
+    /// Head of a server's response, after redirects, and the reason why a later request cannot resume;
+    /// `nil` if it has a strong validator.
+    case server(ResponseSummary, validatorDefect: ValidatorDefect?)
     /// A local file of this size.
     case file(size: ByteCount)
 }
@@ -41,7 +41,7 @@ extension TransferEngine {
             if decision.isFinal {
                 return .server(
                     ResponseSummary(head, at: redirects),
-                    hasStrongValidator: Validator(head) != nil
+                    validatorDefect: ValidatorDefect(head)
                 )
             }
             try redirects.follow(decision, status: head.status)

@@ -1,5 +1,3 @@
-import StageModel
-
 /// Strong validator of a resource: distinguishes its versions byte for byte (RFC 9110, section 8.8.1).
 enum Validator: Hashable, Sendable, Codable {
     /// Strong entity tag, including its quotation marks.
@@ -15,17 +13,11 @@ enum Validator: Hashable, Sendable, Codable {
     }
 
     /// Extracts the strong validator of a response; `nil` if it has none.
-    ///
-    /// A date counts only if there is no entity tag and the response is dated at least a second later (RFC 9110,
-    /// sections 8.8.2.2 and 13.1.5). An entity tag of content that changed in the second of the response, or later,
-    /// does not count either: servers derive tags from size and second.
     init?(_ head: ResponseHead) {
+        guard ValidatorDefect(head) == nil else { return nil }
         if let tag = head.entityTag {
-            guard Self.isStrong(tag), head.isOlderThanAnswer ?? true else { return nil }
             self = .entityTag(tag)
-        } else if let modified = head.lastModified, Self.isPrintable(modified),
-            head.isOlderThanAnswer == true
-        {
+        } else if let modified = head.lastModified {
             self = .lastModified(modified)
         } else {
             return nil
@@ -57,16 +49,5 @@ enum Validator: Hashable, Sendable, Codable {
     /// Returns whether a date can be sent back unchanged: its weekday is not checked otherwise.
     static func isPrintable(_ date: String) -> Bool {
         date.utf8.allSatisfy { (0x20...0x7E).contains($0) }
-    }
-}
-
-extension ResponseHead {
-    /// `true` if the content last changed before the second of the response; `nil` if a date is missing.
-    fileprivate var isOlderThanAnswer: Bool? {
-        guard let lastModified, let date else { return nil }
-        guard let changed = HTTPDate(lastModified, readAt: .now),
-            let answered = HTTPDate(date, readAt: .now)
-        else { return false }
-        return answered > changed
     }
 }

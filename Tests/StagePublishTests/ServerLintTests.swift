@@ -207,6 +207,29 @@ import Testing
         #expect(shifted.first?.contains("another range") == true)
     }
 
+    /// nginx derives entity tags from the size and the second of a file.
+    @Test(arguments: ["Sun, 06 Nov 1994 08:49:37 GMT", "Tue, 08 Nov 1994 08:49:37 GMT"])
+    func contentThatChangedInTheSecondOfTheResponseIsNotBlamedOnItsTag(
+        modified: String
+    ) async throws {
+        let server = TestServer.current
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT"
+        let answer = Answer.content(Self.content).field("Date", date)
+            .field("Server", "nginx/1.22.1")
+        server.answer("/a", with: answer.field("Last-Modified", modified))
+        server.answer("/b", with: answer.field("Last-Modified", "Sun, 06 Nov 1994 08:49:36 GMT"))
+        #expect(try await lint(manifest(server.url("/b"))) == [])
+        let finding = try #require(try await lint(manifest(server.url("/a"))).first)
+        #expect(
+            finding.message.hasSuffix(
+                "has no strong validator (by its dates it was modified in the second of the "
+                    + "answer, or later: Last-Modified \(modified), Date \(date)): interrupted "
+                    + "downloads may restart"
+            )
+        )
+        #expect(finding.hint?.contains("correct the time of the file") == true)
+    }
+
     @Test func responsesWithoutTheArchiveAreErrors() async throws {
         let prefix = "error: packs[0].archive.url:"
         #expect(try await findings(.status(404)) == ["\(prefix) is answered with status 404"])
