@@ -316,8 +316,9 @@ class Tests:
             return [sys.executable, str(EXAMPLE), *arguments], environment
 
         command, environment = run("download", f"{self.url}/europe", str(self.folder / "a.map"))
-        subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL, timeout=SECONDS)
+        subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL, timeout=SECONDS, umask=0o027)
         assert (self.folder / "a.map").read_bytes() == CONTENT
+        assert (self.folder / "a.map").stat().st_mode & 0o777 == 0o640, "the mode of a file that the program creates"
         command, environment = run("download", f"{self.url}/missing", str(self.folder / "b.map"))
         ended = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, timeout=SECONDS)
         assert ended.returncode == 1 and "404" in ended.stderr, ended
@@ -335,8 +336,24 @@ class Tests:
         listed = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True, timeout=SECONDS).stdout
         assert f"{task['id']}  running" in listed, listed
         command, environment = run("cancel", str(self.folder / "c.map"))
-        subprocess.run(command, env=environment, check=True, timeout=SECONDS)
-        assert mine() == []
+        with subprocess.Popen(slow, env=environment, stderr=subprocess.PIPE, text=True) as program:
+            # It is attached when it prints progress.
+            next(line for line in program.stderr if "bytes" in line)
+            subprocess.run(command, env=environment, check=True, timeout=SECONDS)
+            assert "another process has cancelled the download" in program.communicate(timeout=SECONDS)[1]
+        assert program.returncode == 1 and mine() == []
+
+    def the_daemons_socket_is_found_without_a_runtime_directory(self):
+        found = lambda **environment: stagepack_client.socket_paths(environment)[0]
+        assert found(STAGEPACK_SOCKET="/a") == "/a" and stagepack_client.socket_paths({"STAGEPACK_SOCKET": ""}) == []
+        if os.getuid() == 0:
+            assert found(XDG_RUNTIME_DIR="/run/other") == stagepack_client.SYSTEM_SOCKET
+            return
+        assert found(XDG_RUNTIME_DIR="/run/other") == "/run/other/stagepack/control.sock"
+        if not os.path.isdir(f"/run/user/{os.getuid()}"):
+            assert found(XDG_STATE_HOME="/state", XDG_RUNTIME_DIR="relative") == "/state/stagepack/stagepack/control.sock"
+            home = os.path.expanduser("~/.local/state/stagepack/stagepack/control.sock")
+            assert found() == home
 
 
 class Unchecked:

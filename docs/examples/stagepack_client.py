@@ -51,13 +51,14 @@ def socket_paths(environment=os.environ):
     if os.getuid() == 0:
         return [SYSTEM_SOCKET]
     run = pathlib.Path(f"/run/user/{os.getuid()}")
-    if "XDG_RUNTIME_DIR" in environment:
-        folder = environment["XDG_RUNTIME_DIR"]
+    if (runtime := environment.get("XDG_RUNTIME_DIR", "")).startswith("/"):
+        folder = runtime
     elif run.is_dir() and run.stat().st_uid == os.getuid():
         folder = run
+    elif (state := environment.get("XDG_STATE_HOME", "")).startswith("/"):
+        folder = f"{state}/stagepack"
     else:
-        folder = environment.get("XDG_STATE_HOME") or pathlib.Path.home() / ".local/state"
-        folder = f"{folder}/stagepack"
+        folder = os.path.expanduser("~/.local/state/stagepack")
     return [f"{folder}/stagepack/control.sock", SYSTEM_SOCKET]
 
 
@@ -174,7 +175,8 @@ class Client:
     def take(self, event, destination):
         """Moves the file of a `completed` download, and returns whether there was one: a repeated event has none.
 
-        Nothing but a regular file of this user, without a second name, in the daemon's own directory is accepted.
+        Nothing but a regular file of this user, without a second name, in the daemon's own directory is accepted. The daemon's
+        files are private; the file gets the mode of any new file.
         """
         location = event.get("location")
         if location is None:
@@ -187,6 +189,7 @@ class Client:
             return False
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_nlink != 1:
             raise NoDaemon(f"the daemon names a file that is not this user's: '{location}'")
+        os.chmod(location, mode_of_new_file())
         shutil.move(location, destination)
         return True
 
@@ -236,6 +239,12 @@ def owner(user):
     return {} if user is None else {"user": str(user)}
 
 
+def mode_of_new_file():
+    """The mode of a file that this process creates. Unlike os.umask, it changes nothing for other threads."""
+    fields = dict(line.split(":", 1) for line in pathlib.Path("/proc/self/status").read_text().splitlines())
+    return 0o666 & ~int(fields["Umask"], 8)
+
+
 # The program
 
 
@@ -263,17 +272,10 @@ def download(client, url, file):
     client.put_session(session, {"sendsLaunchEvents": False})
     token = hashlib.sha256(url.encode()).hexdigest()
     [number] = client.create_tasks(session, [{"token": token, "kind": "download", "url": url, "description": file}])
-    with contextlib.closing(client.events(session)) as events:
-        for event in events:
-            if event["kind"] == "progress" and "bytesReceived" in event:
-                print(f"{event['bytesReceived']} of {event.get('bytesExpected', 'an unknown number of')} bytes", file=sys.stderr)
-            if event["kind"] == "changed":
-                for hold in event.get("holds", []):
-                    print(f"waits: {hold['reason']} {hold.get('problem', '')}".rstrip(), file=sys.stderr)
-            if event.get("task") == number and event["kind"] in FINAL_EVENTS:
-                break
-        else:
-            raise NoDaemon("the daemon has ended; it continues when it is started again")
+    event = last_event(client, session, number)
+    if event is None:
+        print("another process has cancelled the download", file=sys.stderr)
+        return 1
     if event["kind"] == "completed":
         client.take(event, file)
     client.acknowledge(session, event["sequence"])
@@ -282,6 +284,28 @@ def download(client, url, file):
         print(f"{event['kind']}: {event.get('failure', {}).get('reason', url)}", file=sys.stderr)
         return 1
     return 0
+
+
+def last_event(client, session, number):
+    """Waits until a task ends, and returns its last event; `None` if another process has removed the session."""
+    with contextlib.closing(client.events(session)) as events:
+        for event in events:
+            if event["kind"] == "progress" and "bytesReceived" in event:
+                print(f"{event['bytesReceived']} of {event.get('bytesExpected', 'an unknown number of')} bytes", file=sys.stderr)
+            if event["kind"] == "changed":
+                for hold in event.get("holds", []):
+                    print(f"waits: {hold['reason']} {hold.get('problem', '')}".rstrip(), file=sys.stderr)
+            if event.get("task") == number and event["kind"] in FINAL_EVENTS:
+                return event
+    try:
+        client.task(number)
+    except Refusal as refusal:
+        if refusal.status == 404:
+            return None
+        raise
+    except (FileNotFoundError, ConnectionError):
+        raise NoDaemon("the daemon has ended; it continues when it is started again") from None
+    raise NoDaemon("the daemon has closed the connection, and continues; run the same command again to wait for it")
 
 
 def list_tasks(client):
