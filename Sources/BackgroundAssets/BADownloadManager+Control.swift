@@ -15,7 +15,7 @@ extension BADownloadManager {
     }
 
     /// Calls `handler` while this process has exclusive control, or with `false` if it could not be obtained
-    /// before `date`.
+    /// before `date`; the code of the error is then ``BAError/exclusiveControlNotAcquired``.
     public func withExclusiveControl(
         beforeDate date: Date,
         perform handler: (Bool, (any Error)?) -> Void
@@ -44,8 +44,9 @@ extension BADownloadManager {
 
     /// Runs `body` while this process has exclusive control, and returns its result.
     ///
-    /// - Throws: ``BAError`` if control could not be obtained before `date` or the group is not known, an
-    ///   error if its directory cannot be used, and the errors of `body`.
+    /// - Throws: ``BAError`` if control could not be obtained before `date`
+    ///   (``BAError/exclusiveControlNotAcquired``) or the group is not known, an error if its directory cannot
+    ///   be used, and the errors of `body`.
     public func withExclusiveControl<Value>(
         before date: Date,
         _ body: () async throws -> Value
@@ -59,7 +60,7 @@ extension BADownloadManager {
     }
 
     private static let others = BAError(
-        .downloadAlreadyScheduled,
+        errorCode: BAError.exclusiveControlNotAcquired,
         message: "another process has exclusive control"
     )
     /// The lock file in the group's shared directory.
@@ -81,7 +82,7 @@ extension BADownloadManager {
                     .containerURL(forSecurityApplicationGroupIdentifier: group)
             else {
                 throw BAError(
-                    .callerConnectionInvalid,
+                    .callerConnectionNotAccepted,
                     message: "the application group is not known: set 'applicationGroupIdentifier'"
                 )
             }

@@ -189,7 +189,7 @@ public final class BADownloadManager: Sendable {
         let sessions = state.withLock { $0.connectors.values.map(\.session) }
         guard !sessions.isEmpty else {
             throw BAError(
-                .callerConnectionInvalid,
+                .callerConnectionNotAccepted,
                 message: "the application group is not known: set 'applicationGroupIdentifier'"
             )
         }

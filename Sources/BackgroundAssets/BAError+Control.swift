@@ -5,7 +5,7 @@ extension BAError {
     init(_ error: ControlError) {
         switch error {
         case .notRunning:
-            self.init(.callerConnectionNotAccepted, message: "\(error): start 'stagepackd'")
+            self.init(.callerConnectionInvalid, message: "\(error): start 'stagepackd'")
         case .accessDenied: self.init(.callerConnectionNotAccepted, message: "\(error)")
         case .refused(let refusal): self.init(refusal)
         default: self.init(.callerConnectionInvalid, message: "\(error)")
@@ -17,9 +17,9 @@ extension BAError {
             switch refusal.code {
             case .malformed, .invalid, .tooLarge: .downloadInvalid
             case .forbidden: .callerConnectionNotAccepted
-            case .notFound, .conflict: .downloadDoesNotExist
             case .quota: .downloadWouldExceedAllowance
-            case .storage, .unavailable: .downloadFailedToStart
+            // Callers handle the end of a task themselves; otherwise the session is gone, or being removed.
+            case .notFound, .conflict, .storage, .unavailable: .downloadFailedToStart
             }
         self.init(code, message: refusal.message)
     }

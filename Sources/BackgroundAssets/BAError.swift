@@ -12,9 +12,9 @@ public enum BAErrorCode: Int, Hashable, Sendable {
     case callFromExtensionNotAllowed = 50
     /// Background processes must not call this.
     case callFromInactiveProcessNotAllowed = 51
-    /// The system did not accept the caller's connection.
+    /// The caller is not accepted: its application group is not known, or it may not use the daemon.
     case callerConnectionNotAccepted = 55
-    /// The caller's connection broke.
+    /// The connection to the daemon could not be made, or broke.
     case callerConnectionInvalid = 56
     /// The download is already scheduled.
     case downloadAlreadyScheduled = 100
@@ -47,7 +47,7 @@ public enum BAErrorCode: Int, Hashable, Sendable {
 /// Apple's is an `NSError` in the domain ``BAErrorDomain``; on Linux, `(error as? BAError)?.code` returns its
 /// code.
 public struct BAError: Error, Hashable, Sendable {
-    /// The numeric code, of ``BAErrorCode`` or of a later protocol version.
+    /// The numeric code, of ``BAErrorCode`` or of a later protocol version, or ``exclusiveControlNotAcquired``.
     public var errorCode: Int
     /// The reason, as a sentence fragment.
     public var message: String
@@ -64,6 +64,14 @@ public struct BAError: Error, Hashable, Sendable {
 
     /// The code; `nil` if it is unknown.
     public var code: BAErrorCode? { BAErrorCode(rawValue: errorCode) }
+}
+
+extension BAError {
+    /// The ``errorCode`` of a call of `withExclusiveControl` whose date has passed.
+    ///
+    /// Apple documents no code for this. The number is none of ``BAErrorCode``, so that programs do not take it for
+    /// another failure.
+    public static let exclusiveControlNotAcquired = 1000
 }
 
 extension BAError: CustomNSError {

@@ -61,21 +61,21 @@ import Testing
         let world = try await World(serves: false)
         try await world.daemon.kill()
         let download = try world.download("a")
-        expect(.callerConnectionNotAccepted) { try world.manager.schedule(download) }
-        expect(.callerConnectionNotAccepted) {
+        expect(.callerConnectionInvalid) { try world.manager.schedule(download) }
+        expect(.callerConnectionInvalid) {
             try world.manager.startForegroundDownload(download)
         }
-        expect(.callerConnectionNotAccepted) { try world.manager.cancel(download) }
+        expect(.callerConnectionInvalid) { try world.manager.cancel(download) }
         let error = await #expect(throws: BAError.self) { try await world.manager.currentDownloads }
         #expect(error?.message.contains("start 'stagepackd'") == true)
     }
 
     @Test func withoutAGroupNothingIsKnown() async throws {
         let manager = BADownloadManager(environment: [:]) { nil }
-        expect(.callerConnectionInvalid) { _ = try manager.fetchCurrentDownloads() }
+        expect(.callerConnectionNotAccepted) { _ = try manager.fetchCurrentDownloads() }
         manager.withExclusiveControl { isHeld, error in
             #expect(!isHeld)
-            #expect((error as? BAError)?.code == .callerConnectionInvalid)
+            #expect((error as? BAError)?.code == .callerConnectionNotAccepted)
         }
         manager.applicationGroupIdentifier = "../a"
         expect(.downloadInvalid) { _ = try manager.fetchCurrentDownloads() }

@@ -29,13 +29,15 @@ import Testing
         let never = Date(timeIntervalSinceReferenceDate: .infinity)
         try await other.withExclusiveControl(before: never) {}
         let value = try await one.withExclusiveControl {
-            await #expect(throws: BAError.self) {
+            let error = await #expect(throws: BAError.self) {
                 try await other.withExclusiveControl(before: .now) {
                     Issue.record("two are in control")
                 }
             }
-            other.withExclusiveControl(beforeDate: .now) { isHeld, error in
-                #expect(!isHeld && error is BAError)
+            // A program must not take it for a download that is scheduled already.
+            #expect(error?.errorCode == BAError.exclusiveControlNotAcquired && error?.code == nil)
+            other.withExclusiveControl(beforeDate: .now) { isHeld, refusal in
+                #expect(!isHeld && refusal as? BAError == error)
             }
             return 7
         }

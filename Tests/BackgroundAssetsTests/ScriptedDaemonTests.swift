@@ -157,6 +157,7 @@ import Testing
         (ControlRefusal.Code.invalid, BAErrorCode.downloadInvalid),
         (.forbidden, .callerConnectionNotAccepted), (.quota, .downloadWouldExceedAllowance),
         (.storage, .downloadFailedToStart), (.unavailable, .downloadFailedToStart),
+        (.conflict, .downloadFailedToStart),
     ])
     func aRefusalOfTheDaemonHasItsNumber(
         _ refusal: ControlRefusal.Code,
