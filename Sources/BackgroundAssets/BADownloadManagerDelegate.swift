@@ -1,5 +1,6 @@
 public import Foundation
 public import FoundationNetworking
+import StageChallenge
 
 /// Receives the events of an application's downloads, in any process of the application.
 ///
@@ -30,6 +31,14 @@ public protocol BADownloadManagerDelegate: NSObjectProtocol, Sendable {
             ) -> Void
     )
 
+    /// Called once for an authentication challenge, and waits for the answer.
+    ///
+    /// Called if the method with a completion handler is not implemented.
+    func download(
+        _ download: BADownload,
+        didReceive challenge: URLAuthenticationChallenge
+    ) async -> (URLSession.AuthChallengeDisposition, URLCredential?)
+
     /// Called when a download has failed; it may be scheduled again.
     func download(_ download: BADownload, failedWithError error: any Error)
 
@@ -52,7 +61,7 @@ extension BADownloadManagerDelegate {
         totalBytesExpectedToWrite totalExpectedBytes: Int64
     ) {}
 
-    /// Supplies no credential: the download fails with the server's response.
+    /// Replies with the result of the method that returns an answer.
     public func download(
         _ download: BADownload,
         didReceive challenge: URLAuthenticationChallenge,
@@ -61,7 +70,23 @@ extension BADownloadManagerDelegate {
                 URLSession.AuthChallengeDisposition, URLCredential?
             ) -> Void
     ) {
-        completionHandler(.performDefaultHandling, nil)
+        let challenge = UnchangingChallenge(value: challenge)
+        // The delegate's answer may take any time, and must not block the thread of the manager.
+        Task {
+            let (disposition, credential) = await self.download(
+                download,
+                didReceive: challenge.value
+            )
+            completionHandler(disposition, credential)
+        }
+    }
+
+    /// Supplies no credential: the download fails with the server's response.
+    public func download(
+        _ download: BADownload,
+        didReceive challenge: URLAuthenticationChallenge
+    ) async -> (URLSession.AuthChallengeDisposition, URLCredential?) {
+        (.performDefaultHandling, nil)
     }
 
     /// Does nothing.

@@ -109,14 +109,6 @@ struct UnchangingCredential: @unchecked Sendable {
     var value: URLCredential?
 }
 
-/// A challenge that is passed to another thread.
-///
-/// Unchecked, since the properties of a `URLAuthenticationChallenge` do not change.
-struct UnchangingChallenge: @unchecked Sendable {
-    /// The challenge.
-    var value: URLAuthenticationChallenge
-}
-
 extension URLAuthenticationChallenge {
     /// Creates Foundation's representation of a challenge.
     convenience init(_ challenge: Challenge, proposed: URLCredential?, failures: Int) {

@@ -1,5 +1,6 @@
 import Foundation
 import FoundationNetworking
+import StageChallenge
 import StageControl
 import StageModel
 import StageSystem

@@ -1,5 +1,6 @@
 public import Foundation
 public import FoundationNetworking
+import StageChallenge
 
 /// Receiver of the events of a session, called on the session's delegate queue unless a method says otherwise.
 ///
@@ -271,9 +272,7 @@ extension URLSessionDelegate {
         didReceive challenge: URLAuthenticationChallenge,
         completionHandler:
             @escaping @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
-    ) {
-        completionHandler(.performDefaultHandling, nil)
-    }
+    ) { completionHandler(.performDefaultHandling, nil) }
 
     /// Does nothing.
     public func urlSessionDidFinishEvents(forBackgroundURLSession session: URLSession) {}

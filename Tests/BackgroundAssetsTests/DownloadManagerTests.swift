@@ -272,6 +272,19 @@ import Testing
         #expect(heads.map { $0["authorization"] } == [nil, "Basic dTpw"])
     }
 
+    @Test func aDelegateMayReturnItsAnswerToAChallenge() async throws {
+        let world = try await World()
+        let question = Answer.status(401).field("WWW-Authenticate", #"Basic realm="r""#)
+        world.server.answer("/secret", with: question, .content(World.content))
+        let delegate = Keyholder()
+        world.manager.delegate = delegate
+        try world.manager.schedule(world.download("secret"))
+        try await world.acknowledged(2)
+        let heads = world.server.requests(for: "/secret")
+        #expect(heads.map { $0["authorization"] } == [nil, "Basic dTpw"])
+        #expect(world.manager.delegate === delegate)
+    }
+
     @Test func anAnswerThatNoDaemonHeardIsGivenToTheNextOne() async throws {
         let world = try await World()
         let recorder = Recorder()
@@ -296,5 +309,15 @@ import Testing
         try await world.daemon.start()
         try await recorder.ends(["finished late: /staged/1"], in: world)
         try await world.acknowledged(1)
+    }
+}
+
+/// Answers challenges by the method that returns the answer.
+private final class Keyholder: NSObject, BADownloadManagerDelegate {
+    func download(
+        _ download: BADownload,
+        didReceive challenge: URLAuthenticationChallenge
+    ) async -> (URLSession.AuthChallengeDisposition, URLCredential?) {
+        (.useCredential, URLCredential(user: "u", password: "p", persistence: .none))
     }
 }
