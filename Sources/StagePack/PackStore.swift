@@ -12,7 +12,10 @@ public import SystemPackage
 /// import StageModel
 /// import StagePack
 ///
-/// let store = PackStore(containerPaths: ["/var/lib/stagepack/groups/net.example.wallpaper"])
+/// let store = PackStore(
+///     containers: ContainerLocations.forReading(try ApplicationGroupID("net.example")),
+///     fetcher: CommandFetcher(source: .application(try ApplicationID("net.example.wallpaper")))
+/// )
 /// let folder = try await store.loadPack("aurora")
 /// let level = try await store.contents(at: "maps/1.map", inPack: PackID("levels"))
 /// ```
@@ -126,8 +129,9 @@ public final class PackStore: Sendable {
 
     /// Returns the updates, from now on, of packs that this store fetches.
     ///
-    /// Each call adds a listener, until its stream is released or its iteration is cancelled. For a listener that is more than
-    /// 64 updates behind, progress updates and waits that are over are dropped first, the oldest ones of a pack.
+    /// Call it before the call that fetches: in a task that starts later, the first updates are missing. Each call adds a
+    /// listener, until its stream is released or its iteration is cancelled. For a listener that is more than 64 updates
+    /// behind, progress updates and waits that are over are dropped first, the oldest ones of a pack.
     public func updates() -> AsyncStream<PackUpdate> { broadcast.elements() }
 
     /// Returns the directory of a staged pack, or `nil` if the pack is not staged.

@@ -7,7 +7,13 @@ import Synchronization
 /// Configure the store once, when the application starts:
 ///
 /// ```swift
-/// WallpaperStore.configure(PackStore(containers: [container], fetcher: CommandFetcher(...)))
+/// import StageModel
+/// import StagePack
+/// import WallpaperStore
+///
+/// let containers = ContainerLocations.forReading(try ApplicationGroupID("net.example"))
+/// let fetcher = CommandFetcher(source: .application(try ApplicationID("net.example.wallpaper")))
+/// WallpaperStore.configure(PackStore(containers: containers, fetcher: fetcher))
 /// let folder = try await WallpaperStore.loadPack("aurora")
 /// ```
 public enum WallpaperStore {
