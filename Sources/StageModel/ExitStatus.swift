@@ -107,7 +107,8 @@ package enum ExitStatus: Int32, CaseIterable, Sendable {
         case .usage: "the command line is not valid, or names a file that does not exist"
         case .systemShortage: "the system refuses processes, open files or memory, or has no /proc"
         case .outputFailed: "standard output could not be written"
-        case .unfinished: "past the deadline, offline, paused, or a registration changed; a run resumes"
+        case .unfinished:
+            "past the deadline, offline, paused, or a registration changed; a run resumes"
         case .configurationInvalid:
             "the configuration file (stagepack.json) or a proxy's variable is not valid"
         case .interrupted: "interrupted; the next run resumes"

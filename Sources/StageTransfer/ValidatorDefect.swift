@@ -23,7 +23,8 @@ extension ValidatorDefect {
         }
         switch head.isOlderThanAnswer {
         case true?:
-            let canReturn = head.entityTag != nil || head.lastModified.map(Validator.isPrintable) ?? false
+            let canReturn =
+                head.entityTag != nil || head.lastModified.map(Validator.isPrintable) ?? false
             guard !canReturn else { return nil }
             self = .missing
         case false?: self = .recentChange

@@ -75,9 +75,11 @@ import Testing
     }
 
     /// A manifest that could be stored and not be read again is not accepted in a format of the application's own, either.
-    @Test(arguments: [
-        (1024, nil), (1025, "expected at most 1024 combining characters in a row, found more"),
-    ] as [(Int, String?)])
+    @Test(
+        arguments: [
+            (1024, nil), (1025, "expected at most 1024 combining characters in a row, found more"),
+        ] as [(Int, String?)]
+    )
     func aManifestInAnotherFormatIsReadAsItWasStored(count: Int, fault: String?) throws {
         let application = ApplicationID(unchecked: "net.example")
         let manifest = StoredManifest(
