@@ -71,7 +71,7 @@ extension Container {
         _ lock: PackLock,
         includingPinned: Bool = false
     ) throws(ContainerError) -> Removal {
-        try checkRemovability(of: lock.id)
+        try checkRemovability(lock)
         var removal = try removeStaged(lock, includingPinned: includingPinned)
         removal.attemptStep { () throws(ContainerError) in try removePartialContent(of: lock.id) }
         removal.attemptStep { () throws(ContainerError) in try removeDownloads(of: lock.id) }
@@ -106,7 +106,10 @@ extension Container {
 
     /// Fails if this process may not delete a generation of a pack, such as one that root has staged, so that nothing is
     /// changed then.
-    private func checkRemovability(of id: PackID) throws(ContainerError) {
+    ///
+    /// - Throws: ``ContainerError/file(_:)`` if a lease cannot be opened.
+    package func checkRemovability(_ lock: PackLock) throws(ContainerError) {
+        let id = lock.id
         let names = try reader.generations(of: id)
         try ContainerError.wrapping { () throws(FileError) in
             guard let directory = try generations.directory(FilePath(id.component)) else { return }

@@ -26,12 +26,7 @@ extension Container {
     ///   if it has no previous generation.
     public func rollBack(_ lock: PackLock, now: Int64) throws(ContainerError) -> Rollback {
         let id = lock.id
-        guard let current = try reader.currentGeneration(of: id) else { throw .notStaged(id) }
-        guard let previous = try reader.previousGeneration(of: id),
-            let content = previous.content
-        else {
-            throw .noPrevious(id)
-        }
+        let (current, previous, content) = try generationsOfRollback(of: id)
         let effective = try reader.pin(of: id)
         if let effective, effective.replaced == previous {
             // After the switch the pin does not match the current generation, and only the pin before it has
@@ -49,6 +44,26 @@ extension Container {
         try write(pin, of: id)
         try setCurrent(previous, of: id)
         return Rollback(from: current, to: previous, pin: pin)
+    }
+
+    /// Checks that the pack has a previous generation to roll back to; changes nothing.
+    ///
+    /// - Throws: ``ContainerError/notStaged(_:)`` and ``ContainerError/noPrevious(_:)`` like ``rollBack(_:now:)``.
+    package func checkForRollback(_ lock: PackLock) throws(ContainerError) {
+        _ = try generationsOfRollback(of: lock.id)
+    }
+
+    /// Returns the current generation of a pack, and the previous one with its content.
+    private func generationsOfRollback(
+        of id: PackID
+    ) throws(ContainerError) -> (GenerationName, GenerationName, GenerationName.Content) {
+        guard let current = try reader.currentGeneration(of: id) else { throw .notStaged(id) }
+        guard let previous = try reader.previousGeneration(of: id),
+            let content = previous.content
+        else {
+            throw .noPrevious(id)
+        }
+        return (current, previous, content)
     }
 
     /// Makes a generation current, durably, with one rename.

@@ -203,6 +203,93 @@ struct RollbackTests {
         _ = lock.id
     }
 
+    /// A world in which version 2 of 'aurora' and of 'oceans' was staged over version 1, and one version of 'levels'.
+    private func updatedPacks() async throws -> World {
+        var world = try World()
+        let levels = try SamplePack.small(try PackID("levels"))
+        for version in versions.prefix(2) {
+            let oceans = try SamplePack.small(
+                try PackID("oceans"),
+                version: version.pack.version
+            )
+            try world.publish(version, oceans, levels)
+            try await world.succeed("prefetch", "--quiet")
+        }
+        return world
+    }
+
+    @Test func noPackIsRolledBackUnlessAllCanBe() async throws {
+        let world = try await updatedPacks()
+        // A repeated rollback would undo the first one.
+        for _ in 1...2 {
+            let ending = try await world.run("rollback", "aurora", "levels", "--json")
+            #expect(ending.status == 44, "\(ending)")
+            #expect(try world.staged(.aurora) == StagedFiles(versions[1]))
+            #expect(try await world.succeed("pin") == "")
+        }
+        let container = try #require(try Container.open(world.container))
+        let lock = try #require(try container.attemptLock(try PackID("oceans")))
+        #expect(try await world.run("rollback", "aurora", "oceans").status == 42)
+        #expect(try world.staged(.aurora) == StagedFiles(versions[1]))
+        _ = lock.id
+    }
+
+    @Test func aPackThatIsNamedTwiceIsRolledBackOnce() async throws {
+        let world = try await updated()
+        try await world.succeed("rollback", "aurora", "aurora")
+        #expect(try world.staged(.aurora) == StagedFiles(versions[0]))
+    }
+
+    @Test func noPackIsRemovedUnlessAllCanBe() async throws {
+        let world = try await updatedPacks()
+        try await world.succeed("pin", "levels")
+        #expect(try await world.run("remove", "aurora", "levels").status == 43)
+        #expect(try world.staged(.aurora) == StagedFiles(versions[1]))
+        let container = try #require(try Container.open(world.container))
+        let lock = try #require(try container.attemptLock(try PackID("oceans")))
+        #expect(try await world.run("remove", "aurora", "oceans").status == 42)
+        #expect(try world.staged(.aurora) == StagedFiles(versions[1]))
+        _ = lock.id
+    }
+
+    private struct RollbackOutput: Decodable {
+        struct Pack: Decodable { var pack: String }
+        struct Failure: Decodable { var status: Int32 }
+        var packs: [Pack]?
+        var failures: [Failure]?
+        var error: Failure?
+    }
+
+    @Test(.strace)
+    func packsThatWereRolledBackBeforeAnErrorAreReportedWithIt() async throws {
+        let world = try await updatedPacks()
+        var counts: Set<Int> = []
+        // The system calls that publish files, up to one that no rollback of two packs makes.
+        for number in 1...16 {
+            var failing = world
+            failing.program.wrapper = [
+                "/usr/bin/strace", "-f", "-qq", "-o", "/dev/null", "-e", "signal=none", "-e",
+                "trace=rename,renameat,renameat2", "-e",
+                "inject=rename,renameat,renameat2:error=EIO:when=\(number)",
+                try Program.path.string,
+            ]
+            let ending = try await failing.run("rollback", "aurora", "oceans", "--json")
+            let output = try JSONDecoder()
+                .decode(RollbackOutput.self, from: Data(ending.output.utf8))
+            let reader = try #require(try ContainerReader.open(world.container))
+            let pinned = try reader.pins().keys.map(\.text).sorted()
+            let packs = (output.packs ?? []).map(\.pack)
+            #expect(packs == pinned, "\(number): \(ending)")
+            #expect(output.error?.status ?? 0 == ending.status, "\(number): \(ending)")
+            if ending.status != 0, !packs.isEmpty {
+                #expect(output.failures?.map(\.status) == [ending.status], "\(ending)")
+            }
+            counts.insert(packs.count)
+            for pack in packs { try await world.succeed("rollback", pack) }
+        }
+        #expect(counts == [0, 1, 2])
+    }
+
     @Test func aRollbackThatComesBetweenAPlanAndItsWorkHolds() async throws {
         var world = try await updated()
         let container = try #require(try Container.open(world.container))

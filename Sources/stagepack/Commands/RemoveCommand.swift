@@ -39,45 +39,52 @@ struct RemoveCommand: SourcedSubcommand, ReportingSubcommand {
         var removal = try PackRemoval(session, client: client)
         var reports: [RemovalReport] = []
         var failure: CommandFailure?
-        for id in packs {
-            do throws(CommandFailure) {
-                var report = try await removal.remove(id)
-                // The pack is only in a container of another user, so the command fails.
-                if !report.hasRemoved, let copy = report.remaining?.first {
-                    throw .notOurs(
-                        id,
-                        in: FilePath(copy.container),
-                        location: copy.location,
-                        hint: HintSource.current.local("remove", id.text)
-                    )
-                }
-                if !report.hasRemoved { report.similarPack = session.pack(similarTo: id) }
-                // The summary says it, which '--quiet' leaves out.
-                if !json, messageOptions.quiet {
-                    for text in report.remainders {
-                        Console.note("stagepack: warning: \(id): \(text)")
-                    }
-                }
-                if !json, let similar = report.similarPack {
-                    Console.note(
-                        "stagepack: warning: pack '\(id)' is not known: did you mean '\(similar)'?"
-                    )
-                }
+        do throws(CommandFailure) {
+            for prepared in try await removal.prepare(packs) {
+                var report = try removal.remove(prepared)
+                if !report.hasRemoved { report.similarPack = session.pack(similarTo: report.pack) }
+                warn(of: report)
                 reports.append(report)
-            } catch {
-                failure = error
-                break
             }
+        } catch {
+            failure = error
         }
         removal.keepSpareLocks()
         removal.remember()
-        // If another pack failed, still reports the packs that were removed before it.
-        if failure == nil || !json, !reports.isEmpty {
-            Console.print(change: Listing(elements: reports, name: "packs"), asJSON: json)
-        }
-        if let failure { throw failure }
-        return .success
+        if let failure, reports.isEmpty { throw failure }
+        Console.print(
+            change: Listing(elements: reports, name: "packs"),
+            failures: [failure].compactMap(\.self),
+            asJSON: json
+        )
+        return failure?.status ?? .success
     }
+
+    private func warn(of report: RemovalReport) {
+        guard !json else { return }
+        // The summary says it, which '--quiet' leaves out.
+        if messageOptions.quiet {
+            for text in report.remainders {
+                Console.note("stagepack: warning: \(report.pack): \(text)")
+            }
+        }
+        if let similar = report.similarPack {
+            Console.note(
+                "stagepack: warning: pack '\(report.pack)' is not known: did you mean '\(similar)'?"
+            )
+        }
+    }
+}
+
+/// The removal of a pack that was found to be possible.
+private struct PreparedRemoval {
+    var report: RemovalReport
+    /// The position of the container that the pack is removed from; `nil` if there is none.
+    var position: Int?
+    /// The lock on the pack in that container.
+    var lock: PackLock?
+    /// True if readers use a copy in another container, so that this one may have nothing of the pack.
+    var isOfOtherCopy = false
 }
 
 /// Removes packs from the containers that readers search, as far as this user may change them.
@@ -85,6 +92,8 @@ private struct PackRemoval {
     private let session: Session
     private let client: ControlClient?
     private let view: ContainerView
+    /// The container of this user, which need not exist.
+    private let own: FilePath
     /// The containers by position; `nil` for one that does not exist.
     private var containers: [Container?] = []
     /// The packs that were removed, by the position of their container.
@@ -97,6 +106,7 @@ private struct PackRemoval {
         guard let own = session.knownContainer else { throw .noContainer }
         self.session = session
         self.client = client
+        self.own = own
         view = try session.view()
         do throws(ContainerError) {
             guard !view.isEmpty || session.target.container == nil else {
@@ -110,51 +120,108 @@ private struct PackRemoval {
         }
     }
 
-    /// Removes a pack from the container that readers use, if this user may change it, or else from another
-    /// container.
-    mutating func remove(_ id: PackID) async throws(CommandFailure) -> RemovalReport {
-        var tasks: [Int64] = []
+    /// Finds the containers of the packs, cancels the daemon's transfers of them, and acquires their locks.
+    ///
+    /// Cancels nothing if a pack is pinned, or only in a container that this user cannot change.
+    ///
+    /// - Returns: The removals to perform, first those that may find nothing, and fail then.
+    func prepare(_ packs: [PackID]) async throws(CommandFailure) -> [PreparedRemoval] {
+        var removals: [PreparedRemoval] = []
+        for id in packs where !removals.contains(where: { $0.report.pack == id }) {
+            removals.append(try find(id))
+        }
+        var cancelled: [Int64] = []
         do throws(ContainerError) {
-            let before = try view.copies(of: id)
-            var report = RemovalReport(pack: id)
-            guard let (position, container) = container(for: before.map(\.container).min()) else {
-                if !before.isEmpty {
-                    report.remaining = before.map(status)
-                } else if let own = session.knownContainer {
-                    // The daemon may be about to make the container.
-                    tasks = await withdraw(id, from: own)
-                    if !tasks.isEmpty { report.transfersCancelled = tasks }
+            for index in removals.indices {
+                let id = removals[index].report.pack
+                let position = removals[index].position
+                // Without a container, the daemon may be about to make it.
+                let tasks = await withdraw(id, from: position.map { view.containers[$0] } ?? own)
+                cancelled += tasks
+                if !tasks.isEmpty { removals[index].report.transfersCancelled = tasks }
+                guard let position, let container = containers[position] else { continue }
+                // The worker of a cancelled transfer holds its packs until it has ended.
+                let limit = cancelled.isEmpty ? Duration.zero : Self.workerTimeout
+                guard let lock = try await container.waitForLock(id, within: limit) else {
+                    throw .busy(id)
                 }
-                return report
+                try container.checkRemovability(lock)
+                removals[index].lock = lock
             }
-            // A pinned pack is not removed, so its transfers stay.
-            let isPinned = try container.reader.pin(of: id) != nil
-            if !isPinned { tasks = await withdraw(id, from: view.containers[position]) }
-            if !tasks.isEmpty { report.transfersCancelled = tasks }
-            // The worker of a cancelled transfer holds the pack until it has ended.
-            let limit = tasks.isEmpty ? Duration.zero : Self.workerTimeout
-            guard let lock = try await container.waitForLock(id, within: limit) else {
-                throw .busy(id)
-            }
-            let removal = try container.remove(lock)
-            report.add(removal)
-            if report.hasRemoved { removed[position, default: []].insert(id) }
-            try removal.check()
-            report.location = location(position)
-            let remaining = try view.copies(of: id).filter { $0.container != position }
-            if !remaining.isEmpty { report.remaining = remaining.map(status) }
-            return report
         } catch {
             // What was cancelled stays cancelled.
             var failure = CommandFailure(error)
-            failure.message += RemovalReport.text(ofCancelled: tasks)
+            failure.message += RemovalReport.text(ofCancelled: cancelled)
             throw failure
         }
+        return removals.filter(\.isOfOtherCopy) + removals.filter { !$0.isOfOtherCopy }
+    }
+
+    /// Finds the container to remove a pack from: the one that readers use, if this user may change it, or else another one.
+    private func find(_ id: PackID) throws(CommandFailure) -> PreparedRemoval {
+        let copies: [ContainerView.Copy]
+        let found: (position: Int, container: Container)?
+        do throws(ContainerError) {
+            copies = try view.copies(of: id)
+            found = container(for: copies.map(\.container).min())
+            if let found, let pin = try found.container.reader.pin(of: id) {
+                throw .pinned(id, version: pin.version)
+            }
+        } catch {
+            throw CommandFailure(error)
+        }
+        if found == nil, let copy = copies.first { throw Self.notOurs(id, copy: status(copy)) }
+        var removal = PreparedRemoval(report: RemovalReport(pack: id))
+        removal.position = found?.position
+        removal.isOfOtherCopy =
+            !copies.isEmpty && !copies.contains { $0.container == found?.position }
+        return removal
+    }
+
+    /// Performs a removal.
+    ///
+    /// - Throws: ``CommandFailure`` if the pack is only in a container that this user cannot change.
+    mutating func remove(_ prepared: PreparedRemoval) throws(CommandFailure) -> RemovalReport {
+        var report = prepared.report
+        guard let position = prepared.position, let container = containers[position],
+            let lock = prepared.lock
+        else { return report }
+        do throws(ContainerError) {
+            let removal = try container.remove(lock)
+            report.add(removal)
+            if report.hasRemoved { removed[position, default: []].insert(report.pack) }
+            try removal.check()
+            report.location = location(position)
+            let remaining = try view.copies(of: report.pack).filter { $0.container != position }
+            if !remaining.isEmpty { report.remaining = remaining.map(status) }
+        } catch {
+            // What was cancelled stays cancelled.
+            var failure = CommandFailure(error)
+            failure.message += RemovalReport.text(ofCancelled: report.transfersCancelled ?? [])
+            throw failure
+        }
+        if !report.hasRemoved, let copy = report.remaining?.first {
+            throw Self.notOurs(report.pack, copy: copy)
+        }
+        return report
+    }
+
+    /// Returns the failure for a pack that is only in a container of another user.
+    private static func notOurs(
+        _ id: PackID,
+        copy: StatusReport.CopyStatus
+    ) -> CommandFailure {
+        .notOurs(
+            id,
+            in: FilePath(copy.container),
+            location: copy.location,
+            hint: HintSource.current.local("remove", id.text)
+        )
     }
 
     /// Returns the container to remove a pack from: the one with the copy in use, or one that may have single
     /// files of it.
-    private func container(for staged: Int?) -> (Int, Container)? {
+    private func container(for staged: Int?) -> (position: Int, container: Container)? {
         // For a container that the options name, and for the user's own, the error of the removal is more precise than a
         // missing write permission.
         let isNamed = staged != nil && session.target.container != nil

@@ -31,24 +31,35 @@ struct RollbackCommand: SourcedSubcommand, ReportingSubcommand {
         guard let container = try session.existingContainer() else { throw .notStaged(packs[0]) }
         var reports: [RollbackReport] = []
         var failure: CommandFailure?
-        for id in packs {
-            do throws(ContainerError) {
-                guard let lock = try container.attemptLock(id) else { throw .busy(id) }
+        do throws(ContainerError) {
+            let locks = try locks(in: container)
+            for lock in locks {
                 let now = Int64(Date().timeIntervalSince1970)
-                reports.append(
-                    RollbackReport(of: id, rollback: try container.rollBack(lock, now: now))
-                )
-            } catch {
-                failure = CommandFailure(error)
-                break
+                let rollback = try container.rollBack(lock, now: now)
+                reports.append(RollbackReport(of: lock.id, rollback: rollback))
             }
+        } catch {
+            failure = CommandFailure(error)
         }
-        // If another pack failed, still reports the packs that were rolled back before it.
-        if failure == nil || !json, !reports.isEmpty {
-            Console.print(change: Listing(elements: reports, name: "packs"), asJSON: json)
+        if let failure, reports.isEmpty { throw failure }
+        Console.print(
+            change: Listing(elements: reports, name: "packs"),
+            failures: [failure].compactMap(\.self),
+            asJSON: json
+        )
+        return failure?.status ?? .success
+    }
+
+    /// Acquires the locks on the packs, and checks that each of them has a previous generation: no pack is rolled back unless
+    /// all can be, since a repeated rollback would undo the first one.
+    private func locks(in container: Container) throws(ContainerError) -> [PackLock] {
+        var locks: [PackLock] = []
+        for id in packs where !locks.contains(where: { $0.id == id }) {
+            guard let lock = try container.attemptLock(id) else { throw .busy(id) }
+            try container.checkForRollback(lock)
+            locks.append(lock)
         }
-        if let failure { throw failure }
-        return .success
+        return locks
     }
 }
 
