@@ -13,7 +13,7 @@ public struct StagingTarget: Sendable {
     public var registration: Registration?
     /// The file of ``registration``; `nil` if it was not read from a file.
     package private(set) var registrationPath: FilePath?
-    /// The registration as the file had it; `nil` if it was not read from a file.
+    /// The registration as the file had it; `nil` if it was not read from a file, or if it need not be in effect.
     private var registrationAsRead: Registration?
     /// The application that the manifest must be for, if no registration determines it; `nil` for any.
     public var application: ApplicationID?
@@ -68,13 +68,16 @@ public struct StagingTarget: Sendable {
     }
 
     /// Makes a registration the target's.
-    package mutating func use(_ found: RegistrationFolders.Found) {
+    ///
+    /// Pass `false` for `isInEffect` for a file outside of the folders of registrations: the target is never obsolete
+    /// then.
+    package mutating func use(_ found: RegistrationFolders.Found, isInEffect: Bool = true) {
         registration = found.value
-        registrationAsRead = found.value
+        registrationAsRead = isInEffect ? found.value : nil
         registrationPath = found.path.absolute
     }
 
-    /// `true` if the registration was read from a file, and has been changed or removed since.
+    /// `true` if the registration that was in effect has been changed or removed since it was read.
     ///
     /// Reads the registration that is in effect now.
     package var isObsolete: Bool {

@@ -29,8 +29,11 @@ struct Session {
     }
 
     /// Creates a session with a registration that was read before.
+    ///
+    /// Pass `false` for `isInEffect` if the registration need not be installed on this machine.
     init(
         registration: RegistrationFolders.Found?,
+        isInEffect: Bool = true,
         source: SourceOptions,
         network: NetworkOptions?
     ) {
@@ -42,7 +45,7 @@ struct Session {
             target = StagingTarget(manifests: source.manifest)
             problem = error
         }
-        if let registration { target.use(registration) }
+        if let registration { target.use(registration, isInEffect: isInEffect) }
         target.container = source.container
         target.root = source.root.map { FilePath($0).absolute }
         target.applicationVersion = source.applicationVersion

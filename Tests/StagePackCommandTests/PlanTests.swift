@@ -185,4 +185,22 @@ struct PlanTests {
             #expect(ending.error.contains("changes nothing") != waits, "\(ending)")
         }
     }
+
+    /// A packager stages the packs of a registration before its package is installed, or beside an older one.
+    @Test(.mountNamespace, arguments: [true, false])
+    func packsOfARegistrationThatIsNotInEffectAreStaged(isInstalled: Bool) async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try .small(.aurora))
+        if !isInstalled { try installed.uninstall() }
+        installed.registration.version = "2.0"
+        let folder = installed.world.directory
+        try folder.write(installed.registration.json(), to: "next.json", durably: false)
+        let file = folder.path.appending("next.json").string
+        for event in ["install", "update"] {
+            let ending = try await installed.world.program.run([
+                "simulate", event, "--registration", file, "--stage", "--progress", "none",
+            ])
+            #expect(ending.status == 0, "\(ending)")
+        }
+    }
 }

@@ -113,7 +113,7 @@ struct SimulateCommand: StagePackSubcommand {
             value: try Registration.read(named: registration),
             path: FilePath(registration)
         )
-        return Session(registration: read, source: source, network: network)
+        return Session(registration: read, isInEffect: false, source: source, network: network)
     }
 
     /// Returns the run: one dry run for a plan; otherwise a real run, after an installation if the event is
