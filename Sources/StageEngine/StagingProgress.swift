@@ -72,7 +72,9 @@ public struct PackProgress: Equatable, Sendable {
     public let id: PackID
     /// The version to stage.
     public let version: Int
-    /// The bytes to transfer if nothing is on this machine: the archive, or the index with bundles or archive.
+    /// The bytes to transfer if nothing is on this machine: the archive, or the index with bundles, archive or patch.
+    ///
+    /// The size in the manifest until the way is chosen that transfers the fewest bytes.
     public private(set) var downloadSize: ByteCount
     /// The total size of the files, in bytes.
     public let installedSize: ByteCount
@@ -86,6 +88,8 @@ public struct PackProgress: Equatable, Sendable {
     public private(set) var reused = ByteCount.zero
     /// The bytes of files that are written.
     public private(set) var unpacked = ByteCount.zero
+    /// The latest choice between the ways to transfer an indexed pack; `nil` if there was none.
+    public private(set) var transferChoice: TransferChoice?
     /// The outcome; `nil` until staging has ended.
     public private(set) var outcome: StagingOutcome?
     /// The reason why the latest request failed; `nil` if bytes have arrived since then, or none has failed.
@@ -126,6 +130,7 @@ public struct PackProgress: Equatable, Sendable {
         case .waiting(let reason, let seconds):
             phase = .waiting(reason: reason, seconds: seconds)
         case .chose(let choice):
+            transferChoice = choice
             downloadSize =
                 switch choice.way {
                 case .objects: sizeOfObjects

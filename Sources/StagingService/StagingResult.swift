@@ -100,12 +100,14 @@ public struct StagingResult: Sendable {
         Dictionary(uniqueKeysWithValues: packs.enumerated().map { ($1.id, $0) })
     }
 
-    /// Adds the bytes that were received for interrupted packs.
+    /// Adds the chosen ways to transfer, and the bytes that were received for interrupted packs.
     private mutating func add(_ progress: [PackProgress]) {
-        guard packs.contains(where: \.isInterrupted) else { return }
+        guard !progress.isEmpty else { return }
         let places = places
         for pack in progress {
-            guard let index = places[pack.id], packs[index].isInterrupted else { continue }
+            guard let index = places[pack.id] else { continue }
+            packs[index].transfer = pack.transferChoice ?? packs[index].transfer
+            guard packs[index].isInterrupted else { continue }
             packs[index].source = pack.source
             packs[index].transferred = max(.zero, pack.received - pack.reused)
             packs[index].reused = pack.reused
@@ -206,9 +208,10 @@ public struct PackResult: Sendable {
     public var reused: ByteCount?
     /// The URL that the archive came from.
     public var source: String?
-    /// The ways to transfer the content of an indexed pack that is to be staged, as far as the manifest
-    /// determines them; `nil` otherwise.
-    public let transfer: TransferChoice?
+    /// The ways to transfer the content of an indexed pack, for a pack that is or was to be staged; `nil` otherwise.
+    ///
+    /// As far as the manifest determines them, until a run or an estimate of a plan has chosen one.
+    public internal(set) var transfer: TransferChoice?
     /// The bytes that the plan expects to be transferred for the pack; zero if the plan does not stage it.
     public let transferSize: ByteCount
     /// Set if ``transferSize`` is exact, and not an upper bound.

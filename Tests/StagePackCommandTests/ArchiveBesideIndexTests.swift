@@ -32,7 +32,9 @@ struct ArchiveBesideIndexTests {
             var transfer: Transfer?
         }
 
-        var plans: [Plan]
+        var plans: [Plan]?
+        /// The results of a run.
+        var runs: [Plan]?
     }
 
     /// Offers a version for the first installation, and returns what a plan says of it.
@@ -47,7 +49,7 @@ struct ArchiveBesideIndexTests {
         world.server.answer("/manifest.json", with: .content(manifest.json()))
         let json = try await world.succeed("plan", "--json")
         let plans = try JSONDecoder().decode(Plans.self, from: Data(json.utf8))
-        let transfer = plans.plans.first?.packs.first?.transfer
+        let transfer = plans.plans?.first?.packs.first?.transfer
         return (manifest.packs[0], transfer, try await world.succeed("plan"))
     }
 
@@ -116,8 +118,10 @@ struct ArchiveBesideIndexTests {
         #expect(planned?.patch == patch && patch < planned?.objects ?? 0)
         #expect(text.contains("version 1 is staged; by a patch ("), "\(text)")
         let before = publisher.bytesSent
-        try await world.succeed("fetch", "levels")
+        let output = try await world.succeed("fetch", "levels", "--json")
         #expect(publisher.bytesSent - before == patch)
+        let result = try JSONDecoder().decode(Plans.self, from: Data(output.utf8))
+        #expect(result.runs?.first?.packs.first?.transfer == planned)
         #expect(try world.staged(try PackID("levels")) == publisher.files())
         try await world.succeed("verify", "levels")
     }
