@@ -57,10 +57,8 @@ public struct StagingResult: Sendable {
             }
     }
 
-    /// The bytes received over the network for packs, without those of interrupted packs.
-    public var transferred: ByteCount {
-        packs.reduce(.zero) { $0 + ($1.isInterrupted ? .zero : $1.transferred ?? .zero) }
-    }
+    /// The bytes received over the network for packs, also for those that were interrupted.
+    public var transferred: ByteCount { packs.reduce(.zero) { $0 + ($1.transferred ?? .zero) } }
 
     /// Adds the outcome of each pack of the plan.
     mutating func add(_ staged: StagedPacks) {

@@ -1,3 +1,4 @@
+import FoundationEssentials
 import Glibc
 import StageModel
 import StageTesting
@@ -61,6 +62,24 @@ struct InterruptionTests {
         let later = try await world.succeed("why", "aurora")
         #expect(later.contains("aurora, version 1: staged, it was missing"))
         #expect(!later.contains("not staged yet"))
+    }
+
+    @Test func bytesOfAnInterruptedPackCountForTheRun() async throws {
+        struct Output: Decodable {
+            struct Run: Decodable {
+                var transferred: Int
+                var packs: [Pack]
+            }
+            struct Pack: Decodable { var transferred: Int? }
+            var runs: [Run]
+        }
+        let arguments = ["fetch", "aurora", "--quiet", "--json"]
+        let (_, _, ending) = try await begin(arguments) { $0.send(SIGINT) }
+        #expect(ending.status == 130)
+        let output = try JSONDecoder().decode(Output.self, from: Data(ending.output.utf8))
+        let run = try #require(output.runs.first)
+        #expect(run.transferred > 1 << 20)
+        #expect(run.packs.map(\.transferred) == [run.transferred])
     }
 
     @Test func bytesOfEarlierRunsCountAsArrived() async throws {
