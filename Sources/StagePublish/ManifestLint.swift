@@ -99,7 +99,7 @@ package enum ManifestLint {
         if let archive = pack.archive, isPlainHTTP(archive.url) {
             findings.append(plainHTTP("\(member).archive.url"))
         }
-        if let archive = pack.archive, let format = format(of: archive.url),
+        if let archive = pack.archive, let format = format(ofURL: archive.url),
             format != archive.format
         {
             findings.append(
@@ -190,9 +190,14 @@ extension ManifestLint {
         URLReference(url).schemeName != nil
     }
 
-    /// Returns the format for the suffix of a URL or path, or `nil` if it is unknown.
-    package static func format(of url: String) -> ArchiveFormat? {
-        let path = url.withoutQuery.lowercased()
+    /// Returns the format for the suffix of a URL, or `nil` if it is unknown.
+    private static func format(ofURL url: String) -> ArchiveFormat? {
+        format(ofPath: String(url.withoutQuery))
+    }
+
+    /// Returns the format for the suffix of a path, or `nil` if it is unknown.
+    package static func format(ofPath path: String) -> ArchiveFormat? {
+        let path = path.lowercased()
         return endings.first { path.hasSuffix($0.ending) }?.format
     }
 

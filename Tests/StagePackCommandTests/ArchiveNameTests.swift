@@ -96,6 +96,24 @@ struct ArchiveNameTests {
         try await expectTree(stagedFrom: file)
     }
 
+    /// Only a URL has a query or a fragment.
+    @Test(arguments: ["a#b.tar.gz", "a?b.tar.gz"])
+    func thePathOfAnArchiveEndsWithTheEndingOfItsFormat(file: String) async throws {
+        let made = try await program.run(["package", "recipe.json", "-o", file])
+        #expect(made.status == 0, "\(made.error)")
+        // The magic number of gzip.
+        #expect(try bytes(of: directory.path.appending(file)).prefix(2) == [0x1F, 0x8B])
+        let create = [
+            "manifest", "create", "--application", "net.example.app", "-o", "manifest.json",
+        ]
+        #expect(try await program.run(create).status == 0)
+        let added = try await program.run([
+            "manifest", "add", "manifest.json", file, "--recipe", "recipe.json",
+            "--pack-version", "1",
+        ])
+        #expect(added.status == 0, "\(added.error)")
+    }
+
     /// Commands of a shell that archive the current directory: the archive's extension and the command.
     private static let archivers: [(String, String)] = [
         ("tar.zst", "tar --format=posix --zstd -cf \"$1\" *"),

@@ -84,7 +84,7 @@ struct ManifestAddCommand: ReportingSubcommand {
         defer { keyring.finish() }
         let source = try RecipeFile(recipe).read()
         let record = try record(for: source)
-        guard let format = format?.format ?? ManifestLint.format(of: archive) else {
+        guard let format = format?.format ?? ManifestLint.format(ofPath: archive) else {
             let index = IndexFile(archive)
             let lock = try await index.lockForOffer()
             let stored = try await index.readForOffer(canBeArchive: true)

@@ -124,7 +124,7 @@ struct PackageCommand: ReportingSubcommand {
         if output == "-" {
             throw ValidationError("'-o' names a file: 'package' writes none to standard output.")
         }
-        guard let implied = ManifestLint.format(of: output) else { return }
+        guard let implied = ManifestLint.format(ofPath: output) else { return }
         if indexed {
             throw ValidationError(
                 "'-o' of '--indexed' names a store, which is a directory, found '\(output.forDisplay())'."
@@ -201,7 +201,7 @@ struct PackageCommand: ReportingSubcommand {
     }
 
     private var archiveFormat: ArchiveFormat {
-        format ?? output.flatMap { ManifestLint.format(of: $0) } ?? .tarZstandard
+        format ?? output.flatMap { ManifestLint.format(ofPath: $0) } ?? .tarZstandard
     }
 
     /// Endings of archives in formats that packs cannot have.
@@ -210,7 +210,7 @@ struct PackageCommand: ReportingSubcommand {
     /// Refuses a file whose name says another format than its content has.
     private func checkEnding() throws {
         guard format == nil, let output else { return }
-        let implied = ManifestLint.format(of: output)
+        let implied = ManifestLint.format(ofPath: output)
         let isOther = Self.otherEndings.contains { output.lowercased().hasSuffix($0) }
         guard isOther || implied.map(Self.canWrite) == false else { return }
         throw ValidationError(

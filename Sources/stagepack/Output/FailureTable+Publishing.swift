@@ -169,7 +169,7 @@ extension CommandFailure {
         // An index is in the folder 'i' of its store.
         let store = path.removingLastComponent().removingLastComponent()
         let output =
-            ManifestLint.format(of: archive) == nil
+            ManifestLint.format(ofPath: archive) == nil
             ? ["--indexed", "-o", store.isEmpty ? "." : store.string] : ["-o", archive]
         let hint =
             switch error {
