@@ -335,6 +335,19 @@ struct SigningTests: PublisherSuite {
         try await succeed("sign manifest.json --root --key ../k.pem")
     }
 
+    @Test func aManifestThatIsNotSignedHasNoKeys() async throws {
+        try await createManifest()
+        let ending = try await run("keys show manifest.json")
+        #expect(ending.status == 31)
+        #expect(
+            ending.error == """
+                stagepack: error: 'manifest.json' has no root metadata
+                hint: stagepack keys init manifest.json --key KEYFILE
+
+                """
+        )
+    }
+
     @Test func signedMetadataIsNotTakenForAnExposedKey() async throws {
         try await createManifest()
         try await succeed("keys generate ../k.pem --unencrypted")

@@ -36,6 +36,7 @@ struct KeysShowCommand: ReportingSubcommand {
         guard !Keyring.isElsewhere(subject), !KeyFile.isKey(FilePath(subject)),
             let roles = try ManifestFile(subject).signingRoles()
         else {
+            try checkForUnsignedManifest()
             let keyring = Keyring(passphrase.source, answerLimit: program.answerLimit)
             defer { keyring.finish() }
             return [KeyReport(try keyring.load(subject), roles: [])]
@@ -52,5 +53,14 @@ struct KeysShowCommand: ReportingSubcommand {
             }
         }
         return reports
+    }
+
+    /// Fails for a manifest without root metadata, which would be refused as a key file.
+    private func checkForUnsignedManifest() throws(CommandFailure) {
+        // A key of a signing program or a token, and a file that is no manifest, may be a key.
+        guard !Keyring.isElsewhere(subject), !KeyFile.isKey(FilePath(subject)),
+            (try? ManifestFile(subject).read()) != nil
+        else { return }
+        throw CommandFailure(SigningError.noRoot(path: subject), manifest: subject)
     }
 }
