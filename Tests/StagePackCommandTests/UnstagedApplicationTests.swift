@@ -30,6 +30,14 @@ struct UnstagedApplicationTests {
         #expect(ending.error.contains("pack 'aurora' is not staged\n"), "\(ending)")
     }
 
+    /// No option of 'verify' fetches a pack.
+    @Test func aPackOfNoNamedApplicationIsFetchedByAnotherCommand() async throws {
+        let ending = try await installed.run("verify", "aurora")
+        #expect(ending.status == 2, "\(ending)")
+        let hint = "run 'stagepack load aurora' with --app ID or --manifest URL to fetch it"
+        #expect(ending.error.hasSuffix("hint: \(hint)\n"), "\(ending)")
+    }
+
     @Test func aPackThatIsNotThereIsRemoved() async throws {
         let ending = try await run("remove", "aurora")
         #expect(ending.status == 0, "\(ending)")

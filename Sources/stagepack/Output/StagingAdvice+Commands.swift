@@ -54,7 +54,11 @@ extension StagingAdvice {
         case .decodeInProcess:
             (pack.map { source.staging("fetch", $0.text) } ?? source.staging("prefetch"))
                 .map { "fetch it with \($0), or run it as another user" }
-        case .load: load.map { "run \($0) to fetch it" }
+        case .load:
+            load.map { "run \($0) to fetch it" }
+                ?? pack.map {
+                    "run \(HintSource.quoted(["load", $0.text])) with --app ID or --manifest URL to fetch it"
+                }
         case .listPacks: source.staging("plan").map { "run \($0) to see the packs that there are" }
         case .listFiles: load.map { "run \($0) to see what it has" }
         case .nameFileInDirectory: load.map { "name a file in it, or load the whole pack: \($0)" }
