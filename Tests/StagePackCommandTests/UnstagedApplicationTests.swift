@@ -38,6 +38,14 @@ struct UnstagedApplicationTests {
         #expect(ending.error.hasSuffix("hint: \(hint)\n"), "\(ending)")
     }
 
+    /// The whole pack may be much larger than the file.
+    @Test func aFileIsFetchedByTheSameCommandWithTheNetwork() async throws {
+        let ending = try await run("load", "aurora", "--file", "readme.txt", "--offline")
+        #expect(ending.status == 2, "\(ending)")
+        let command = "stagepack load aurora --file readme.txt --app net.example.wallpaper"
+        #expect(ending.error.hasSuffix("hint: run '\(command)' to fetch it\n"), "\(ending)")
+    }
+
     @Test func aPackThatIsNotThereIsRemoved() async throws {
         let ending = try await run("remove", "aurora")
         #expect(ending.status == 0, "\(ending)")

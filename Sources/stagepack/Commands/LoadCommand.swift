@@ -49,7 +49,7 @@ struct LoadCommand: NetworkedSubcommand {
         }
         guard !session.isOffline else {
             guard let file, let path = try session.fetchedPath(of: file, in: pack) else {
-                throw .notStaged(pack)
+                throw notStagedOffline
             }
             Console.print(session.report(of: path, in: pack), asJSON: output.json)
             return .success
@@ -74,6 +74,18 @@ struct LoadCommand: NetworkedSubcommand {
         }
         Console.print(session.report(of: path, in: pack), asJSON: output.json)
         return .success
+    }
+
+    /// The failure for a pack, or a file of it, that only the network provides; the hint is the same command with it.
+    private var notStagedOffline: CommandFailure {
+        var failure = CommandFailure.notStaged(pack)
+        // Without a source, the command would fail with the network, too.
+        if HintSource.current.staging("load", pack.text) != nil,
+            let command = StagingAdvice.onlineCommand
+        {
+            failure.hint = "\(command) to fetch it"
+        }
+        return failure
     }
 
     private func printStaged(

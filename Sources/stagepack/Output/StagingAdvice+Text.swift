@@ -24,7 +24,7 @@ extension StagingAdvice {
 
     /// The advice to run this command without `--offline`, and before it to unset `STAGEPACK_OFFLINE` if that is set; `nil` if
     /// the daemon has started it.
-    private static var onlineCommand: String? {
+    static var onlineCommand: String? {
         HintSource.thisCommand(without: ["--offline"]).map { command in
             let isSet = ProcessEnvironment.current["STAGEPACK_OFFLINE"] != nil
             return isSet ? "run 'unset STAGEPACK_OFFLINE', then \(command)" : "run \(command)"
