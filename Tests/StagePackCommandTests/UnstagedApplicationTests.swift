@@ -46,6 +46,13 @@ struct UnstagedApplicationTests {
         #expect(ending.error.hasSuffix("hint: run '\(command)' to fetch it\n"), "\(ending)")
     }
 
+    @Test func aPackThatNoApplicationHasIsLookedForInTheListOfPacks() async throws {
+        let ending = try await installed.run("why", "volcano")
+        #expect(ending.status == 13, "\(ending)")
+        let hint = "run 'stagepack ls --missing' to see the packs that there are"
+        #expect(ending.error.hasSuffix("hint: \(hint)\n"), "\(ending)")
+    }
+
     @Test func aPackThatIsNotThereIsRemoved() async throws {
         let ending = try await run("remove", "aurora")
         #expect(ending.status == 0, "\(ending)")

@@ -49,7 +49,7 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
             throw CommandFailure(
                 status: .unknownPack,
                 message: "nothing was decided about pack '\(pack)' yet",
-                hint: Self.nextStep,
+                hint: nextStep(for: pack, in: scopes),
                 retryAdvice: .never,
                 unknownPack: pack
             )
@@ -79,6 +79,16 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
         }
         for index in reports.indices { reports[index].add(tasks) }
         return reports
+    }
+
+    /// Returns the next step for a pack about which nothing was decided.
+    private func nextStep(for pack: PackID, in scopes: ContainerScopes) -> String {
+        // Of all applications, no option names one that has the pack.
+        let isUnknown =
+            scopes.isAll && !scopes.scopes.isEmpty
+            && !scopes.scopes.contains { $0.session.knownPacks.contains(pack) }
+        return isUnknown
+            ? "run 'stagepack ls --missing' to see the packs that there are" : Self.nextStep
     }
 
     /// The commands that decide about packs.
