@@ -21,6 +21,12 @@ struct ContainerScope {
     /// The container in which this user's packs are staged.
     var own: FilePath? { session.knownContainer }
 
+    /// True if a container exists that is not this user's, and can be read.
+    fileprivate var hasOtherContainer: Bool {
+        guard let view = try? view() else { return false }
+        return view.positions.contains { view.containers[$0] != own }
+    }
+
     /// Opens the containers that exist.
     func view() throws(CommandFailure) -> ContainerView {
         do throws(ContainerError) {
@@ -95,9 +101,21 @@ struct ContainerScopes {
     }
 
     /// Tells people that nothing is staged, after a command that prints nothing because no container exists.
-    func noteNothingStaged(asJSON: Bool) {
+    ///
+    /// Pass `true` for `changesOwn` after a command that changes the container of this user only: then names the
+    /// command for a container that exists and is the system's.
+    func noteNothingStaged(asJSON: Bool, changesOwn: Bool = false) {
         guard !asJSON, failures.isEmpty else { return }
-        Console.note("nothing is staged yet")
+        if changesOwn, scopes.contains(where: \.hasOtherContainer),
+            let command = HintSource.thisCommand()
+        {
+            Console.note(
+                "nothing is staged in this user's container yet; "
+                    + "as root, run \(command) for the system's"
+            )
+        } else {
+            Console.note("nothing is staged yet")
+        }
     }
 
     /// Returns the pack with the most similar identifier in any of the scopes; `nil` if none is similar.

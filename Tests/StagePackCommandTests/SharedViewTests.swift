@@ -172,6 +172,21 @@ struct SharedViewTests {
         #expect(try await machine.user("remove", "aurora").output == "aurora: was not staged\n")
     }
 
+    @Test func aCollectionOfAUserWithoutAContainerNamesTheSystems() async throws {
+        var machine = try await SharedMachine()
+        try machine.publish(version: 1)
+        #expect(try await machine.root("prefetch").status == 0)
+        let ending = try await machine.user("gc")
+        #expect(ending.status == 0, "\(ending)")
+        #expect(
+            ending.error == """
+                nothing is staged in this user's container yet; as root, run \
+                'stagepack gc --app net.example.wallpaper' for the system's
+
+                """
+        )
+    }
+
     /// A run that stages nothing does not say that the user's container has what the system's has.
     @Test(arguments: ["rollback", "pin", "repair"])
     func aCommandForAPackOfTheSystemSaysWhoCan(command: String) async throws {

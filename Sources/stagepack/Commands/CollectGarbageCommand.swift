@@ -96,7 +96,9 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
             }
         }
         let status = scopes.conclude(report, others: failures, asJSON: json, isChange: !dryRun)
-        if report.containers.isEmpty, failures.isEmpty { scopes.noteNothingStaged(asJSON: json) }
+        if report.containers.isEmpty, failures.isEmpty {
+            scopes.noteNothingStaged(asJSON: json, changesOwn: true)
+        }
         return status
     }
 
