@@ -310,7 +310,9 @@ extension StagingHistory {
                 rule: selection.rule(for: pack.pack),
                 reason: pack.reason
             )
-            entry.source = pack.source ?? before[pack.id]?.source
+            // The source of another version has nothing of this one.
+            let earlier = before[pack.id].flatMap { $0.version == entry.version ? $0.source : nil }
+            entry.source = pack.source ?? earlier
             if let failure = pack.failure {
                 let failures = before[pack.id]?.failures ?? 0
                 let isCounted =

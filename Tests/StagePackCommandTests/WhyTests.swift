@@ -84,6 +84,19 @@ struct WhyTests {
         #expect(try await self.packs(world).first { $0.id == "rare" } == rare)
     }
 
+    @Test func theSourceOfAnotherVersionIsNotNamed() async throws {
+        var world = try World()
+        try world.publish(try .small(.aurora))
+        try await world.succeed("prefetch")
+        #expect(try await world.succeed("why", "aurora").contains("\n  from: "))
+        try await world.succeed("pin", "aurora")
+        try world.publish(try .small(.aurora, version: 2))
+        try await world.succeed("prefetch")
+        let why = try await world.succeed("why", "aurora")
+        #expect(why.contains("aurora, version 2: left, "), "\(why)")
+        #expect(!why.contains("  from: "), "\(why)")
+    }
+
     @Test func aPackThatWasRemovedIsSaidToBe() async throws {
         var world = try World()
         try world.publish(try .small(.aurora))
