@@ -238,6 +238,16 @@ struct TasksAddTests {
         }
     }
 
+    /// Without a daemon, which would name a transfer that does not exist.
+    @Test(arguments: [
+        "http://127.0.0.1/a b", "http://127.0.0.1/\u{E9}", "http:///a", "ftp://127.0.0.1/a",
+    ])
+    func aURLThatTheDaemonRefusesIsAWrongArgument(url: String) async throws {
+        let ending = try await Program().run(["tasks", "add", url])
+        #expect(ending.status == 64, "\(ending)")
+        #expect(ending.error.hasPrefix("stagepack: error: expected a"), "\(ending)")
+    }
+
     /// Has a transfer wait for a reason, and expects the words of `stagepack tasks` for it.
     private func expect(_ reason: PendingReason, toBeShownAs text: String) async throws {
         try await withTasks(1) { installed, daemon, _ in

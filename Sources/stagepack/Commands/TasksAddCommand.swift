@@ -63,10 +63,7 @@ struct TasksAddCommand: ReportingSubcommand {
     }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let scheme = url.prefix { $0 != ":" }.lowercased()
-        guard ["http", "https"].contains(scheme) else {
-            throw .usage("expected an http or https URL, found '\(url.withoutUser.forDisplay())'")
-        }
+        try checkURL()
         let token = [url, sha256?.description ?? ""].joined(separator: " ")
         var request = TransferRequest(
             token: Digest(of: Array(token.utf8)).description,
@@ -92,6 +89,27 @@ struct TasksAddCommand: ReportingSubcommand {
         }
         Console.print(change: TaskReport(task: task), asJSON: json)
         return .success
+    }
+
+    /// Refuses a URL that the daemon refuses, without the number of a transfer that does not exist.
+    private func checkURL() throws(CommandFailure) {
+        let scheme = url.prefix { $0 != ":" }.lowercased()
+        guard ["http", "https"].contains(scheme) else {
+            throw .usage("expected an http or https URL, found '\(url.withoutUser.forDisplay())'")
+        }
+        guard url.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
+            var failure = CommandFailure.usage(
+                "expected a URL without spaces and characters that are not ASCII, found "
+                    + "'\(url.withoutUser.forDisplay())'"
+            )
+            failure.hint = "write them percent-encoded: a space is '%20'"
+            throw failure
+        }
+        do throws(ValueError) {
+            _ = try URLReference(url).checkOrigin()
+        } catch {
+            throw .usage("\(error)")
+        }
     }
 
     /// Waits for the download, and moves its file to `path`.
