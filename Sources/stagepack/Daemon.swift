@@ -100,6 +100,17 @@ extension ControlError {
     }
 }
 
+extension ControlError {
+    /// True if the daemon refuses the request at any time.
+    fileprivate var isFinal: Bool {
+        guard case .refused(let refusal) = self else { return false }
+        return switch refusal.code {
+        case .malformed, .invalid, .forbidden, .notFound, .tooLarge: true
+        case .conflict, .quota, .storage, .unavailable: false
+        }
+    }
+}
+
 extension CommandFailure {
     /// Creates the failure for an error of the connection to the daemon, with a hint for a user who has reached a limit.
     init(_ error: ControlError, quotaHint: String? = nil) {
@@ -131,7 +142,12 @@ extension CommandFailure {
             case .refused, .pathTooLong, .malformed, .tooLarge: (.daemonRefused, nil)
             case .cancelled: (.interrupted, nil)
             }
-        self.init(status: status, message: error.description, hint: hint, retryAdvice: .later)
+        self.init(
+            status: status,
+            message: error.description,
+            hint: hint,
+            retryAdvice: error.isFinal ? .never : .later
+        )
     }
 
     /// Returns the command for the daemon of this user, which is that of the system for root.

@@ -69,6 +69,18 @@ struct TaskSelectionTests {
         }
     }
 
+    @Test(arguments: [ControlRefusal.Code.notFound, .conflict])
+    func aTransferThatHasEndedIsNotTriedAgain(code: ControlRefusal.Code) async throws {
+        try await withTasks(1) { installed, daemon, _ in
+            let id = daemon.tasks[0].id
+            daemon.refuse("PATCH /v1/tasks/\(id)", with: ControlRefusal(code, message: "ended"))
+            let ending = try await installed.run("cancel", "\(id)", "--json")
+            #expect(ending.status == 51, "\(ending)")
+            let result = try JSONNode(json: Array(ending.output.utf8)).value
+            #expect(result["error"]?["retry"]?.string == "never", "\(ending)")
+        }
+    }
+
     @Test func transfersThatAreCreatedMeanwhileAreChangedToo() async throws {
         try await withTasks(1) { installed, daemon, client in
             daemon.hold("PATCH ")

@@ -45,7 +45,9 @@ struct TaskSelection: ParsableArguments {
                 await changes.add(new, skipsEnded: true)
             }
         }
-        let failure = changes.failure.map { CommandFailure($0) }
+        var failure = changes.failure.map { CommandFailure($0) }
+        // A transfer that has ended cannot be changed later either.
+        if changes.failure?.isOfEndedTask == true { failure?.retryAdvice = .never }
         if let failure, changes.changed.isEmpty { throw failure }
         Console.print(
             change: Listing(elements: changes.changed.map { TaskReport(task: $0) }, name: "tasks"),
