@@ -260,8 +260,15 @@ struct HookRun: Sendable {
                 } else {
                     "nothing staged"
                 }
+            // No periodic run knows a manifest or a container that only the options name.
+            let isFinal = session.target.registration == nil && failure.retryAdvice == .never
+            let hint = isFinal ? failure.hint.map { "; \($0)" } ?? "" : ""
             return Ending(
-                line: Self.line(for: name, "\(state): \(message)"),
+                line: Self.line(
+                    for: name,
+                    "\(state): \(message)\(hint)",
+                    isFinished: isFinal
+                ),
                 status: isLate ? .unfinished : failure.status,
                 isLate: isLate,
                 isInterrupted: interruption == .signal,

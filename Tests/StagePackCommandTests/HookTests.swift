@@ -42,6 +42,16 @@ struct HookTests {
         #expect(again.output == Self.start + line)
     }
 
+    /// The periodic run stages packs of registered applications only.
+    @Test func aHookWithoutAManifestIsNotRetried() async throws {
+        let installed = try await Installed()
+        let container = installed.world.container.string
+        let ending = try await installed.run("prefetch", "--hook", "--container", container)
+        #expect(ending.status == 0, "\(ending)")
+        #expect(ending.output.contains("name a manifest; "), "\(ending)")
+        #expect(!ending.output.contains("retries"), "\(ending)")
+    }
+
     @Test func dpkgIsNoticed() async throws {
         var installed = try await Installed()
         try installed.world.publish(try packs())
