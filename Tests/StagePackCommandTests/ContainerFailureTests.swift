@@ -78,6 +78,16 @@ struct ContainerFailureTests {
         #expect(lines(of: doctor, with: "chmod") == ["  hint: run '\(command)'"], "\(doctor)")
     }
 
+    /// The simulation has no option for another directory.
+    @Test func aSimulationWithoutADirectoryForTemporaryFilesNamesTheVariable() async throws {
+        var machine = machine
+        machine.userEnvironment["TMPDIR"] = "/dev/null/nowhere"
+        let ending = try await machine.user("simulate", "install")
+        #expect(ending.status == 41, "\(ending)")
+        let hint = "set TMPDIR to a directory that this user can write, and that has free space"
+        #expect(ending.error.hasSuffix("hint: \(hint)\n"), "\(ending)")
+    }
+
     @Test func aReadOnlyFileSystemIsNamedToTheOwner() async throws {
         var installed = machine.installed
         let app = ["--app", "net.example.wallpaper"]

@@ -61,9 +61,7 @@ struct SimulateCommand: StagePackSubcommand {
     }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        let folder = try CommandFailure.wrapping { () throws(StagingFailure) in
-            try TemporaryFolder.make(logger: Log.logger)
-        }
+        let folder = try Self.temporaryFolder()
         defer { folder.remove() }
         var network = network
         if fault == .noNetwork { network.isOffline = true }
@@ -83,6 +81,21 @@ struct SimulateCommand: StagePackSubcommand {
         }
         return try await stage(output: output, within: nil, perform: body) { runs in
             runs.print(PlanReport(plans: runs.reports), asJSON: output.json)
+        }
+    }
+
+    /// Creates the directory of the simulation.
+    private static func temporaryFolder() throws(CommandFailure) -> TemporaryFolder {
+        do throws(StagingFailure) {
+            return try TemporaryFolder.make(logger: Log.logger)
+        } catch {
+            var failure = CommandFailure(error)
+            // A privileged process ignores the variable.
+            if !ProcessEnvironment.isPrivileged {
+                failure.hint =
+                    "set TMPDIR to a directory that this user can write, and that has free space"
+            }
+            throw failure
         }
     }
 
