@@ -37,6 +37,15 @@ package struct RecipeEvaluation: Sendable {
         case danglingLink(ContentPath, target: String)
         /// An exclusion of a single path that does not exist.
         case unusedExclusion(String)
+
+        /// The content that the warnings of this case are about, as a plural noun phrase.
+        package var kind: String {
+            switch self {
+            case .nameCollision: "names that are one where the file system ignores case"
+            case .danglingLink: "links to paths that the pack does not have"
+            case .unusedExclusion: "exclusions of nothing"
+            }
+        }
     }
 
     /// The recipe.

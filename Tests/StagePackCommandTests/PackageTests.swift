@@ -95,6 +95,30 @@ struct PackageTests: PublisherSuite {
         #expect(names == ["assets", "build", "recipe.json"])
     }
 
+    /// Returns the lines that an evaluation prints to standard error.
+    private func warnings(_ options: String...) async throws -> [Substring] {
+        let ending = try await program.run(["package", "recipe.json", "--evaluate"] + options)
+        #expect(ending.status == 0, "\(ending)")
+        return ending.error.split(separator: "\n")
+    }
+
+    /// An icon theme may have hundreds of names that differ in case only.
+    @Test func ofManyWarningsOfAKindTheFirstOnesArePrinted() async throws {
+        for name in ["a", "b", "c", "d", "e", "f"] {
+            try write("assets/\(name)", name)
+            try write("assets/\(name.uppercased())", name)
+        }
+        try write("recipe.json", recipe(#"{"directory": "assets"}"#))
+        let text = "3 more names that are one where the file system ignores case"
+        let short = try await warnings()
+        #expect(short.count == 4)
+        #expect(short.last == "stagepack: warning: \(text); '--verbose' prints them")
+        #expect(short.first?.contains("are one name where the file system ignores case") == true)
+        #expect(try await warnings("--quiet") == short)
+        let all = try await warnings("--verbose").filter { $0.contains("are one name where") }
+        #expect(all.count == 6)
+    }
+
     /// The recipe comes in two parts, with more bytes than one read takes.
     @Test func aRecipeCanBeAPipe() async throws {
         try tree()

@@ -139,9 +139,7 @@ struct PackageCommand: ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let evaluation = try await RecipeFile(recipe).evaluation()
-        if !json {
-            for warning in evaluation.warnings { Console.note("stagepack: warning: \(warning)") }
-        }
+        if !json { Self.note(evaluation.warnings) }
         if evaluate {
             let report = EvaluationReport(evaluation)
             Console.print(report, asJSON: json, schema: OutputSchema("package-evaluation"))
@@ -157,6 +155,25 @@ struct PackageCommand: ReportingSubcommand {
             Console.print(change: report, asJSON: json)
         }
         return .success
+    }
+
+    /// Prints warnings: all with `--verbose`, otherwise the first ones of each kind, since a tree may have hundreds.
+    private static func note(_ warnings: [RecipeEvaluation.Warning]) {
+        let counts = Dictionary(grouping: warnings, by: \.kind).mapValues(\.count)
+        var printed: [String: Int] = [:]
+        for warning in warnings {
+            let number = printed[warning.kind, default: 0] + 1
+            printed[warning.kind] = number
+            guard number > 3, let count = counts[warning.kind], count > 4, !Console.isVerbose else {
+                Console.note("stagepack: warning: \(warning)")
+                continue
+            }
+            if number == count {
+                Console.note(
+                    "stagepack: warning: \(count - 3) more \(warning.kind); '--verbose' prints them"
+                )
+            }
+        }
     }
 
     private func packArchive(
