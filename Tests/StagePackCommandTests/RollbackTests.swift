@@ -234,6 +234,19 @@ struct RollbackTests {
         _ = lock.id
     }
 
+    @Test func aPlanMentionsThePinOfAPackThatIsUpToDate() async throws {
+        let world = try await updated()
+        let before = try await world.succeed("plan")
+        #expect(!before.contains("pinned"), "\(before)")
+        try await world.succeed("pin", "aurora")
+        let plan = try await world.succeed("plan")
+        #expect(plan.contains("staged and up to date, pinned to version 2"), "\(plan)")
+        let json = try await world.succeed("plan", "--json")
+        let value = try JSONNode(json: Array(json.utf8)).value
+        #expect(try OutputSchemas().faults(of: value, as: "plan") == [])
+        #expect(json.contains(#""pin" : {"#), "\(json)")
+    }
+
     @Test func aPackThatIsNamedTwiceIsRolledBackOnce() async throws {
         let world = try await updated()
         try await world.succeed("rollback", "aurora", "aurora")

@@ -30,7 +30,7 @@ struct PlanReport: Encodable, CustomStringConvertible {
                 + (hasLocations ? [pack.location?.rawValue ?? "-"] : [])
                 + [
                     pack.transferText,
-                    pack.textOfReason + (pack.transfer.map { "; \($0.text)" } ?? ""),
+                    pack.textOfReason + pack.pinText + (pack.transfer.map { "; \($0.text)" } ?? ""),
                 ]
         }
         let head =
@@ -49,6 +49,11 @@ struct PlanReport: Encodable, CustomStringConvertible {
 }
 
 extension PackReport {
+    /// The pin of a pack that is up to date, as a clause; empty for others, whose reason names a pin.
+    fileprivate var pinText: String {
+        outcome == .present ? pin.map { ", \($0.text)" } ?? "" : ""
+    }
+
     /// The transferred bytes, or the bytes to be transferred, for people.
     fileprivate var transferText: String {
         if let transferred { return "\(transferred)" }

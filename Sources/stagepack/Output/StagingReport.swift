@@ -70,15 +70,17 @@ struct StagingReport: Encodable {
         }
     }
 
-    /// Returns the report with the location of each staged pack, in the containers that readers search.
+    /// Returns the report with the location and the pin of each staged pack, in the containers that readers search.
     func located(by target: StagingTarget) -> StagingReport {
         var paths = target.containersForReading
         if paths.isEmpty { paths = [FilePath(container)] }
-        // Without a readable container, the locations stay unknown.
+        // Without a readable container, the locations and pins stay unknown.
         guard let view = try? ContainerView(opening: paths) else { return self }
         var report = self
         for index in packs.indices {
-            let copy = try? view.copies(of: packs[index].id).first
+            let copy = try? view.copiesWithPins(of: packs[index].id).first
+            let id = packs[index].id
+            report.packs[index].pin = copy?.pin.map { PinStatus(of: id, pin: $0) }
             report.packs[index].location = copy.flatMap { copy in
                 ContainerLocations.location(
                     of: view.containers[copy.container],
@@ -131,6 +133,8 @@ struct PackReport: Encodable {
     /// In a plan, the owner of the container that readers now use, user or system; `nil` if the pack is not
     /// staged, or in a container at another path.
     var location: ContainerLocation?
+    /// In a plan, the pin of the copy that readers now use; `nil` if there is none.
+    var pin: PinStatus?
     /// Another container that has the pack, for a pack that is up to date there, for people.
     var otherContainer: String?
     /// Another application of the group whose content is staged under the offered version, for people; `nil` if there is none.
@@ -154,7 +158,7 @@ struct PackReport: Encodable {
 
     private enum CodingKeys: String, CodingKey {
         case id, version, policy, outcome, reason, downloadSize, installedSize, transferred, reused
-        case location, source, transfer, transferSize, isTransferSizeExact, isKept, error
+        case location, pin, source, transfer, transferSize, isTransferSizeExact, isKept, error
     }
 
     init(_ result: PackResult) {
