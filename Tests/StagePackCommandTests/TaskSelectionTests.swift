@@ -69,6 +69,30 @@ struct TaskSelectionTests {
         }
     }
 
+    @Test func whatCannotBeRemovedKeepsNoOtherFromBeingRemoved() async throws {
+        try await withTasks(1) { installed, daemon, client in
+            let names = ["stagepack.tasks.a", "stagepack.tasks.b"]
+            for name in names {
+                try await client.makeSession(name, configuration: SessionConfiguration())
+                let url = "http://a/\(name)"
+                let request = TransferRequest(token: name, kind: .download, url: url)
+                let ids = try await client.createTasks([request], in: name)
+                var change = TransferChange()
+                change.state = .cancelled
+                _ = try await client.change(ids[0], by: change)
+            }
+            let refusal = ControlRefusal(.storage, message: "the disk is full")
+            daemon.refuse("POST /v1/sessions/\(names[1])/acknowledge", with: refusal)
+            let ending = try await installed.run("tasks", "clear", "--json")
+            #expect(ending.status == 51, "\(ending)")
+            let result = try JSONNode(json: Array(ending.output.utf8)).value
+            #expect(try OutputSchemas().faults(of: result, as: "tasks-clear") == [])
+            #expect(result["error"]?["status"]?.integer == 51, "\(ending)")
+            #expect(ending.output.contains("http://a/\(names[0])"), "\(ending)")
+            #expect(!ending.output.contains("http://a/\(names[1])"), "\(ending)")
+        }
+    }
+
     @Test(arguments: [ControlRefusal.Code.notFound, .conflict])
     func aTransferThatHasEndedIsNotTriedAgain(code: ControlRefusal.Code) async throws {
         try await withTasks(1) { installed, daemon, _ in

@@ -21,8 +21,9 @@ struct TasksClearCommand: ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let removesFiles = files
-        let (removed, kept) = try await Daemon.ask { client throws(ControlError) in
+        let (removed, kept, error) = try await Daemon.ask { client throws(ControlError) in
             var (removed, kept): ([TaskReport], [TaskReport]) = ([], [])
+            var failure: ControlError?
             for session in try await client.sessions() where Self.isOfCommand(session) {
                 do throws(ControlError) {
                     let ended = try await Self.endedTasks(of: session, from: client)
@@ -37,13 +38,17 @@ struct TasksClearCommand: ReportingSubcommand {
                     // One that has ended since then stays.
                     let left = Set(try await client.tasks(in: session.identifier).map(\.id))
                     removed += ended.filter { !left.contains($0.task.id) }
-                } catch .refused(let refusal) where refusal.code == .notFound {
-                    // Its command has just removed it.
-                    continue
+                } catch {
+                    // Its command may have just removed the session.
+                    if case .refused(let refusal) = error, refusal.code == .notFound { continue }
+                    failure = failure ?? error
+                    guard case .refused = error else { break }
                 }
             }
-            return (removed, kept)
+            return (removed, kept, failure)
         }
+        let failure = error.map { CommandFailure($0) }
+        if let failure, removed.isEmpty { throw failure }
         if !kept.isEmpty {
             let numbers = kept.map { "\($0.task.id)" }.joined(separator: ", ")
             Console.note(
@@ -52,8 +57,12 @@ struct TasksClearCommand: ReportingSubcommand {
         } else if removed.isEmpty, !json {
             Console.note("no download has ended")
         }
-        Console.print(change: Listing(elements: removed, name: "tasks"), asJSON: json)
-        return .success
+        Console.print(
+            change: Listing(elements: removed, name: "tasks"),
+            failures: [failure].compactMap(\.self),
+            asJSON: json
+        )
+        return failure?.status ?? .success
     }
 
     /// Returns whether `tasks add` of this user has made a session, and no command waits for a download of it.
