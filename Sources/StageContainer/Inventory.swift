@@ -20,8 +20,10 @@ public struct StoredGeneration: Equatable, Sendable {
     public var name: GenerationName
     /// The role of the generation.
     public var role: Role
-    /// The estimated space on disk: the size of the files, and a block for each of them and for the
-    /// generation.
+    /// The estimated space on disk, which counts for a quota: the size of the files, and a block for each of them
+    /// and for the generation.
+    ///
+    /// Deleting the generation frees less if it shares files with others by hard links.
     public var size: ByteCount
     /// The time of the last use or, if later, of staging, in seconds since 1970.
     public var lastUsed: Int64
@@ -29,6 +31,8 @@ public struct StoredGeneration: Equatable, Sendable {
     public var isLeased: Bool
     /// `true` if the pack is pinned to the generation.
     public var isPinned: Bool
+    /// The measured space on disk; `nil` if it was not measured.
+    package var occupied: OccupiedSpace?
 
     /// Creates the value from its parts.
     public init(

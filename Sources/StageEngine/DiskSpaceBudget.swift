@@ -32,21 +32,22 @@ struct DiskSpaceBudget {
     ///
     /// Nothing is evicted if the pack would not fit in the end.
     mutating func take(_ pack: Pack) -> Plan.Refusal? {
-        let space = planner.space(for: pack) + Planner.reserve
+        let needed = planner.space(for: pack)
+        let space = needed + Planner.reserve
         let growth = growth(of: pack)
-        let missing = max(
-            free.map { space - $0 } ?? .zero,
-            // An update that takes no more than it replaces is never refused for the quota.
-            growth > .zero ? remaining.map { growth - $0 } ?? .zero : .zero
-        )
-        let made = missing > .zero ? queue?.take(missing) ?? [] : []
-        for eviction in made where eviction.isOfPack { current[eviction.generation.id] = nil }
-        guard made.size >= missing else {
+        let missing = max(.zero, free.map { space - $0 } ?? .zero)
+        // An update that takes no more than it replaces is never refused for the quota.
+        let excess = growth > .zero ? max(.zero, remaining.map { growth - $0 } ?? .zero) : .zero
+        let freedBefore = queue?.freed ?? .zero
+        let made = queue?.take(excess, freeing: missing) ?? []
+        guard !made.isEmpty || missing == .zero && excess == .zero else {
             if let free, space > free { return .noSpace(needed: space, available: free) }
             return .exceedsQuota(needed: growth, remaining: max(remaining ?? .zero, .zero))
         }
+        for eviction in made where eviction.isOfPack { current[eviction.generation.id] = nil }
         evictions += made
-        free = free.map { $0 + made.size - (space - Planner.reserve) }
+        let freed = (queue?.freed ?? .zero) - freedBefore
+        free = free.map { $0 + freed - needed }
         remaining = remaining.map { $0 + made.size - growth }
         return nil
     }

@@ -89,7 +89,11 @@ public struct EvictionPolicy: Equatable, Sendable {
         sparing spared: Set<PackID> = []
     ) -> [Eviction] {
         var queue = queue(sparing: spared)
-        guard amount <= queue.size else { return collect(includingPrevious: true) }
+        guard amount <= queue.size else {
+            let evictions = superfluous(includingPrevious: true)
+            remove(evictions)
+            return evictions
+        }
         let evictions = queue.take(amount)
         remove(evictions)
         return evictions
@@ -156,13 +160,38 @@ public struct EvictionPolicy: Equatable, Sendable {
         init(_ stored: StoredGeneration) { (id, name) = (stored.id, stored.name) }
     }
 
-    /// Removes and returns the obsolete generations, and optionally the previous ones.
+    /// Removes and returns the obsolete generations, and optionally the previous ones, with the bytes that each frees if
+    /// they were measured.
     public mutating func collect(includingPrevious: Bool) -> [Eviction] {
-        let evictions = candidates(sparing: []).filter { eviction in
+        let evictions = superfluous(includingPrevious: includingPrevious)
+        remove(evictions)
+        return evictions.withFreedBytes
+    }
+
+    private func superfluous(includingPrevious: Bool) -> [Eviction] {
+        candidates(sparing: []).filter { eviction in
             eviction.reason == .obsolete || includingPrevious && eviction.reason == .previous
         }
-        remove(evictions)
-        return evictions
+    }
+
+    /// Measures the disk space of the generations that may be evicted; reads the status of each of their files.
+    ///
+    /// - Parameters:
+    ///   - reader: The container.
+    ///   - includingPacks: Pass `false` to measure only generations that are not current.
+    package mutating func measure(
+        in reader: ContainerReader,
+        includingPacks: Bool = true
+    ) throws(StageError) {
+        for index in generations.indices {
+            let stored = generations[index]
+            guard includingPacks || stored.role != .current, !stored.isLeased,
+                reason(for: stored, []) != nil
+            else { continue }
+            generations[index].occupied = try StageError.wrapping { () throws(ContainerError) in
+                try reader.occupiedSpace(of: stored)
+            }
+        }
     }
 
     /// Returns all generations that may be evicted, in order of eviction.
@@ -203,38 +232,15 @@ public struct EvictionPolicy: Equatable, Sendable {
     }
 }
 
-/// Queue of the generations that may be evicted, in order of eviction.
-public struct EvictionQueue: Equatable, Sendable {
-    private let evictions: [Eviction]
-    private var next = 0
-    /// The space that evicting all remaining generations frees.
-    public private(set) var size: ByteCount
-
-    init(_ evictions: [Eviction]) {
-        self.evictions = evictions
-        size = evictions.size
-    }
-
-    /// Removes and returns generations that free at least `amount`; returns none if that much cannot be freed.
-    public mutating func take(_ amount: ByteCount) -> [Eviction] {
-        guard amount <= size else { return [] }
-        let start = next
-        var freed = ByteCount.zero
-        while freed < amount {
-            freed += evictions[next].generation.size
-            next += 1
-        }
-        size = size - freed
-        return Array(evictions[start..<next])
-    }
-}
-
 /// Eviction of a generation; if it is the current one, its pack is no longer staged.
 public struct Eviction: Equatable, Sendable {
     /// The generation.
     public var generation: StoredGeneration
     /// The reason why it may be evicted.
     public var reason: EvictionReason
+    /// The bytes that the eviction frees on the file system, after the evictions before it; `nil` if it was decided for
+    /// a quota alone, for which ``StoredGeneration/size`` counts, or if the generation was not measured.
+    public var freed: ByteCount?
 
     /// Creates the value from its parts.
     public init(generation: StoredGeneration, reason: EvictionReason) {

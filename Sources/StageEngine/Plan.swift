@@ -28,6 +28,9 @@ public struct Plan: Equatable, Sendable {
         public var transferSize = ByteCount.zero
         /// `true` if ``transferSize`` is exact, `false` if it is an upper bound.
         public var isTransferSizeExact = true
+        /// The most space that staging the pack takes on the file system, which was compared with the free space; zero
+        /// for packs that are not to be staged or are kept.
+        public var space = ByteCount.zero
         /// `true` if the pack is to be staged from a generation that the container keeps, without a transfer.
         public var isKept = false
     }
@@ -101,6 +104,27 @@ public struct Plan: Equatable, Sendable {
         entries.compactMap { entry in
             if case .stage = entry.decision { entry.pack } else { nil }
         }
+    }
+
+    /// Refuses the packs that do not fit into the free space, after the packs before them, and returns the outcome of
+    /// each of these.
+    ///
+    /// Evictions may have freed less than the plan expects: a process reads a generation, or the file system shares
+    /// blocks between files.
+    package mutating func refusePacks(beyond freeSpace: ByteCount) -> [PackID: StagingOutcome] {
+        var free = freeSpace
+        var refused: [PackID: StagingOutcome] = [:]
+        for index in entries.indices where !entries[index].isKept {
+            guard case .stage = entries[index].decision else { continue }
+            let needed = entries[index].space + Planner.reserve
+            guard needed > free else {
+                free -= entries[index].space
+                continue
+            }
+            entries[index].decision = .refuse(.noSpace(needed: needed, available: free))
+            refused[entries[index].pack.id] = .failed(.noSpace(needed: needed, available: free))
+        }
+        return refused
     }
 }
 
@@ -248,6 +272,7 @@ public struct Planner: Sendable {
                 entry.decision = .refuse(refusal)
             } else {
                 budget?.spend(pack, isEssential: isEssential(pack))
+                entry.space = space(for: pack)
                 entry.transfer = transferChoice(for: pack)
                 entry.isTransferSizeExact = entry.transfer == nil
                 // Downloaded bytes of an archive count for the first of the packs that share it.

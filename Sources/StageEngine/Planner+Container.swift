@@ -108,15 +108,27 @@ extension Planner {
 
     /// Decides about each pack, and about the generations to evict if there is not enough space.
     ///
-    /// Reads the generations of the container only if there is a quota or a pack does not fit.
+    /// Reads the generations of the container only if there is a quota or a pack does not fit, and the status of their
+    /// files only if a pack does not fit on the file system or generations are evicted: deleting files frees nothing
+    /// while they have other links.
     public mutating func plan(
         for selection: PackSelection,
         in reader: ContainerReader
     ) throws(StageError) -> Plan {
-        let plan = plan(for: selection)
-        guard quota != nil || plan.lacksSpace else { return plan }
-        evictionPolicy = try EvictionPolicy(reader, offering: manifest)
-        return self.plan(for: selection)
+        let first = plan(for: selection)
+        guard quota != nil || first.lacksSpace else { return first }
+        let policy = try EvictionPolicy(reader, offering: manifest)
+        if !first.lacksSpace {
+            evictionPolicy = policy
+            let plan = plan(for: selection)
+            if plan.evictions.isEmpty, !plan.lacksSpace { return plan }
+        }
+        var measured = policy
+        try measured.measure(in: reader)
+        evictionPolicy = measured
+        // The measurements of many files take much memory.
+        defer { evictionPolicy = policy }
+        return plan(for: selection)
     }
 }
 

@@ -58,6 +58,16 @@ extension StagingService {
         return gone
     }
 
+    /// Returns the free space of the container's file system after evictions; `nil` if it cannot be read.
+    func freeSpaceAfterEvictions(in container: Container) async -> ByteCount? {
+        await withBlockingThread { () -> ByteCount? in
+            // Btrfs and XFS free the blocks of deleted files some time later, or when they are synced.
+            try? container.root.synchronizeFileSystem()
+            // Staging a pack reports errors of the file system.
+            return (try? container.root.freeSpace()).map { ByteCount($0.bytes) }
+        }
+    }
+
     /// Removes packs that are not needed once the packs are staged, and enforces the quota.
     ///
     /// - Throws: ``StagingFailure/registrationChanged(_:)`` if another registration is in effect by now.

@@ -350,15 +350,18 @@ public struct StagingService: Sendable {
         in container: Container,
         by stager: Stager
     ) async -> StagedPacks {
-        let plan = request.isOffline ? plan.withoutTransfers : plan
+        var plan = request.isOffline ? plan.withoutTransfers : plan
         var staged = StagedPacks()
         staged.evicted = await makeRoom(plan.evictions, in: container)
+        if !plan.evictions.isEmpty, let free = await freeSpaceAfterEvictions(in: container) {
+            staged.outcomes = plan.refusePacks(beyond: free)
+        }
         guard !plan.packsToStage.isEmpty else { return staged }
         let progress = Mutex(StagingProgress(plan))
         let reporter = DaemonProgressReporter.current
         let queue = UpdateQueue(report)
         queue.add(.began(plan))
-        staged.outcomes = await stager.stage(
+        let outcomes = await stager.stage(
             plan,
             of: manifest,
             in: container,
@@ -370,6 +373,7 @@ public struct StagingService: Sendable {
             }
             reporter?.requestReport { progress.withLock { StagingBytes($0) } }
         }
+        staged.outcomes.merge(outcomes) { _, outcome in outcome }
         queue.add(.ended)
         await queue.finish()
         staged.progress = progress.withLock { $0.packs }

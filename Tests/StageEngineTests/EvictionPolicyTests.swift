@@ -199,6 +199,26 @@ struct PlannerRoomTests {
         }
     }
 
+    /// The files of the previous generation have other links.
+    @Test func aGenerationThatFreesNothingIsSpared() throws {
+        var planner = try planner()
+        var previous = try StoredGeneration.of("level", .previous, 1)
+        previous.occupied = OccupiedSpace()
+        planner.evictionPolicy = EvictionPolicy(
+            generations: [
+                try .of("level", .current, 1), previous, try .of("demand", .current, 1),
+            ],
+            manifests: [planner.manifest]
+        )
+        planner.freeSpace = Self.space - ByteCount(Int64(100))
+        let plan = planner.plan(for: .event(.update, essentialOnly: false))
+        #expect(plan.evictions.map(\.reason) == [.onDemand])
+        planner.freeSpace = Self.space - ByteCount(Int64(101))
+        let refused = planner.plan(for: .event(.update, essentialOnly: false))
+        #expect(refused.evictions == [])
+        #expect(!refused.packsToStage.contains { $0.id.text == "level" })
+    }
+
     @Test func nothingGoesForAPackThatDoesNotFitInTheEnd() throws {
         var planner = try planner()
         planner.manifest.packs[0].installedSize = .mebibytes(100)

@@ -221,4 +221,62 @@ struct FullDiskTests {
         let output = "aurora/1 \naurora/1 oceans/1 \naurora/1 aurora/2 \n"
         #expect(ending == Program.Ending(status: 0, output: output, error: ""))
     }
+
+    /// Two versions share a file of 20 MB, other data fill the disk, and a third version does not fit.
+    @Test func noGenerationGoesWhoseFilesOthersKeep() async throws {
+        let steps = """
+            head -c 20000000 /dev/urandom >files/big; echo 1 >files/small; publish 1; prefetch -q
+            echo 2 >files/small; publish 2; prefetch -q
+            head -c 25000000 /dev/zero >disk/other
+            head -c 20000000 /dev/urandom >files/big; publish 3
+            stage plan >plan.txt || echo "status $?"; grep room plan.txt || true
+            prefetch -q || echo "status $?"
+            ls disk/container/generations/ev | wc -l
+            stage gc --previous --dry-run | sed 's/[0-9.]* kB/SIZE/'
+            $P rollback ev --container disk/container -q && ls disk/container/packs/ev/files
+            """
+        let ending = try await publishing(mebibytes: 60, steps)
+        #expect(ending.status == 0, "\(ending)")
+        let output = """
+            status 40
+            status 40
+            2
+            would evict ev 1 (SIZE, the previous generation)
+            would remove 1 generation, 0 packs
+            big
+            small
+
+            """
+        #expect(ending.output == output, "\(ending)")
+        #expect(ending.error.contains("pack 'ev': not enough space: 36.8 MB needed"), "\(ending)")
+    }
+
+    /// Runs a script of the shell with an empty `disk` of the given size, and with functions that publish a version of the
+    /// indexed pack of `files`, and stage it in `disk/container`.
+    private func publishing(mebibytes: Int, _ steps: String) async throws -> Program.Ending {
+        var program = try World().program
+        let text = """
+            set -e; P='\(try Program.path)'; cd '\(try TemporaryDirectory.required().path)'
+            mkdir store files disk; mount -t tmpfs -o size=\(mebibytes)m none disk
+            cat >recipe.json <<'END'
+            {"assetPackID": "ev", "fileSelectors": [{"directory": "files"}], "downloadPolicy":
+             {"essential": {"installationEventTypes": ["firstInstallation", "subsequentUpdate"]}}}
+            END
+            $P manifest create --application net.example.app -o store/manifest.json
+            publish() {
+                $P package recipe.json --indexed --no-archive --level 1 -o store --json >index.json
+                index=store/i/$(sed -n 's/.*"sha256" : "\\(.*\\)".*/\\1/p' index.json)
+                $P manifest add store/manifest.json "$index" --recipe recipe.json --pack-version $1 -q
+            }
+            stage() {
+                command=$1; shift
+                $P $command --manifest "file://$PWD/store/manifest.json" \\
+                    --container disk/container "$@"
+            }
+            prefetch() { stage prefetch --progress none --attempts 1 "$@"; }
+            \(steps)
+            """
+        program.wrapper = ["/usr/bin/unshare", "-m", "/bin/sh", "-c", text, "sh"]
+        return try await program.run([])
+    }
 }

@@ -129,6 +129,7 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
     ) throws(CommandFailure) -> GarbageReport.Part {
         do throws(StageError) {
             var policy = try EvictionPolicy(container.reader)
+            try policy.measure(in: container.reader, includingPacks: false)
             var report = GarbageReport.Part()
             report.isDryRun = true
             report.add(policy.collect(includingPrevious: previous))

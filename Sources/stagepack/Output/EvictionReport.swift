@@ -8,6 +8,7 @@ struct EvictionReport: Encodable, CustomStringConvertible {
     var pack: PackID
     var version: Int?
     var generation: String
+    /// The bytes that the eviction frees; for a quota, those that count for it.
     var size: ByteCount
     /// The reason that permits the eviction: `obsolete`, `previous`, `onDemand` or `prefetch`; the last two
     /// evict the whole pack.
@@ -32,7 +33,7 @@ struct EvictionReport: Encodable, CustomStringConvertible {
         pack = stored.id
         version = stored.name.content?.version
         generation = stored.name.description
-        size = stored.size
+        size = eviction.freed ?? stored.size
         reason = eviction.reason.rawValue
         lastUsed = Date(timeIntervalSince1970: Double(stored.lastUsed))
         explanation = eviction.reason.text(stored.lastUsed, audience: .programs)

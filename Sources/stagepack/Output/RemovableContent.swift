@@ -9,26 +9,38 @@ enum RemovableContent: Sendable {
     case obsoleteGenerations
     /// Generations that `gc --previous` removes.
     case previousGenerations
-    /// The largest pack that may be evicted, and the space that it takes.
+    /// The pack whose removal frees most, and the space that it frees.
     case pack(PackID, size: ByteCount)
 
     /// Finds the content in the container at `path`; `nil` if nothing but `spared` packs may be evicted there.
     ///
-    /// Reads all records of the container.
+    /// Reads all records of the container, and the status of the files of what may be evicted.
     init?(in path: FilePath, sparing spared: Set<PackID> = []) {
         // A hint does without the content of a container that is not there or cannot be read.
-        guard let reader = try? ContainerReader.open(path), let policy = try? EvictionPolicy(reader)
+        guard let reader = try? ContainerReader.open(path),
+            var policy = try? EvictionPolicy(reader), (try? policy.measure(in: reader)) != nil
         else { return nil }
         let evictions = policy.candidates(sparing: spared)
-        guard let first = evictions.first else { return nil }
-        switch first.reason {
-        case .obsolete: self = .obsoleteGenerations
-        case .previous: self = .previousGenerations
-        case .onDemand, .prefetch:
-            let sizes = evictions.map(\.generation)
-            guard let largest = sizes.max(by: { $0.size < $1.size }) else { return nil }
-            self = .pack(largest.id, size: largest.size)
+        let kinds: [(reason: EvictionReason, content: RemovableContent)] = [
+            (.obsolete, .obsoleteGenerations), (.previous, .previousGenerations),
+        ]
+        for (reason, content) in kinds {
+            let generations = evictions.filter { $0.reason == reason }
+            // Generations that share most of their files free little.
+            guard generations.freedBytes > .zero,
+                generations.freedBytes + generations.freedBytes >= generations.size
+            else { continue }
+            self = content
+            return
         }
+        var largest: (id: PackID, size: ByteCount)?
+        for pack in evictions where pack.isOfPack {
+            // Removing a pack removes all of its generations.
+            let size = evictions.filter { $0.generation.id == pack.generation.id }.freedBytes
+            if size > largest?.size ?? .zero { largest = (pack.generation.id, size) }
+        }
+        guard let largest else { return nil }
+        self = .pack(largest.id, size: largest.size)
     }
 }
 

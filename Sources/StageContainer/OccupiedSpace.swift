@@ -1,0 +1,104 @@
+package import StageModel
+package import StageSystem
+import SystemPackage
+
+/// The disk space of trees of files, some of which may have links elsewhere: what the trees occupy, and what
+/// deleting them frees.
+///
+/// A file whose other links are outside of the trees stays when the trees are deleted. Blocks that the file system
+/// shares between files are counted for each of them, since stat(2) does not tell.
+package struct OccupiedSpace: Equatable, Sendable {
+    /// The bytes that the trees occupy; a file with several links counts once.
+    package private(set) var size = ByteCount.zero
+    /// The bytes that deleting all of the trees frees.
+    package private(set) var freed = ByteCount.zero
+    /// The bytes of directories, symbolic links, and files with a single link.
+    private var unshared = ByteCount.zero
+    /// The files with several links, by their inode numbers.
+    private var shared: [UInt64: SharedFile] = [:]
+
+    /// A file with several links.
+    private struct SharedFile: Equatable {
+        var size: ByteCount
+        /// The number of links in the trees.
+        var links = 0
+        /// The number of all links.
+        var linkCount: UInt64
+
+        /// `true` if deleting the trees deletes the file.
+        var isFreed: Bool { links > 0 && UInt64(links) >= linkCount }
+    }
+
+    /// Creates the space of no tree.
+    package init() {}
+
+    /// Adds another tree of the same file system.
+    package mutating func add(_ other: OccupiedSpace) {
+        addUnshared(other.unshared)
+        for (inode, file) in other.shared { add(file, inode: inode, links: file.links) }
+    }
+
+    /// Removes a tree that was added.
+    package mutating func remove(_ other: OccupiedSpace) {
+        addUnshared(.zero - other.unshared)
+        for (inode, file) in other.shared { add(file, inode: inode, links: -file.links) }
+    }
+
+    private mutating func addUnshared(_ bytes: ByteCount) {
+        unshared += bytes
+        size += bytes
+        freed += bytes
+    }
+
+    private mutating func add(_ file: SharedFile, inode: UInt64, links: Int) {
+        let old = shared[inode]
+        var new = old ?? file
+        new.links = (old?.links ?? 0) + links
+        if old == nil { size += new.size }
+        if old?.isFreed == true { freed -= new.size }
+        if new.isFreed { freed += new.size }
+        if new.links == 0 { size -= new.size }
+        shared[inode] = new.links == 0 ? nil : new
+    }
+
+    private mutating func add(_ status: FileStatus) {
+        let bytes = ByteCount(status.allocatedSize)
+        guard status.kind == .file, status.linkCount > 1 else { return addUnshared(bytes) }
+        let file = SharedFile(size: bytes, linkCount: status.linkCount)
+        add(file, inode: status.inode, links: 1)
+    }
+
+    /// Adds what is below a directory, without the directory.
+    fileprivate mutating func addContent(of directory: Directory) throws(FileError) {
+        for entry in try directory.entries() {
+            // Another process may delete it meanwhile.
+            guard let status = try directory.status(entry.path) else { continue }
+            add(status)
+            guard status.kind == .directory, let below = try directory.directory(entry.path) else {
+                continue
+            }
+            try addContent(of: below)
+        }
+    }
+}
+
+extension Directory {
+    /// Returns the disk space of what is below the directory; reads the status of every file.
+    package func occupiedSpace() throws(FileError) -> OccupiedSpace {
+        var space = OccupiedSpace()
+        try space.addContent(of: self)
+        return space
+    }
+}
+
+extension ContainerReader {
+    /// Returns the disk space of a generation, with its records; reads the status of every file.
+    package func occupiedSpace(
+        of stored: StoredGeneration
+    ) throws(ContainerError) -> OccupiedSpace {
+        try ContainerError.wrapping { () throws(FileError) in
+            // A generation that was deleted meanwhile occupies nothing.
+            try root.directory(path(of: stored.name, stored.id))?.occupiedSpace() ?? OccupiedSpace()
+        }
+    }
+}
