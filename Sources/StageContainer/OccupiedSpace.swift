@@ -10,6 +10,8 @@ import SystemPackage
 package struct OccupiedSpace: Equatable, Sendable {
     /// The bytes that the trees occupy; a file with several links counts once.
     package private(set) var size = ByteCount.zero
+    /// The part of ``size`` that directories take.
+    package private(set) var directories = ByteCount.zero
     /// The bytes that deleting all of the trees frees.
     package private(set) var freed = ByteCount.zero
     /// The bytes of directories, symbolic links, and files with a single link.
@@ -35,12 +37,14 @@ package struct OccupiedSpace: Equatable, Sendable {
     /// Adds another tree of the same file system.
     package mutating func add(_ other: OccupiedSpace) {
         addUnshared(other.unshared)
+        directories += other.directories
         for (inode, file) in other.shared { add(file, inode: inode, links: file.links) }
     }
 
     /// Removes a tree that was added.
     package mutating func remove(_ other: OccupiedSpace) {
         addUnshared(.zero - other.unshared)
+        directories -= other.directories
         for (inode, file) in other.shared { add(file, inode: inode, links: -file.links) }
     }
 
@@ -63,6 +67,7 @@ package struct OccupiedSpace: Equatable, Sendable {
 
     private mutating func add(_ status: FileStatus) {
         let bytes = ByteCount(status.allocatedSize)
+        if status.kind == .directory { directories += bytes }
         guard status.kind == .file, status.linkCount > 1 else { return addUnshared(bytes) }
         let file = SharedFile(size: bytes, linkCount: status.linkCount)
         add(file, inode: status.inode, links: 1)
@@ -70,8 +75,15 @@ package struct OccupiedSpace: Equatable, Sendable {
 
     /// Adds what is below a directory, without the directory.
     fileprivate mutating func addContent(of directory: Directory) throws(FileError) {
-        for entry in try directory.entries() {
-            // Another process may delete it meanwhile.
+        let entries: [DirectoryEntry]
+        do throws(FileError) {
+            entries = try directory.entries()
+        } catch {
+            // Another process has deleted it meanwhile.
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            return
+        }
+        for entry in entries {
             guard let status = try directory.status(entry.path) else { continue }
             add(status)
             guard status.kind == .directory, let below = try directory.directory(entry.path) else {

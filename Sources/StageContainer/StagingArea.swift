@@ -209,7 +209,7 @@ extension PackID {
     /// Returns the name of a resumable staging area; `nil` if it would not be a valid file name.
     ///
     /// Contains the whole ID, because packs with equal content have the same digest.
-    fileprivate func nameOfArea(for digest: Digest) -> FilePath.Component? {
+    func nameOfArea(for digest: Digest) -> FilePath.Component? {
         FilePath.Component("\(text).\(digest)")
     }
 }

@@ -105,27 +105,6 @@ public struct Plan: Equatable, Sendable {
             if case .stage = entry.decision { entry.pack } else { nil }
         }
     }
-
-    /// Refuses the packs that do not fit into the free space, after the packs before them, and returns the outcome of
-    /// each of these.
-    ///
-    /// Evictions may have freed less than the plan expects: a process reads a generation, or the file system shares
-    /// blocks between files.
-    package mutating func refusePacks(beyond freeSpace: ByteCount) -> [PackID: StagingOutcome] {
-        var free = freeSpace
-        var refused: [PackID: StagingOutcome] = [:]
-        for index in entries.indices where !entries[index].isKept {
-            guard case .stage = entries[index].decision else { continue }
-            let needed = entries[index].space + Planner.reserve
-            guard needed > free else {
-                free -= entries[index].space
-                continue
-            }
-            entries[index].decision = .refuse(.noSpace(needed: needed, available: free))
-            refused[entries[index].pack.id] = .failed(.noSpace(needed: needed, available: free))
-        }
-        return refused
-    }
 }
 
 /// Selection of the packs to plan for.
@@ -158,6 +137,8 @@ public struct Planner: Sendable {
     public var pinned: [PackID: PinnedVersion] = [:]
     /// The bytes of archives that have been downloaded, complete or partial, by content digest.
     public var downloaded: [Digest: ByteCount]
+    /// The bytes on disk of unfinished indexed packs in the offered versions, which staging them continues.
+    package var unfinished: [PackID: ByteCount] = [:]
     /// The free space of the file system; `nil` if unknown.
     public var freeSpace: ByteCount?
     /// The maximum size of the container; `nil` for no limit.
@@ -203,9 +184,6 @@ public struct Planner: Sendable {
             self.rolledBackFrom = rolledBackFrom
         }
     }
-
-    /// The space to leave free on the file system beyond the planned use.
-    public static let reserve = ByteCount.mebibytes(16)
 
     /// Creates a planner for a manifest and the state of a container.
     public init(
@@ -323,20 +301,6 @@ public struct Planner: Sendable {
         if isEssential(pack) { return 0 }
         if pack.policy == .onDemand, choices?[pack.id] == nil { return 2 }
         return 1
-    }
-
-    /// Returns the peak space needed to stage the pack: the rest of the archive, the files, and the overhead
-    /// of the file system for each of them.
-    ///
-    /// Does not include the current generation, which is counted as used space.
-    public func space(for pack: Pack) -> ByteCount {
-        // An indexed pack needs space for its files only: its archive is used only if there is space for it
-        // too.
-        let archive =
-            pack.index == nil
-            ? pack.downloadSize - (downloaded[pack.contentDigest] ?? .zero) : .zero
-        return max(archive, .zero)
-            + StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
     }
 
     /// Returns the maximum number of bytes to transfer for the pack, provided that the server still has the

@@ -13,6 +13,9 @@ extension Planner {
         downloaded = try StageError.wrapping { () throws(ContainerError) in
             try container.reader.downloadedSizes()
         }
+        unfinished = try StageError.wrapping { () throws(ContainerError) in
+            try container.reader.unfinishedSizes(of: manifest)
+        }
     }
 
     /// Creates a planner for a manifest and a container that is only read.
@@ -25,8 +28,9 @@ extension Planner {
         }
         try self.init(manifest: manifest, reader: reader)
         if reader == nil { freeSpace = Self.freeSpace(forContainerAt: path) }
-        // Without permission to read the downloads, plans for complete archives.
+        // Without permission to read the downloads, plans for complete archives and packs.
         downloaded = (try? reader?.downloadedSizes()) ?? [:]
+        unfinished = (try? reader?.unfinishedSizes(of: manifest)) ?? [:]
     }
 
     /// Returns the free space for a container that does not exist: that of its nearest existing parent; `nil` if it

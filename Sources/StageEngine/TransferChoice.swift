@@ -97,14 +97,4 @@ extension Planner {
             differences: delta?.frames?.size
         )
     }
-
-    /// Returns whether a download and the content made of it fit, with the reserve; `true` if the free space is
-    /// unknown.
-    static func hasSpace(
-        for download: ByteCount,
-        and content: ByteCount,
-        in freeSpace: ByteCount?
-    ) -> Bool {
-        freeSpace.map { download + content + reserve <= $0 } ?? true
-    }
 }

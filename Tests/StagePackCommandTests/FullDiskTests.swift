@@ -251,6 +251,30 @@ struct FullDiskTests {
         #expect(ending.error.contains("pack 'ev': not enough space: 36.8 MB needed"), "\(ending)")
     }
 
+    /// Of a pack that an interrupted run has left nearly complete, only the rest needs space.
+    @Test func anUnfinishedPackIsShownAndNeedsNoSpaceAgain() async throws {
+        let steps = """
+            head -c 20000000 /dev/urandom >files/big; echo 1 >files/small; publish 1; prefetch -q
+            cd disk/container; name=$(ls generations/ev)
+            mv generations/ev/$name staging/ev.${name#1-}; rm packs/ev; cd ../..
+            head -c 17000000 /dev/zero >disk/other
+            $P du --container disk/container | tr -s ' ' | grep -v -e container -e kept
+            stage plan >plan.txt; prefetch -q
+            $P du --container disk/container | grep -c unfinished || true
+            ls disk/container/packs
+            """
+        let ending = try await publishing(mebibytes: 60, steps)
+        let output = """
+            downloads 0 B
+            unfinished packs 20.0 MB
+            all 20.0 MB
+            0
+            ev
+
+            """
+        #expect(ending == Program.Ending(status: 0, output: output, error: ""))
+    }
+
     /// Runs a script of the shell with an empty `disk` of the given size, and with functions that publish a version of the
     /// indexed pack of `files`, and stage it in `disk/container`.
     private func publishing(mebibytes: Int, _ steps: String) async throws -> Program.Ending {

@@ -12,7 +12,9 @@ struct DiskUsageCommand: ScopedSubcommand, ReportingSubcommand {
         discussion: """
             A version before the current one is kept for 'rollback' and for applications that read \
             it; 'gc' removes what is superfluous. Files that versions share on disk count for each. \
-            Single files are those that 'load --file' fetched of packs that are not staged.
+            Single files are those that 'load --file' fetched of packs that are not staged. Unfinished \
+            packs are indexed ones that a run did not complete: the next run continues them, and \
+            'remove' removes them.
             """
     )
 
@@ -60,6 +62,8 @@ private struct DiskUsage: Encodable, CustomStringConvertible {
     var downloads: ByteCount
     /// The bytes of single files of packs that are not staged.
     var singleFiles: ByteCount
+    /// The bytes of packs that are being staged, and of those that a run did not complete.
+    var unfinishedPacks: ByteCount
     var total: ByteCount
 
     /// Measures the containers of a scope.
@@ -95,13 +99,18 @@ private struct DiskUsage: Encodable, CustomStringConvertible {
         packs = usages.values.sorted { ($1.total, $0.id) < ($0.total, $1.id) }
         downloads = try container.downloadedSizes().values.reduce(.zero, +)
         singleFiles = try container.partialContentSize()
-        total = packs.reduce(downloads + singleFiles) { $0 + $1.total }
+        // Files that they share with a staged version stay with it.
+        unfinishedPacks = try container.unfinishedSpace().freed
+        total = packs.reduce(downloads + singleFiles + unfinishedPacks) { $0 + $1.total }
     }
 
     var description: String {
         var rows = packs.map { ["\($0.id)", "\($0.current)", "\($0.kept)", "\($0.total)"] }
         rows.append(["downloads", "", "", "\(downloads)"])
         if singleFiles > .zero { rows.append(["single files", "", "", "\(singleFiles)"]) }
+        if unfinishedPacks > .zero {
+            rows.append(["unfinished packs", "", "", "\(unfinishedPacks)"])
+        }
         rows.append(["all", "", "", "\(total)"])
         let place = location.map { " (\($0.rawValue))" } ?? ""
         return "container \(container.forDisplay())\(place)\n"

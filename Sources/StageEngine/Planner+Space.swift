@@ -1,0 +1,54 @@
+import StageContainer
+public import StageModel
+
+extension Planner {
+    /// The space to leave free on the file system beyond the planned use.
+    public static let reserve = ByteCount.mebibytes(16)
+
+    /// Returns the peak space needed to stage the pack: the rest of the archive, the files, and the overhead
+    /// of the file system for each of them, without the files of an indexed pack that an interrupted run left.
+    ///
+    /// Does not include the current generation, which is counted as used space.
+    public func space(for pack: Pack) -> ByteCount {
+        let files = StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
+        // An indexed pack needs space for its files only: its archive is used only if there is space for it
+        // too.
+        guard pack.index == nil else {
+            return max(.zero, files - (unfinished[pack.id] ?? .zero))
+        }
+        return max(.zero, pack.downloadSize - (downloaded[pack.contentDigest] ?? .zero)) + files
+    }
+
+    /// Returns whether a download and the content made of it fit, with the reserve; `true` if the free space is
+    /// unknown.
+    static func hasSpace(
+        for download: ByteCount,
+        and content: ByteCount,
+        in freeSpace: ByteCount?
+    ) -> Bool {
+        freeSpace.map { download + content + reserve <= $0 } ?? true
+    }
+}
+
+extension Plan {
+    /// Refuses the packs that do not fit into the free space, after the packs before them, and returns the outcome of
+    /// each of these.
+    ///
+    /// Evictions may have freed less than the plan expects: a process reads a generation, or the file system shares
+    /// blocks between files.
+    package mutating func refusePacks(beyond freeSpace: ByteCount) -> [PackID: StagingOutcome] {
+        var free = freeSpace
+        var refused: [PackID: StagingOutcome] = [:]
+        for index in entries.indices where !entries[index].isKept {
+            guard case .stage = entries[index].decision else { continue }
+            let needed = entries[index].space + Planner.reserve
+            guard needed > free else {
+                free -= entries[index].space
+                continue
+            }
+            entries[index].decision = .refuse(.noSpace(needed: needed, available: free))
+            refused[entries[index].pack.id] = .failed(.noSpace(needed: needed, available: free))
+        }
+        return refused
+    }
+}
