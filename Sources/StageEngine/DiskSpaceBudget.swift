@@ -18,6 +18,8 @@ struct DiskSpaceBudget {
     init(_ planner: Planner, for selection: PackSelection) {
         self.planner = planner
         free = planner.freeSpace
+        // Without a policy, as without a container, nothing is staged.
+        remaining = planner.quota.map { $0 - (planner.evictionPolicy?.lastingSize ?? .zero) }
         guard let policy = planner.evictionPolicy else { return }
         let requested = planner.packsAskedFor(selection)
         queue = policy.queue(
@@ -25,7 +27,6 @@ struct DiskSpaceBudget {
             keeping: planner.kept.filter { requested.contains($0.key) }
         )
         current = policy.current
-        if let quota = planner.quota { remaining = quota - policy.lastingSize }
     }
 
     /// Reserves space for a pack, with evictions if necessary, or returns the reason to refuse it.

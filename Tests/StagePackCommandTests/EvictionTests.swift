@@ -232,4 +232,18 @@ struct QuotaTests {
                 """
         )
     }
+
+    /// Nothing is staged, and there is no container.
+    @Test(arguments: [["plan"], ["simulate", "install"], ["prefetch", "--quiet"]])
+    func aPackBeyondTheQuotaIsRefusedBeforeThereIsAContainer(command: [String]) async throws {
+        var installed = try await Installed()
+        installed.registration.quota = ByteCount(Int64(20_000))
+        try installed.install()
+        try installed.world.publish(try pack("essential", .essential([.firstInstallation])))
+        let program = installed.world.program
+        let ending = try await program.run(command + ["--app", "net.example.wallpaper"])
+        #expect(ending.status == 40, "\(ending)")
+        let reason = "the quota of the container leaves 20.0 kB, and it takes 36.4 kB"
+        #expect(ending.error.contains(reason), "\(ending)")
+    }
 }
