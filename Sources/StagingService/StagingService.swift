@@ -380,18 +380,3 @@ public struct StagingService: Sendable {
         return staged
     }
 }
-
-extension Planner {
-    /// Replaces the actual state by the assumptions.
-    fileprivate mutating func assume(_ assumptions: StagingRequest.Assumptions) {
-        if assumptions.isInstalled {
-            for pack in plan(for: .event(.install, essentialOnly: false)).packsToStage {
-                staged[pack.id] = StagedVersion(
-                    version: pack.version,
-                    contentDigest: pack.contentDigest
-                )
-            }
-        }
-        if let space = assumptions.freeSpace { freeSpace = space }
-    }
-}

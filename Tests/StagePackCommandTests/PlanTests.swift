@@ -118,6 +118,28 @@ struct PlanTests {
         #expect(plan.error.contains("not enough space"), "\(plan)")
     }
 
+    /// An installation is assumed although neither the disk of the simulation nor the quota has space for it.
+    @Test(.mountNamespace, arguments: ["update", "periodic"])
+    func anInstallationThatDoesNotFitHereIsAssumed(event: String) async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try .large(.aurora, version: 1, mebibytes: 4))
+        installed.registration.quota = ByteCount(1)
+        try installed.install()
+        let small = installed.world.directory.path.appending("small").string
+        let script = """
+            mkdir \(small) && mount -t tmpfs -o size=2m none \(small) || exit 99
+            export TMPDIR=\(small); exec "$@"
+            """
+        installed.world.program.wrapper =
+            installed.world.program.wrapper.dropLast()
+            + ["/bin/sh", "-c", script, "sh", try Program.path.string]
+        let ending = try await installed.world.program.run(
+            ["simulate", event, "--app", "net.example.wallpaper"]
+        )
+        #expect(ending.status == 0, "\(ending)")
+        #expect(ending.output.contains("staged and up to date"), "\(ending)")
+    }
+
     /// Generations that go when the packs are staged are in the plan like those that make room before.
     @Test(.mountNamespace)
     func whatGoesByTheQuotaIsPlanned() async throws {
