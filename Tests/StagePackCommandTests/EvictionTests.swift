@@ -246,4 +246,21 @@ struct QuotaTests {
         let reason = "the quota of the container leaves 20.0 kB, and it takes 36.4 kB"
         #expect(ending.error.contains(reason), "\(ending)")
     }
+
+    /// A run could not stage the pack that `doctor` would name as missing otherwise, and the next one cannot either.
+    @Test func aPackBeyondTheQuotaIsOneProblem() async throws {
+        var installed = try await Installed()
+        installed.registration.quota = ByteCount(Int64(20_000))
+        try installed.install()
+        try installed.world.publish(try pack("essential", .essential([.firstInstallation])))
+        #expect(try await installed.run("prefetch", "--all", "--quiet").status == 40)
+        let report = try await installed.run("doctor")
+        #expect(report.status == 3, "\(report)")
+        #expect(report.output.contains("the quota of the container leaves"), "\(report)")
+        #expect(!report.output.contains("essential pack is missing"), "\(report)")
+        installed.registration.quota = .mebibytes(1)
+        try installed.install()
+        let later = try await installed.run("doctor")
+        #expect(later.output.contains("1 essential pack is missing: 'essential'"), "\(later)")
+    }
 }

@@ -36,16 +36,44 @@ struct PackCheck {
         }
     }
 
-    /// The maximum space that the missing packs take.
+    /// The maximum space that the missing packs take, with the reserve that runs leave free; zero if none is missing.
     var neededSpace: ByteCount {
-        records.reduce(.zero) { sum, record in
+        let space = records.reduce(ByteCount.zero) { sum, record in
             guard let packs = missing[record.application], !packs.isEmpty,
                 // A manifest that cannot be read has no missing packs.
                 let manifest = try? record.manifest.get()
             else { return sum }
-            let planner = Planner(manifest: manifest)
+            // Without the container, everything has to be downloaded.
+            let planner =
+                scope.own.flatMap { try? Planner(manifest: manifest, containerAt: $0) }
+                ?? Planner(manifest: manifest)
             return packs.reduce(sum) { $0 + planner.space(for: $1) }
         }
+        return space > .zero ? space + Planner.reserve : .zero
+    }
+
+    /// Returns the missing packs of a manifest that the next run stages or tries to stage.
+    ///
+    /// Leaves out those that it refuses for the quota, as the run before: the finding about that failure names them.
+    func missingPacks(of record: AcceptedRecord) -> [Pack] {
+        let packs = missing[record.application] ?? []
+        // A manifest that cannot be read has no missing packs.
+        guard let manifest = try? record.manifest.get() else { return packs }
+        let refused = histories.filter { $0.1 == record.application }
+            .flatMap { $0.2.packs }.filter { $0.reason == .exceedsQuota }.map(\.id)
+        let ids = Set(refused).intersection(packs.map(\.id))
+        guard !ids.isEmpty, let path = scope.own,
+            let reader = try? ContainerReader.open(path),
+            var planner = try? Planner(manifest: manifest, containerAt: path)
+        else { return packs }
+        planner.quota = scope.session.target.quota(of: path)
+        // Another finding reports a container that cannot be read.
+        guard let plan = try? planner.plan(for: .packs(ids), in: reader) else { return packs }
+        let beyond = plan.entries.filter { entry in
+            if case .refuse(.exceedsQuota) = entry.decision { true } else { false }
+        }
+        let out = Set(beyond.map(\.pack.id))
+        return packs.filter { !out.contains($0.id) }
     }
 
     /// Returns the copy of a pack that readers use.
@@ -138,7 +166,8 @@ extension DoctorReport {
 
     private mutating func checkEssentialPacks(_ packs: PackCheck) {
         for record in packs.records {
-            guard let missing = packs.missing[record.application] else { continue }
+            let missing = packs.missingPacks(of: record)
+            guard !missing.isEmpty else { continue }
             let names = missing.prefix(5).map { "'\($0.id)'" }.joined(separator: ", ")
             let others = missing.count > 5 ? " and \(missing.count - 5) more" : ""
             let source =
