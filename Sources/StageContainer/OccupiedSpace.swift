@@ -86,16 +86,20 @@ package struct OccupiedSpace: Equatable, Sendable {
         for entry in entries {
             guard let status = try directory.status(entry.path) else { continue }
             add(status)
-            guard status.kind == .directory, let below = try directory.directory(entry.path) else {
-                continue
+            guard status.kind == .directory else { continue }
+            do throws(FileError) {
+                if let below = try directory.directory(entry.path) { try addContent(of: below) }
+            } catch {
+                // Only the owner of a container may read unfinished content.
+                guard error.errno == .permissionDenied else { throw error }
             }
-            try addContent(of: below)
         }
     }
 }
 
 extension Directory {
-    /// Returns the disk space of what is below the directory; reads the status of every file.
+    /// Returns the disk space of what is below the directory, as far as this process may read it; reads the status of
+    /// every file.
     package func occupiedSpace() throws(FileError) -> OccupiedSpace {
         var space = OccupiedSpace()
         try space.addContent(of: self)

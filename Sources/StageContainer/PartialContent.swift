@@ -75,28 +75,13 @@ extension ContainerReader {
 }
 
 extension ContainerReader {
-    /// Returns the estimated space on disk of the single files of packs that are not staged, with their indexes.
-    package func partialContentSize() throws(ContainerError) -> ByteCount {
+    /// Returns the disk space of the single files of packs that are not staged, with their indexes.
+    ///
+    /// Leaves out what only the container's owner has permission to read.
+    package func partialContentSpace() throws(ContainerError) -> OccupiedSpace {
         try ContainerError.wrapping { () throws(FileError) in
-            try root.directory(FilePath(ContainerLayout.files))?.estimatedSpace() ?? .zero
+            try root.directory(FilePath(ContainerLayout.files))?.occupiedSpace() ?? OccupiedSpace()
         }
-    }
-}
-
-extension Directory {
-    /// Returns the sizes of the files below, and a block for each.
-    fileprivate func estimatedSpace() throws(FileError) -> ByteCount {
-        var space = ByteCount.zero
-        for entry in try entries() {
-            if entry.kind == .directory {
-                // Another process may delete it meanwhile.
-                guard let directory = try directory(entry.path) else { continue }
-                space = space + (try directory.estimatedSpace())
-            } else if let status = try status(entry.path) {
-                space = space + ByteCount(status.size) + StoredGeneration.overheadOfFile
-            }
-        }
-        return space
     }
 }
 

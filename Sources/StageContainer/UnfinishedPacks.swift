@@ -16,10 +16,9 @@ extension ContainerReader {
                 try !staging.entries().isEmpty
             else { return sizes }
             for pack in manifest.packs where pack.index != nil {
-                guard let name = pack.id.nameOfArea(for: pack.contentDigest),
-                    let area = try staging.directory(FilePath(name)),
-                    let space = try area.directory(FilePath(ContainerLayout.content))?.occupiedSpace()
-                else { continue }
+                guard let name = pack.id.nameOfArea(for: pack.contentDigest) else { continue }
+                let path = FilePath(name).appending(ContainerLayout.content)
+                guard let space = try staging.directory(path)?.occupiedSpace() else { continue }
                 // The space that a plan compares has none for directories.
                 sizes[pack.id] = space.size - space.directories
             }
@@ -32,20 +31,8 @@ extension ContainerReader {
     /// Leaves out what only the container's owner has permission to read.
     package func unfinishedSpace() throws(ContainerError) -> OccupiedSpace {
         try ContainerError.wrapping { () throws(FileError) in
-            var space = OccupiedSpace()
-            guard let staging = try root.directory(FilePath(ContainerLayout.staging)) else {
-                return space
-            }
-            for entry in try staging.entries() where entry.kind == .directory {
-                do throws(FileError) {
-                    if let area = try staging.directory(entry.path) {
-                        space.add(try area.occupiedSpace())
-                    }
-                } catch {
-                    guard error.errno == .permissionDenied else { throw error }
-                }
-            }
-            return space
+            let staging = try root.directory(FilePath(ContainerLayout.staging))
+            return try staging?.occupiedSpace() ?? OccupiedSpace()
         }
     }
 }

@@ -227,6 +227,7 @@ struct FullDiskTests {
         let steps = """
             head -c 20000000 /dev/urandom >files/big; echo 1 >files/small; publish 1; prefetch -q
             echo 2 >files/small; publish 2; prefetch -q
+            $P du --container disk/container | tr -s ' ' | grep -c '^all 20.[01] MB'
             head -c 25000000 /dev/zero >disk/other
             head -c 20000000 /dev/urandom >files/big; publish 3
             stage plan >plan.txt || echo "status $?"; grep room plan.txt || true
@@ -238,6 +239,7 @@ struct FullDiskTests {
         let ending = try await publishing(mebibytes: 60, steps)
         #expect(ending.status == 0, "\(ending)")
         let output = """
+            1
             status 40
             status 40
             2

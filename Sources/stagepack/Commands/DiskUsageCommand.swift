@@ -11,7 +11,8 @@ struct DiskUsageCommand: ScopedSubcommand, ReportingSubcommand {
         abstract: "Show the disk space that packs take.",
         discussion: """
             A version before the current one is kept for 'rollback' and for applications that read \
-            it; 'gc' removes what is superfluous. Files that versions share on disk count for each. \
+            it; 'gc' removes what is superfluous. Files that versions share on disk count once, for the \
+            version that applications read. \
             Single files are those that 'load --file' fetched of packs that are not staged. Unfinished \
             packs are indexed ones that a run did not complete: the next run continues them, and \
             'remove' removes them.
@@ -47,7 +48,7 @@ private struct DiskUsage: Encodable, CustomStringConvertible {
         var id: PackID
         /// The bytes of the version that applications read.
         var current = ByteCount.zero
-        /// The bytes of other versions.
+        /// The bytes of other versions, without the files that they share with it.
         var kept = ByteCount.zero
 
         var total: ByteCount { current + kept }
@@ -87,20 +88,26 @@ private struct DiskUsage: Encodable, CustomStringConvertible {
         self.location = location
         self.container = container.root.path.string
         var usages: [PackID: PackUsage] = [:]
-        for generation in try container.inventory() {
-            var usage = usages[generation.id] ?? PackUsage(id: generation.id)
-            if generation.role == .current {
-                usage.current = usage.current + generation.size
-            } else {
-                usage.kept = usage.kept + generation.size
-            }
-            usages[generation.id] = usage
+        var space = OccupiedSpace()
+        func added(_ other: OccupiedSpace) -> ByteCount {
+            let before = space.size
+            space.add(other)
+            return space.size - before
+        }
+        let generations = try container.inventory()
+        // The current versions come first: a file that several versions share counts once.
+        for generation in generations where generation.role == .current {
+            let size = added(try container.occupiedSpace(of: generation))
+            usages[generation.id, default: PackUsage(id: generation.id)].current += size
+        }
+        for generation in generations where generation.role != .current {
+            let size = added(try container.occupiedSpace(of: generation))
+            usages[generation.id, default: PackUsage(id: generation.id)].kept += size
         }
         packs = usages.values.sorted { ($1.total, $0.id) < ($0.total, $1.id) }
         downloads = try container.downloadedSizes().values.reduce(.zero, +)
-        singleFiles = try container.partialContentSize()
-        // Files that they share with a staged version stay with it.
-        unfinishedPacks = try container.unfinishedSpace().freed
+        singleFiles = added(try container.partialContentSpace())
+        unfinishedPacks = added(try container.unfinishedSpace())
         total = packs.reduce(downloads + singleFiles + unfinishedPacks) { $0 + $1.total }
     }
 
