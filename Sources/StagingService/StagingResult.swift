@@ -214,6 +214,9 @@ public struct PackResult: Sendable {
     public let transferSize: ByteCount
     /// Set if ``transferSize`` is exact, and not an upper bound.
     public let isTransferSizeExact: Bool
+    /// The most space that staging the pack takes on the file system, which the plan compared with the free space; zero if
+    /// the plan does not stage it.
+    public let space: ByteCount
     /// Set if the container has the version to stage, from before a rollback.
     public let isKept: Bool
     /// The reason why staging the pack failed.
@@ -232,6 +235,7 @@ public struct PackResult: Sendable {
         transfer = entry.transfer
         transferSize = entry.transferSize
         isTransferSizeExact = entry.isTransferSizeExact
+        space = entry.space
         isKept = entry.isKept
         switch entry.decision {
         case .stage: outcome = .planned

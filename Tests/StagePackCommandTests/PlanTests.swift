@@ -1,4 +1,5 @@
 import FoundationEssentials
+import StageContainer
 import StageModel
 import StageSystem
 import StageTesting
@@ -89,7 +90,9 @@ struct PlanTests {
         let size = pack.archive.count
         #expect(plan.packs.map(\.transferSize) == [size])
         let text = try await world.succeed("plan")
-        #expect(text.contains("\n1 pack to stage: \(ByteCount(size)) to download, "), "\(text)")
+        let files = StoredGeneration.size(pack.pack.installedSize, fileCount: pack.pack.fileCount)
+        let total = "\(ByteCount(size)) to download, at most \(ByteCount(size) + files) on disk\n"
+        #expect(text.hasSuffix("\n1 pack to stage: \(total)"), "\(text)")
 
         let half = size / 2
         world.server.answer(pack.path, with: Answer.content(pack.archive).cut(after: half))

@@ -68,10 +68,10 @@ extension StagingReport {
         let planned = packs.filter { $0.outcome == .planned }
         guard !planned.isEmpty else { return nil }
         let download = planned.reduce(ByteCount.zero) { $0 + ($1.transferSize ?? .zero) }
-        let size = planned.filter { $0.isKept != true }
-            .reduce(ByteCount.zero) { $0 + $1.installedSize }
+        let space = planned.reduce(ByteCount.zero) { $0 + ($1.diskSpace ?? .zero) }
         let most = planned.allSatisfy { $0.isTransferSizeExact == true } ? "" : "at most "
         return
-            "\(planned.count.quantity(of: "pack")) to stage: \(most)\(download) to download, \(size) on disk"
+            "\(planned.count.quantity(of: "pack")) to stage: \(most)\(download) to download, "
+            + (space > .zero ? "at most \(space) on disk" : "0 B on disk")
     }
 }

@@ -148,6 +148,8 @@ struct PackReport: Encodable {
     var transferSize: ByteCount?
     /// Set if ``transferSize`` is exact, and not an upper bound.
     var isTransferSizeExact: Bool?
+    /// The most disk space that staging the pack takes; `nil` unless it is planned.
+    var diskSpace: ByteCount?
     /// True for a planned pack of which the container has the version from before a rollback; `nil` otherwise.
     var isKept: Bool?
     var reused: ByteCount?
@@ -159,6 +161,7 @@ struct PackReport: Encodable {
     private enum CodingKeys: String, CodingKey {
         case id, version, policy, outcome, reason, downloadSize, installedSize, transferred, reused
         case location, pin, source, transfer, transferSize, isTransferSizeExact, isKept, error
+        case diskSpace
     }
 
     init(_ result: PackResult) {
@@ -180,6 +183,7 @@ struct PackReport: Encodable {
         if result.outcome == .planned {
             transferSize = result.transferSize
             isTransferSizeExact = result.isTransferSizeExact
+            diskSpace = result.space
             if result.isKept { isKept = true }
         }
         reused = result.reused
