@@ -158,6 +158,19 @@ STAGE_CHECKED static inline int stage_is_kernel_content(int file) {
     }
 }
 
+/// Returns 1 if a hard link to a file may need space for the file's content, else 0: overlayfs copies a file of a lower layer
+/// before it links it, and file systems in user space may refuse links.
+STAGE_CHECKED static inline int stage_may_copy_for_links(int file) {
+    // linux/magic.h may not name the file systems in user space.
+    enum { USER_SPACE = 0x65735546 };
+    struct statfs status;
+    if (fstatfs(file, &status) != 0) return -1;
+    switch ((uint32_t)status.f_type) {
+    case OVERLAYFS_SUPER_MAGIC: case USER_SPACE: return 1;
+    default: return 0;
+    }
+}
+
 /// Sets `*start` and `*end` to the next stored range from `*start` on, and returns 1; returns 0 if only a hole
 /// follows (lseek(2), SEEK_DATA). Moves the position of `file`. On a file system without holes, everything up to
 /// `size` is stored.

@@ -91,11 +91,22 @@ extension IndexSource {
     }
 
     /// Downloads a complete bundle.
+    ///
+    /// - Throws: ``StageError/noSpace(needed:available:)`` if it does not fit: a plan does not count complete bundles.
     fileprivate func download(
         _ bundle: ContentIndex.Bundle
     ) async throws(StageError) -> BundleFile {
         let lock = try await work.downloadLock(bundle.digest)
         defer { lock.end() }
+        let reader = work.container.reader
+        let held = try await StageError.blocking { () throws(ContainerError) in
+            try reader.downloadedSizes()[bundle.digest] ?? .zero
+        }
+        let free = try await StageError.blocking { () throws(ContainerError) in
+            ByteCount(try reader.freeSpace().bytes)
+        }
+        let needed = max(.zero, ByteCount(bundle.size) - held) + Planner.reserve
+        guard needed <= free else { throw .noSpace(needed: needed, available: free) }
         let part = try await work.download(
             bundle.digest,
             size: ByteCount(bundle.size),

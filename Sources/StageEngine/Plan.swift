@@ -139,6 +139,8 @@ public struct Planner: Sendable {
     public var downloaded: [Digest: ByteCount]
     /// The bytes on disk of unfinished indexed packs in the offered versions, which staging them continues.
     package var unfinished: [PackID: ByteCount] = [:]
+    /// The space that staging indexed packs takes by their indexes, where these were read before the plan is made.
+    package var spaceByIndex: [PackID: ByteCount] = [:]
     /// The free space of the file system; `nil` if unknown.
     public var freeSpace: ByteCount?
     /// The maximum size of the container; `nil` for no limit.

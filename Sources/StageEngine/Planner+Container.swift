@@ -141,7 +141,7 @@ extension Plan {
     package var withoutTransfers: Plan { Plan(entries: entries.filter(\.isKept)) }
 
     /// `true` if a pack does not fit on the file system.
-    fileprivate var lacksSpace: Bool {
+    var lacksSpace: Bool {
         entries.contains { entry in
             if case .refuse(.noSpace) = entry.decision { true } else { false }
         }

@@ -8,15 +8,43 @@ extension Planner {
     /// Returns the peak space needed to stage the pack: the rest of the archive, the files, and the overhead
     /// of the file system for each of them, without the files of an indexed pack that an interrupted run left.
     ///
+    /// Where the index of a pack was read, does not include files that the staged generation has either.
+    ///
     /// Does not include the current generation, which is counted as used space.
     public func space(for pack: Pack) -> ByteCount {
         let files = StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
         // An indexed pack needs space for its files only: its archive is used only if there is space for it
         // too.
         guard pack.index == nil else {
-            return max(.zero, files - (unfinished[pack.id] ?? .zero))
+            let bound = max(.zero, files - (unfinished[pack.id] ?? .zero))
+            return min(bound, spaceByIndex[pack.id] ?? bound)
         }
         return max(.zero, pack.downloadSize - (downloaded[pack.contentDigest] ?? .zero)) + files
+    }
+
+    /// Returns the indexed packs whose indexes may show that the packs of a selection fit on the file system; none if all
+    /// fit without evictions.
+    ///
+    /// Omits small packs, which change little.
+    package func packsToMeasure(for selection: PackSelection) -> [Pack] {
+        guard let freeSpace, manifest.packs.contains(where: { $0.index != nil }),
+            manifest.packs.reduce(Self.reserve, { $0 + space(for: $1) }) > freeSpace
+        else { return [] }
+        var planner = self
+        planner.evictionPolicy = nil
+        planner.quota = nil
+        let plan = planner.plan(for: selection)
+        guard plan.lacksSpace else { return [] }
+        return plan.entries.filter { entry in
+            guard entry.pack.index != nil, !entry.isKept, spaceByIndex[entry.pack.id] == nil,
+                space(for: entry.pack) >= .mebibytes(1)
+            else { return false }
+            return switch entry.decision {
+            case .stage, .refuse(.noSpace): true
+            case .skip, .refuse, .evict: false
+            }
+        }
+        .map(\.pack)
     }
 
     /// Returns whether a download and the content made of it fit, with the reserve; `true` if the free space is

@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 import SystemPackage
 
@@ -13,6 +14,10 @@ extension Directory {
         let status = try fileSystem()
         return status.space(blocks: status.f_blocks, files: status.f_files)
     }
+
+    /// `true` if a hard link to a file takes no space for the file's content, as on most file systems; `false` also if the
+    /// file system is unknown.
+    package var linksTakeNoSpace: Bool { stage_may_copy_for_links(descriptor.rawValue) == 0 }
 
     private func fileSystem() throws(FileError) -> statvfs {
         var status = statvfs()

@@ -105,10 +105,11 @@ struct ExtensionRounds: Sendable {
         state.planner.choices = choice.packs
         // Packs of one run do not evict each other.
         state.planner.spared = Set(state.choices.keys)
-        let plan = try service.plan(
+        let plan = try await service.plan(
             with: &state.planner,
             for: selection,
-            in: container,
+            of: manifest,
+            by: stager,
             at: container.root.path
         )
         state.result.replaceEntries(of: Set(choice.packs.keys), by: plan)

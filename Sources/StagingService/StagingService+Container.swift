@@ -55,6 +55,22 @@ extension StagingService {
         )
     }
 
+    /// Writes the history of a run.
+    func record(
+        _ result: StagingResult,
+        of selection: PackSelection,
+        by planner: Planner,
+        after start: RunStart
+    ) {
+        RunRecorder(self, in: start.container).record(
+            result,
+            of: selection,
+            by: planner,
+            after: start.history,
+            incomplete: start.incomplete
+        )
+    }
+
     /// Records durably that events are incomplete; writes nothing if the history has them.
     ///
     /// Waits at most a second for the lock of the history, which any process of the container's owner can hold.

@@ -24,17 +24,38 @@ extension StagingService {
     func plan(
         with planner: inout Planner,
         for selection: PackSelection,
-        in container: Container?,
+        of manifest: AcceptedManifest,
+        by stager: Stager,
         at path: FilePath
-    ) throws(StagingFailure) -> Plan {
+    ) async throws(StagingFailure) -> Plan {
+        let reader: ContainerReader?
         do throws(StageError) {
-            let reader =
-                if let container { container.reader } else { try ContainerReader.reading(path) }
-            guard let reader else { return planner.plan(for: selection) }
+            reader = try ContainerReader.reading(path)
+        } catch {
+            throw StagingFailure(error)
+        }
+        let packs = request.isOffline ? [] : planner.packsToMeasure(for: selection)
+        if !packs.isEmpty, await mayMeasurePacks(of: selection) {
+            // By the manifest alone they do not fit. Their indexes tell which files updates share with staged versions, and
+            // which entries are links.
+            let space = await stager.spaceByIndex(of: packs, from: manifest, in: reader)
+            planner.spaceByIndex.merge(space) { _, new in new }
+        }
+        guard let reader else { return planner.plan(for: selection) }
+        do throws(StageError) {
             return try planner.plan(for: selection, in: reader)
         } catch {
             throw StagingFailure(error)
         }
+    }
+
+    /// Returns whether a run may fetch indexes before it has the daemon's permit: a periodic run only while network and
+    /// power meet the conditions.
+    private func mayMeasurePacks(of selection: PackSelection) async -> Bool {
+        guard selection.isPeriodic, request.waitsForConditions, !request.isDryRun else {
+            return true
+        }
+        return await unmetConditions().isEmpty
     }
 
     /// Carries out evictions to free space, and returns those that took place.

@@ -180,7 +180,13 @@ public struct StagingService: Sendable {
             let missing = choice.files.isEmpty ? planner.incomplete(events) : events
             note(missing, of: manifest, after: start.history, in: container)
         }
-        let plan = try plan(with: &planner, for: selection, in: container, at: path)
+        let plan = try await plan(
+            with: &planner,
+            for: selection,
+            of: manifest,
+            by: stager,
+            at: path
+        )
         var result = StagingResult(container: path, manifest: manifest, plan: plan)
         result.manifestProblem = problem
         result.manifestVerifiedAt = source.trust?.stored.record?.verifiedAt
@@ -202,13 +208,7 @@ public struct StagingService: Sendable {
         }
         try await removeObsolete(container, by: planner, after: selection, addingTo: &result)
         if isLate { result.nameDeadline() }
-        RunRecorder(self, in: container).record(
-            result,
-            of: selection,
-            by: planner,
-            after: start.history,
-            incomplete: start.incomplete
-        )
+        record(result, of: selection, by: planner, after: start)
         return result
     }
 
@@ -265,7 +265,13 @@ public struct StagingService: Sendable {
         defer { program?.end() }
         let answer = try await ask(program, about: manifest.manifest)
         if let choice = try? answer?.get() { planner.choices = choice.packs }
-        let made = try plan(with: &planner, for: selection, in: nil, at: path)
+        let made = try await plan(
+            with: &planner,
+            for: selection,
+            of: manifest,
+            by: stager,
+            at: path
+        )
         let plan = await estimated(made, of: manifest, with: planner, by: stager, at: path)
         var result = StagingResult(container: path, manifest: manifest, plan: plan)
         if case .failure(let failure) = answer { result.extensionProblem = failure }

@@ -277,13 +277,36 @@ struct FullDiskTests {
         #expect(ending == Program.Ending(status: 0, output: output, error: ""))
     }
 
+    /// An update of a small file beside one of 20 MB, and a first installation of 2,000 links, of which each would take a block.
+    @Test func linksTakeNoSpaceOfTheirContent() async throws {
+        let update = """
+            head -c 20000000 /dev/urandom >files/big; echo 1 >files/small; publish 1; prefetch -q
+            echo 2 >files/small; publish 2
+            stage plan | grep -o 'at most [0-9.]* kB on disk' | sed 's/[0-9.]* kB/SIZE/'; prefetch -q
+            ls disk/container/generations/ev | wc -l
+            """
+        let first = """
+            echo 1 >files/file
+            number=0; while [ $number -lt 2000 ]; do
+                number=$((number + 1)); ln -s file files/$number
+            done
+            publish 1; prefetch -q; ls disk/container/packs/ev/files | wc -l
+            """
+        let updated = try await publishing(mebibytes: 40, update)
+        let output = "at most SIZE on disk\n2\n"
+        #expect(updated == Program.Ending(status: 0, output: output, error: ""))
+        let installed = try await publishing(mebibytes: 19, first)
+        #expect(installed == Program.Ending(status: 0, output: "2001\n", error: ""))
+    }
+
     /// Runs a script of the shell with an empty `disk` of the given size, and with functions that publish a version of the
     /// indexed pack of `files`, and stage it in `disk/container`.
     private func publishing(mebibytes: Int, _ steps: String) async throws -> Program.Ending {
         var program = try World().program
         let text = """
             set -e; P='\(try Program.path)'; cd '\(try TemporaryDirectory.required().path)'
-            mkdir store files disk; mount -t tmpfs -o size=\(mebibytes)m none disk
+            rm -rf store files; mkdir -p store files disk
+            mount -t tmpfs -o size=\(mebibytes)m none disk
             cat >recipe.json <<'END'
             {"assetPackID": "ev", "fileSelectors": [{"directory": "files"}], "downloadPolicy":
              {"essential": {"installationEventTypes": ["firstInstallation", "subsequentUpdate"]}}}

@@ -1,0 +1,121 @@
+package import StageContainer
+import StageIndex
+package import StageModel
+import StageSystem
+import SystemPackage
+
+extension Stager {
+    /// Returns the most disk space that staging indexed packs takes, by their indexes, which it fetches.
+    ///
+    /// Writes nothing to disk. Omits packs whose indexes cannot be fetched.
+    ///
+    /// - Parameters:
+    ///   - packs: The packs.
+    ///   - manifest: The manifest that offers them.
+    ///   - reader: The container; `nil` if it does not exist.
+    /// - Returns: The space by pack.
+    package func spaceByIndex(
+        of packs: [Pack],
+        from manifest: AcceptedManifest,
+        in reader: ContainerReader?
+    ) async -> [PackID: ByteCount] {
+        await withTaskGroup(of: (PackID, ByteCount)?.self) { group in
+            var found: [PackID: ByteCount] = [:]
+            var running = 0
+            for pack in packs {
+                guard let reference = pack.index else { continue }
+                if running == options.concurrentPacks, let result = await group.next() {
+                    if let (id, space) = result { found[id] = space }
+                    running -= 1
+                }
+                running += 1
+                group.addTask {
+                    let fetching = PackFetching(
+                        stager: self,
+                        manifest: manifest,
+                        pack: pack,
+                        report: { _ in }
+                    )
+                    let fetch = IndexFetch(fetching: fetching, reference: reference)
+                    // If the fetch fails, the bound of the manifest stays in effect.
+                    let space = try? await fetch.space(in: reader)
+                    return space.map { (pack.id, $0) }
+                }
+            }
+            for await result in group {
+                if let (id, space) = result { found[id] = space }
+            }
+            return found
+        }
+    }
+}
+
+extension IndexFetch {
+    /// Returns the most disk space that staging the pack takes, by its index.
+    fileprivate func space(in reader: ContainerReader?) async throws(StageError) -> ByteCount {
+        let id = fetching.pack.id
+        let lease = try await StageError.blocking { () throws(ContainerError) -> Lease? in
+            guard let reader else { return nil }
+            return try reader.lease(id, marksUse: false)
+        }
+        let base = try await StageError.blocking { () throws(FileError) in
+            try IndexSource.Base(lease)
+        }
+        var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
+        let index = try await index(in: nil, base: base, countingIn: &figures).content
+        let indexSize = reference.contentSize
+        return try await StageError.blocking { () throws(FileError) in
+            try index.spaceOnDisk(after: base) + indexSize
+        }
+    }
+}
+
+extension ContentIndex {
+    /// A block of common file systems.
+    private static let block: Int64 = 4096
+    /// The most that an inode takes, where it holds a short symbolic link, too.
+    private static let inode: Int64 = 512
+    /// The most that a directory's entry and a line of the listing take, beside the path.
+    private static let entry: Int64 = 256
+    /// The length from which the target of a symbolic link takes a block.
+    private static let longTarget = 60
+
+    /// Returns the most disk space of a generation beside the staged one, with which it shares files by hard links.
+    fileprivate func spaceOnDisk(after base: IndexSource.Base?) throws(FileError) -> ByteCount {
+        let linked = try filesToLink(to: base)
+        var size = Int64(directories.count + 1) * Self.block
+        for position in entries.indices {
+            size += Int64(entries.pathBytes(at: position).count) + Self.entry
+            switch entries.kind(at: position) {
+            case .directory: break
+            case .link(let target):
+                let isLong = target.text.utf8.count >= Self.longTarget
+                size += Self.inode + (isLong ? Self.block : 0)
+            case .file(let file):
+                guard !linked.contains(position) else { continue }
+                let blocks = (file.size + Self.block - 1) / Self.block
+                size += Self.inode + blocks * Self.block
+            }
+        }
+        return ByteCount(size)
+    }
+
+    /// Returns the positions of the files that hard links to files of the staged generation make.
+    ///
+    /// A file with other permission bits is copied, and so is one that has nearly as many links as file systems allow.
+    private func filesToLink(to base: IndexSource.Base?) throws(FileError) -> Set<Int> {
+        guard let base, base.content.linksTakeNoSpace else { return [] }
+        var linked: Set<Int> = []
+        var cursor = DirectoryCursor(base.content)
+        for (position, file) in files {
+            guard let path = base.contentMap.path(of: file),
+                let place = try cursor.place(of: path),
+                let status = try place.directory.status(place.name),
+                status.kind == .file, status.size == file.size,
+                status.mode == UInt32(file.mode.rawValue), status.linkCount < 16_384
+            else { continue }
+            linked.insert(position)
+        }
+        return linked
+    }
+}
