@@ -1,7 +1,7 @@
 import NIOCore
 import NIOHTTPTypes
 
-/// Closes a connection whose client takes too long to send a request, or to read a response.
+/// Closes a connection whose client takes too long to send a request, or to read a response, or sends what is no request.
 ///
 /// A request has a time limit for its head, which is also the limit of an idle connection, and another one for its body.
 /// Time counts only while the daemon waits for the client: while the channel reads, and while more of the response is
@@ -23,6 +23,9 @@ final class ClientDeadlineHandler: ChannelDuplexHandler, RemovableChannelHandler
     /// Time limit for the client to read as much of a response as the channel may buffer.
     private static let readTime = TimeAmount.seconds(30)
 
+    /// Time limit for the client to read the refusal of what is no request.
+    private static let refusalTime = TimeAmount.seconds(5)
+
     /// Requests whose head has arrived and whose response is not complete.
     private var requests = 0
     /// Time that the client has left to send; `nil` while it has nothing to send.
@@ -31,6 +34,7 @@ final class ClientDeadlineHandler: ChannelDuplexHandler, RemovableChannelHandler
     private var waitsSince: NIODeadline?
     private var requestTimer: Scheduled<Void>?
     private var readTimer: Scheduled<Void>?
+    private var refusalTimer: Scheduled<Void>?
 
     func read(context: ChannelHandlerContext) {
         if waitsSince == nil {
@@ -77,9 +81,16 @@ final class ClientDeadlineHandler: ChannelDuplexHandler, RemovableChannelHandler
         context.fireChannelWritabilityChanged()
     }
 
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        // Nothing is read from now on, so the other timers stand still: a client that goes on sending would never end.
+        if refusalTimer == nil { refusalTimer = closing(context, in: Self.refusalTime) }
+        context.fireErrorCaught(error)
+    }
+
     func channelInactive(context: ChannelHandlerContext) {
         requestTimer?.cancel()
         readTimer?.cancel()
+        refusalTimer?.cancel()
         context.fireChannelInactive()
     }
 

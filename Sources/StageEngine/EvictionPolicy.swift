@@ -179,6 +179,7 @@ public struct EvictionPolicy: Equatable, Sendable {
     /// - Parameters:
     ///   - reader: The container.
     ///   - includingPacks: Pass `false` to measure only generations that are not current.
+    /// - Throws: ``StageError/container(_:)`` if the container cannot be read.
     package mutating func measure(
         in reader: ContainerReader,
         includingPacks: Bool = true

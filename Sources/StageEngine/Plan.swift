@@ -252,7 +252,7 @@ public struct Planner: Sendable {
                 entry.decision = .refuse(refusal)
             } else {
                 budget?.spend(pack, isEssential: isEssential(pack))
-                entry.space = space(for: pack)
+                entry.space = self.space(for: pack)
                 entry.transfer = transferChoice(for: pack)
                 entry.isTransferSizeExact = entry.transfer == nil
                 // Downloaded bytes of an archive count for the first of the packs that share it.

@@ -64,6 +64,7 @@ extension Span<UInt8> {
     ///   - start: The first offset, which is not negative.
     ///   - marks: Marks the bytes of a word that are looked for.
     ///   - matching: Returns whether a single byte is looked for.
+    /// - Returns: The offset.
     @inline(__always)
     private func firstOffset(
         from start: Int,

@@ -25,22 +25,6 @@ public import SystemPackage
 /// unstaged packs, but on no pack that a search passed over. If a container is deleted, its URLs become invalid; a new
 /// one at its path is read from the next call on.
 public final class PackStore: Sendable {
-    /// Options for loading a pack.
-    public struct LoadOptions: Sendable {
-        /// The maximum time to wait for a fetch; `nil` for no limit.
-        ///
-        /// A running daemon continues a fetch with a time limit when that has passed, or when the task is cancelled.
-        public var timeout: Duration?
-        /// `true` to fetch nothing.
-        public var isOffline: Bool
-
-        /// Creates options: by default, without a timeout and not offline.
-        public init(timeout: Duration? = nil, isOffline: Bool = false) {
-            self.timeout = timeout
-            self.isOffline = isOffline
-        }
-    }
-
     /// The containers to read; packs are fetched into the first one.
     ///
     /// If several have a pack, a pinned copy comes before others, then the highest version, then the first

@@ -1,4 +1,5 @@
 import StageEngine
+import StageModel
 
 extension Planner {
     /// Replaces the actual state by the assumptions.

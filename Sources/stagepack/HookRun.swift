@@ -2,6 +2,7 @@ import FoundationEssentials
 import StageContainer
 import StageEngine
 import StageModel
+import StagePack
 import StageSystem
 import StagingService
 

@@ -78,6 +78,7 @@ import Testing
     @Test func aForegroundDownloadDoesNotWaitForADelayOfAnother() async throws {
         let world = try await World()
         world.server.answer("/busy", with: Answer.status(503).field("Retry-After", "600"))
+        world.server.answer("/b", with: .content(World.content))
         let recorder = Recorder()
         world.manager.delegate = recorder
         try world.manager.schedule(world.download("a", of: "busy"))

@@ -294,9 +294,11 @@ struct ScriptedDaemonTests {
         for count in Int64(6)...7 {
             world.emit(.resumed, task) { ($0.time, $0.offset) = (time, ByteCount(5)) }
             world.emit(.progress, task) { $0.bytesReceived = ByteCount(count) }
-            _ = try await world.lines(Int(count) - 4)
+            _ = try await world.lines(Int(count) - 3)
         }
-        let lines = ["resumed 1: 5 of -1", "wrote 1: 1, 6 of -1", "wrote 1: 1, 7 of -1"]
+        let lines = [
+            "created 1", "resumed 1: 5 of -1", "wrote 1: 1, 6 of -1", "wrote 1: 1, 7 of -1",
+        ]
         #expect(world.recorder.lines == lines)
         world.emit(.completed, task)
         try await world.end(session)

@@ -308,7 +308,7 @@ struct WorkerTests {
         try await start("deaf", permissions: Self.executable)
         _ = try await ask()
         let sign = daemon.directory.pushing("programs/deaf")
-        try await poll("it never starts") { (try? text(of: sign)) != nil }
+        try await poll("it never starts") { FileStatus.exists(sign) }
         let first = try #require(workers().first)
         let second = try await ask(in: "stagepack/1/2")
         let tasks = try await daemon.client.tasks()

@@ -61,7 +61,7 @@ struct PathEncodingTests {
         // Root has the system's containers, and another user has these.
         let user = geteuid() == 0 ? "setpriv --reuid=61234 --regid=61234 --clear-groups " : ""
         let ending = try await run(
-            "chmod 777 . ..; \(name)=$PWD/$N \(user)$P prefetch $M"
+            "chmod 777 .; \(name)=$PWD/$N \(user)$P prefetch $M"
         )
         #expect(ending.output == "status 64\n0\n", "\(ending)")
         #expect(ending.error.contains("expected UTF-8, found the variable \(name): '"))

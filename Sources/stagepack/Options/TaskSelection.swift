@@ -1,6 +1,7 @@
 import ArgumentParser
 import StageControl
 import StageModel
+import StagePack
 import StageSystem
 
 /// The transfers that a command changes.
