@@ -48,6 +48,15 @@ package struct OccupiedSpace: Equatable, Sendable {
         for (inode, file) in other.shared { add(file, inode: inode, links: -file.links) }
     }
 
+    /// Removes the files with several links that remain even if all of the other trees, of which these are a part, are
+    /// deleted.
+    package mutating func removeFiles(thatRemainWithout all: OccupiedSpace) {
+        for (inode, file) in shared where all.shared[inode]?.isFreed != true {
+            size -= file.size
+            shared[inode] = nil
+        }
+    }
+
     private mutating func addUnshared(_ bytes: ByteCount) {
         unshared += bytes
         size += bytes

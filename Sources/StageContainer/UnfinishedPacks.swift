@@ -18,7 +18,8 @@ extension ContainerReader {
             for pack in manifest.packs where pack.index != nil {
                 guard let name = pack.id.nameOfArea(for: pack.contentDigest) else { continue }
                 let path = FilePath(name).appending(ContainerLayout.content)
-                guard let space = try staging.directory(path)?.occupiedSpace() else { continue }
+                // Staging the pack reports an area that cannot be read; until then the pack needs all of its space.
+                guard let space = try? staging.directory(path)?.occupiedSpace() else { continue }
                 // The space that a plan compares has none for directories.
                 sizes[pack.id] = space.size - space.directories
             }

@@ -179,15 +179,17 @@ public struct EvictionPolicy: Equatable, Sendable {
     /// - Parameters:
     ///   - reader: The container.
     ///   - includingPacks: Pass `false` to measure only generations that are not current.
+    ///   - spared: Packs that must stay, which are not measured.
     /// - Throws: ``StageError/container(_:)`` if the container cannot be read.
     package mutating func measure(
         in reader: ContainerReader,
-        includingPacks: Bool = true
+        includingPacks: Bool = true,
+        sparing spared: Set<PackID> = []
     ) throws(StageError) {
         for index in generations.indices {
             let stored = generations[index]
             guard includingPacks || stored.role != .current, !stored.isLeased,
-                reason(for: stored, []) != nil
+                reason(for: stored, spared) != nil
             else { continue }
             generations[index].occupied = try StageError.wrapping { () throws(ContainerError) in
                 try reader.occupiedSpace(of: stored)
@@ -297,7 +299,8 @@ extension Container {
         for eviction in evictions {
             let stored = eviction.generation
             do throws(ContainerError) {
-                guard let lock = try attemptLock(stored.id) else { continue }
+                // An earlier attempt at the plan has removed it.
+                guard try !isGone(eviction), let lock = try attemptLock(stored.id) else { continue }
                 do throws(ContainerError) {
                     guard try evict(stored.name, isCurrent: eviction.isOfPack, holding: lock) else {
                         continue

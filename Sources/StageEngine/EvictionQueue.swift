@@ -14,10 +14,15 @@ public struct EvictionQueue: Equatable, Sendable {
     private let sum: (size: ByteCount, freed: ByteCount)
 
     init(_ evictions: [Eviction]) {
-        self.evictions = evictions
         var all = EvictedSpace()
         for eviction in evictions { all.add(eviction.generation) }
         sum = (all.size, all.freed)
+        // Previous generations share most files with current ones, which would be counted again for each pack.
+        self.evictions = evictions.map { eviction in
+            var eviction = eviction
+            eviction.generation.occupied?.removeFiles(thatRemainWithout: all.occupied)
+            return eviction
+        }
     }
 
     /// The space that evicting all remaining generations frees, as a quota counts it.
@@ -81,7 +86,7 @@ private struct EvictedSpace: Equatable, Sendable {
     private(set) var size = ByteCount.zero
     /// The estimated size of generations that were not measured.
     private var unmeasured = ByteCount.zero
-    private var occupied = OccupiedSpace()
+    private(set) var occupied = OccupiedSpace()
 
     /// The bytes that become free on the file system, at most the estimated size.
     var freed: ByteCount { min(size, unmeasured + occupied.freed) }

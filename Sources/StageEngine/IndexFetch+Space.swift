@@ -34,7 +34,8 @@ extension Stager {
                         stager: self,
                         manifest: manifest,
                         pack: pack,
-                        report: { _ in }
+                        report: { _ in },
+                        isTriedOnce: true
                     )
                     let fetch = IndexFetch(fetching: fetching, reference: reference)
                     // If the fetch fails, the bound of the manifest stays in effect.

@@ -9,6 +9,8 @@ struct PackFetching: Sendable {
     let manifest: AcceptedManifest
     let pack: Pack
     let report: @Sendable (StagingEvent) -> Void
+    /// `true` if failed requests are not repeated.
+    var isTriedOnce = false
 
     /// Returns the URLs that a URL of the manifest resolves to, in order of preference.
     func mirrors(of url: String) -> [String] {
@@ -21,6 +23,7 @@ struct PackFetching: Sendable {
         request.expectedKind = .archive
         request.allowedDomains = stager.options.allowedDomains.map(AllowedDomains.init)
         request.priority = pack.priority
+        request.isTriedOnce = isTriedOnce
         request.allowsPlainRedirects = manifest.isSigned
         request.report = { [report] event in StagingEvent(event).map(report) }
         return request

@@ -60,6 +60,7 @@ extension Planner {
         planner.pending = pending
         planner.choices = choices
         planner.spared = spared
+        planner.spaceByIndex = spaceByIndex
         return planner
     }
 
@@ -128,7 +129,7 @@ extension Planner {
             if plan.evictions.isEmpty, !plan.lacksSpace { return plan }
         }
         var measured = policy
-        try measured.measure(in: reader)
+        try measured.measure(in: reader, sparing: packsAskedFor(selection))
         evictionPolicy = measured
         // The measurements of many files take much memory.
         defer { evictionPolicy = policy }

@@ -38,9 +38,12 @@ struct StagedPacks: Sendable {
 
     /// The end to report to the daemon; `nil` if the work was interrupted and a worker resumes it.
     var end: StagingEnd? {
-        let failures = progress.compactMap { pack -> StagingFailure? in
-            guard case .failed(let error) = outcomes[pack.id] else { return nil }
-            return .engine(error, about: .pack(pack.id))
+        // A pack that was refused before its first byte has no progress.
+        let attempted = progress.map(\.id)
+        let refused = Set(outcomes.keys).subtracting(attempted).sorted()
+        let failures = (attempted + refused).compactMap { id -> StagingFailure? in
+            guard case .failed(let error) = outcomes[id] else { return nil }
+            return .engine(error, about: .pack(id))
         }
         return StagingEnd(of: failures)
     }

@@ -35,7 +35,8 @@ extension StagingService {
         urgent.isEssentialOnly = true
         let essential: Plan
         do throws(StageError) {
-            essential = try planner.plan(
+            var current = try planner.refreshed(from: container)
+            essential = try current.plan(
                 for: .event(.periodic, essentialOnly: true),
                 in: container.reader
             )

@@ -360,7 +360,12 @@ public struct StagingService: Sendable {
         var staged = StagedPacks()
         staged.evicted = await makeRoom(plan.evictions, in: container)
         if !plan.evictions.isEmpty, let free = await freeSpaceAfterEvictions(in: container) {
-            staged.outcomes = plan.refusePacks(beyond: free)
+            // A pause between two attempts does not change the plan.
+            let planner = await withBlockingThread {
+                // Without the current state, the plan's applies.
+                try? Planner(manifest: manifest.manifest, container: container)
+            }
+            staged.outcomes = plan.refusePacks(beyond: free, in: planner)
         }
         guard !plan.packsToStage.isEmpty else { return staged }
         let progress = Mutex(StagingProgress(plan))

@@ -219,6 +219,22 @@ struct PlannerRoomTests {
         #expect(!refused.packsToStage.contains { $0.id.text == "level" })
     }
 
+    /// A pause between two attempts leaves the plan as it is.
+    @Test func aPackThatAnEarlierAttemptHasStagedNeedsNoSpace() throws {
+        var planner = try planner()
+        planner.freeSpace = Self.space
+        var plan = planner.plan(for: .event(.update, essentialOnly: false))
+        let level = try PackID("level")
+        var later = planner
+        let digest = planner.manifest.packs[0].contentDigest
+        later.staged[level] = Planner.StagedVersion(version: 2, contentDigest: digest)
+        #expect(plan.refusePacks(beyond: .zero, in: later).isEmpty)
+        #expect(plan.packsToStage.map(\.id) == [level])
+        let free = Self.space - ByteCount(Int64(1))
+        #expect(Array(plan.refusePacks(beyond: free, in: planner).keys) == [level])
+        #expect(plan.packsToStage.isEmpty)
+    }
+
     @Test func nothingGoesForAPackThatDoesNotFitInTheEnd() throws {
         var planner = try planner()
         planner.manifest.packs[0].installedSize = .mebibytes(100)

@@ -132,7 +132,11 @@ private struct PackRemoval {
         }
         var cancelled: [Int64] = []
         do throws(ContainerError) {
-            for index in removals.indices {
+            // Other processes wait in the same order while they hold locks.
+            let order = removals.indices.sorted {
+                removals[$0].report.pack < removals[$1].report.pack
+            }
+            for index in order {
                 let id = removals[index].report.pack
                 let position = removals[index].position
                 // Without a container, the daemon may be about to make it.

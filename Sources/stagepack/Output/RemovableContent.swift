@@ -18,7 +18,8 @@ enum RemovableContent: Sendable {
     init?(in path: FilePath, sparing spared: Set<PackID> = []) {
         // A hint does without the content of a container that is not there or cannot be read.
         guard let reader = try? ContainerReader.open(path),
-            var policy = try? EvictionPolicy(reader), (try? policy.measure(in: reader)) != nil
+            var policy = try? EvictionPolicy(reader),
+            (try? policy.measure(in: reader, sparing: spared)) != nil
         else { return nil }
         let evictions = policy.candidates(sparing: spared)
         let kinds: [(reason: EvictionReason, content: RemovableContent)] = [
