@@ -79,22 +79,24 @@ extension Scheduler {
     /// Delays a user's transfers from a host until a date, as the host has requested.
     mutating func addHostDelay(of host: String, user: UInt32, until end: Date, at now: Date) {
         let changed = hostDelays.add(host, of: user, until: end, at: now)
-        guard !changed.isEmpty else { return }
-        noteChangedDelays { changed.contains($0.host) && $0.user == user }
+        if !changed.isEmpty { changedHosts[user, default: []].formUnion(changed) }
     }
 
     /// Ends the delay of a user's transfers from a host.
     mutating func endHostDelay(of host: String, user: UInt32) {
-        guard hostDelays.remove(host, of: user) else { return }
-        noteChangedDelays { $0.host == host && $0.user == user }
+        if hostDelays.remove(host, of: user) { changedHosts[user, default: []].insert(host) }
     }
 
-    /// Records that the delays of transfers have changed, because those of their hosts have begun or ended.
-    mutating func noteChangedDelays(where isMeant: (Item) -> Bool) {
-        for (id, item) in items
-        where item.isConnected && !item.ignoresHostDelays && isMeant(item) {
-            changedDelays.insert(id)
+    /// Records that the delays of transfers have changed, because those of their hosts have begun or ended since the last turn.
+    mutating func noteChangedDelays(andThoseOf ended: HostDelays) {
+        guard !ended.isEmpty || !changedHosts.isEmpty else { return }
+        for (id, item) in items where item.isConnected && !item.ignoresHostDelays {
+            let hasChanged = changedHosts[item.user]?.contains(item.host) ?? false
+            if hasChanged || ended.end(of: item.host, user: item.user) != nil {
+                changedDelays.insert(id)
+            }
         }
+        changedHosts = [:]
     }
 
     /// Returns the reason to wait of a transfer whose host has requested a delay; `nil` if it has not.

@@ -85,6 +85,8 @@ struct Scheduler {
     var hostDelays = HostDelays()
     /// Transfers whose delays have begun or ended since the last turn, other than with the end of an attempt.
     var changedDelays: Set<Int64> = []
+    /// Hosts whose delays have begun or ended since the last turn, by user.
+    var changedHosts: [UInt32: Set<String>] = [:]
     private var queues: [UInt32: UserQueue] = [:]
     /// Earliest dates, soonest first; may contain dates that no longer apply.
     private var deadlines = Heap<Deadline>()
@@ -206,10 +208,7 @@ struct Scheduler {
             enqueueIfReady(first.id, at: now)
         }
         if let until = fullUntil, until <= now { fullUntil = nil }
-        let ended = hostDelays.removeEnded(at: now)
-        if !ended.isEmpty {
-            noteChangedDelays { ended.end(of: $0.host, user: $0.user) != nil }
-        }
+        noteChangedDelays(andThoseOf: hostDelays.removeEnded(at: now))
         for id in active.sorted() where items[id]?.phase == .running && mustStop(id, at: now) {
             items[id]?.phase = .stopping
             turn.stop.append(id)

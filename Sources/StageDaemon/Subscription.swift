@@ -19,6 +19,7 @@ final class Subscription: Sendable {
         /// `true` until the client is sent the current state of the tasks.
         var hasMissedEvents = true
         var lastReported: Int64?
+        var upcoming: ArraySlice<Int64> = []
         var cursor: Int64
         var hasFinished = false
     }
@@ -45,6 +46,15 @@ final class Subscription: Sendable {
         get { state.withLock { $0.lastReported } }
         set { state.withLock { $0.lastReported = newValue } }
     }
+
+    /// The tasks after ``lastReported`` that were found already, in order.
+    var upcoming: ArraySlice<Int64> {
+        get { state.withLock { $0.upcoming } }
+        set { state.withLock { $0.upcoming = newValue } }
+    }
+
+    /// Maximum number of tasks in ``upcoming``.
+    static let lookahead = 8192
 
     /// Queues a non-durable event.
     func enqueue(_ event: SessionEvent) {

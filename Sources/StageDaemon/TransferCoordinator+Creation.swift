@@ -91,6 +91,7 @@ extension TransferCoordinator {
         let isStaging = tasks.contains { $0.request.kind == .staging }
         let predecessors = isStaging ? state.predecessors(of: session) : []
         let created: [(record: TaskRecord, isNew: Bool)]
+        var replaced = replaced
         do throws(DaemonError) {
             let result = try await journal.create(
                 tasks,
@@ -101,7 +102,7 @@ extension TransferCoordinator {
                 replacing: predecessors
             )
             created = result.tasks
-            state.replaced(result.replaced)
+            replaced += state.replaced(result.replaced, by: session)
         } catch {
             state.endReservation(of: tasks.count, in: session)
             removeFiles(tasks.compactMap(\.copy))
@@ -111,7 +112,7 @@ extension TransferCoordinator {
             throw ControlRefusal(error)
         }
         // In a task of its own: a user's worker may be slow to end.
-        if !replaced.isEmpty { Task { await removeReplaced(replaced) } }
+        if !replaced.isEmpty { Task { [replaced] in await removeReplaced(replaced) } }
         let pairs = zip(created, tasks)
         state.created(
             pairs.map { ($0.record, $0.isNew, $1.request) },

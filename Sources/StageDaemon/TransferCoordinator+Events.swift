@@ -34,9 +34,8 @@ extension TransferCoordinator {
     /// Returns the queued events of a client that has missed others, and the current state of its session's running and
     /// waiting tasks, the running ones first; an empty array if the client has missed none.
     ///
-    /// Limited to ``Subscription/limit`` tasks, so that the memory for a client does not grow with its tasks; the time does,
-    /// since each page is found among all tasks of the session. The others follow when the client has received these. If it
-    /// misses further events meanwhile, the tasks are sent again only after the last one: otherwise a client that is always
+    /// Limited to ``Subscription/limit`` tasks, so that the memory for a client does not grow with its tasks. The others follow
+    /// when the client has received these. If it misses further events meanwhile, the tasks are sent again only after the last one: otherwise a client that is always
     /// slow would never receive the later ones.
     private func currentEvents(for subscription: Subscription) -> [SessionEvent] {
         let reported = subscription.lastReported
@@ -47,8 +46,8 @@ extension TransferCoordinator {
         var events = subscription.takeNonDurable()
         let running = reported == nil ? runningTasks(of: subscription.session) : []
         let room = Subscription.limit - running.count
-        let waiting = waitingTasks(of: subscription.session, after: last).smallest(room)
-        subscription.lastReported = waiting.count < room ? nil : waiting.last ?? last
+        if reported == nil { subscription.upcoming = [] }
+        let waiting = nextWaitingTasks(for: subscription, after: last, count: room)
         for id in running + waiting {
             let change = state.change(of: id, at: now)
             events.append(change)
@@ -62,6 +61,37 @@ extension TransferCoordinator {
             events += current
         }
         return events
+    }
+
+    /// Returns the waiting tasks whose state the client is sent next, at most `count`, and records the last one.
+    ///
+    /// Searches all tasks of the session once for ``Subscription/lookahead`` of them.
+    private func nextWaitingTasks(
+        for subscription: Subscription,
+        after last: Int64,
+        count: Int
+    ) -> [Int64] {
+        subscription.lastReported = last
+        guard count > 0 else { return [] }
+        var (last, upcoming) = (last, subscription.upcoming)
+        while true {
+            if upcoming.isEmpty {
+                let found = waitingTasks(of: subscription.session, after: last)
+                upcoming = found.smallest(Subscription.lookahead)[...]
+            }
+            let page = upcoming.prefix(count)
+            upcoming = upcoming.dropFirst(count)
+            subscription.upcoming = upcoming
+            subscription.lastReported = page.last
+            guard let end = page.last else { return [] }
+            last = end
+            // Those that have begun or ended since they were found report that themselves.
+            let tasks = page.filter { id in
+                live[id] == nil
+                    && (state.scheduler.items[id] != nil || state.unrecorded.contains(id))
+            }
+            if !tasks.isEmpty { return tasks }
+        }
     }
 
     private func runningTasks(of session: Int64) -> [Int64] {

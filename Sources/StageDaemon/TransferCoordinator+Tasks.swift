@@ -50,6 +50,8 @@ extension TransferCoordinator {
         defer { endChange(of: .task(id)) }
         await synchronizeClock()
         let task = try await find(id, for: client)
+        // The journal may delete a task that is being replaced next, and the change with it.
+        guard !state.isReplaced(task.record.session) else { throw .sessionEnds }
         if change.stagingBytes != nil { return try note(change, of: task, for: client) }
         switch try state.begin(change, of: task, at: readClock()) {
         case .none: return describe(task, for: client)
@@ -85,7 +87,7 @@ extension TransferCoordinator {
         for id in state.scheduler.items.filter({ !$0.value.isConnected }).keys.sorted() {
             // The daemon is shutting down: the next start applies them to the others.
             guard !Task.isCancelled else { return }
-            await applyUpdateConditions(to: id)
+            await applyOrQueueUpdateConditions(to: id)
         }
     }
 
@@ -94,7 +96,13 @@ extension TransferCoordinator {
     func recordConstraints(of record: TaskRecord) async {
         guard let item = state.scheduler.items[record.id], item.constraints != record.constraints
         else { return }
-        await applyUpdateConditions(to: record.id)
+        await applyOrQueueUpdateConditions(to: record.id)
+    }
+
+    /// Does not wait for a change of the task that is in progress, which may wait for a worker that cannot be killed.
+    private func applyOrQueueUpdateConditions(to id: Int64) async {
+        guard isChanging(.task(id)) else { return await applyUpdateConditions(to: id) }
+        Task { await applyUpdateConditions(to: id) }
     }
 
     private func applyUpdateConditions(to id: Int64) async {

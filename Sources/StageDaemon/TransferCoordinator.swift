@@ -196,11 +196,15 @@ actor TransferCoordinator {
 
     /// Performs the effects that ``TransferState`` has decided on.
     func perform(_ effects: [TransferState.Effect]) {
+        // A host may delay all tasks of a user at once.
+        let waiting = effects.count { effect in if case .wait = effect { true } else { false } }
+        let sendsEach = waiting <= Subscription.limit
+        if !sendsEach { sendAllPendingReasons() }
         for effect in effects {
             switch effect {
             case .yield(let id): live[id]?.stop()
             case .stop(let id): live[id]?.stopSwitch.stop()
-            case .wait(let id): sendPendingReasons(of: id)
+            case .wait(let id): if sendsEach { sendPendingReasons(of: id) }
             case .start(let id, let session, let acceptsAnyStatus):
                 let transfer = LiveTransfer(
                     id,
@@ -287,6 +291,9 @@ extension TransferCoordinator {
         }
         await withCheckedContinuation { changes[subject]?.append($0) }
     }
+
+    /// Returns whether a change of a subject is in progress.
+    func isChanging(_ subject: ChangeSubject) -> Bool { changes[subject] != nil }
 
     /// Ends a change of a subject, and lets the next one begin.
     func endChange(of subject: ChangeSubject) {

@@ -182,9 +182,23 @@ extension TransferState {
         Array(sessions[session]?.predecessors ?? [])
     }
 
-    /// Notes that the unfinished stagings of replaced sessions were deleted; `counts` has their numbers by session.
-    mutating func replaced(_ counts: [Int64: Int]) {
+    /// Notes that the unfinished stagings of sessions were deleted because those of `session` replace them; `counts` has
+    /// their numbers by session.
+    ///
+    /// - Returns: The sessions whose removal has failed meanwhile, which begins anew.
+    mutating func replaced(_ counts: [Int64: Int], by session: Int64) -> [Int64] {
         for (id, count) in counts { sessions[id]?.unfinished -= count }
+        let kept = counts.keys.filter { sessions[$0]?.isEnding == false }.sorted()
+        for id in kept {
+            sessions[id]?.isEnding = true
+            sessions[session]?.predecessors.insert(id)
+        }
+        return kept
+    }
+
+    /// Returns whether stagings of another session replace those of a session.
+    func isReplaced(_ id: Int64) -> Bool {
+        sessions[id]?.isEnding == true && sessions.values.contains { $0.predecessors.contains(id) }
     }
 
     /// Lets the stagings begin that waited for the end of a replaced session's attempts.

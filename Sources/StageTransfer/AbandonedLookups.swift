@@ -30,6 +30,6 @@ struct AbandonedLookups {
     static let limitPerUser = 64
     /// Maximum number of all such lookups.
     static let limit = 256
-    /// Time after which a lookup counts as ended.
-    static let longestLookup = Duration.seconds(120)
+    /// Time after which a lookup counts as ended: by default, three name servers that do not respond take 30 seconds.
+    static let longestLookup = Duration.seconds(40)
 }
