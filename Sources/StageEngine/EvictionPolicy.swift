@@ -242,7 +242,7 @@ public struct Eviction: Equatable, Sendable {
     /// The reason why it may be evicted.
     public var reason: EvictionReason
     /// The bytes that the eviction frees on the file system, after the evictions before it; `nil` if it was decided for
-    /// a quota alone, for which ``StoredGeneration/size`` counts, or if the generation was not measured.
+    /// a quota alone, for which the estimated size of the generation counts, or if it was not measured.
     public var freed: ByteCount?
 
     /// Creates the value from its parts.
