@@ -8,7 +8,7 @@ extension Planner {
     /// Returns the peak space needed to stage the pack: the rest of the archive, the files, and the overhead
     /// of the file system for each of them, without the files of an indexed pack that an interrupted run left.
     ///
-    /// Where the index of a pack was read, does not include files that the staged generation has either.
+    /// Does not include files of an indexed pack that the staged generation has, either, if the index was read.
     ///
     /// Does not include the current generation, which is counted as used space.
     public func space(for pack: Pack) -> ByteCount {

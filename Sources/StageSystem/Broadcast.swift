@@ -6,7 +6,7 @@ import Synchronization
 /// is full, the oldest element is dropped that a later one supersedes; if there is none, the oldest about progress, and then
 /// the oldest.
 package final class Broadcast<Element: Sendable>: Sendable {
-    /// What a listener loses without an element.
+    /// The loss to a listener if an element is dropped.
     package enum Kind: Sendable {
         /// Nothing after the next element about the same subject, which follows soon.
         case progress

@@ -5,7 +5,7 @@
 /// forgotten with the user's last transfer from the host. Users have limits of their own, so that no user delays the transfers of
 /// others from a host that they share.
 struct ConnectionAllocator {
-    /// What a lowered limit applies to: a user's transfers from a host; `nil` is the process's own user.
+    /// A user's transfers from a host, which share a lowered limit; `nil` is the process's own user.
     private struct Share: Hashable {
         var host: String
         var user: UInt32?

@@ -15,12 +15,12 @@ struct CollectedDownload: Sendable {
     let settings: SessionConfiguration
     let request: TransferRequest
     let path: FilePath
-    /// What this command knows of the daemon's task.
+    /// The request for the daemon's task, as far as this command knows its result.
     let addition = Addition()
 
     /// Whether the daemon has the task of a download, as far as the command knows that was interrupted.
     final class Addition: Sendable {
-        /// What is known.
+        /// The progress of the request.
         enum State: Sendable {
             /// The command has not requested the task.
             case notRequested

@@ -103,7 +103,7 @@ import Testing
         #expect("a\(marks)".forDisplay(atMost: 60) == "a\(few)\(rest)")
     }
 
-    /// What is written is what readers of records and messages accept, however characters are written.
+    /// Readers of records and messages accept each text that is written, whether its characters are escaped or not.
     @Test(arguments: ["\u{301}", "\u{1D165}", #"\u0301"#, #"\uD834\uDD65"#])
     func aRecordIsCutWhereAReaderWouldRefuseIt(mark: String) {
         let limit = CombiningSequence.quotationLimit

@@ -4,7 +4,7 @@ import Testing
 
 /// The synopsis of the manual page, compared with the help texts, which `HelpTests` compares with the program.
 struct ManualTests {
-    /// What the synopsis of a command names.
+    /// The names in the synopsis of a command.
     private struct Synopsis {
         /// The options, as `--json` or `-o`.
         var options: Set<String> = []
