@@ -36,7 +36,7 @@ DOCUMENTATION := $(SHARE)/doc/stagepack
 LIB := $(DESTDIR)$(PREFIX)/lib
 PACKAGES := .build/deploy
 
-.PHONY: help demo test build bench bench-daemon bench-instructions bench-updates bench-signatures bench-scale format check docs install \
+.PHONY: help demo test build-tests build bench bench-daemon bench-instructions bench-updates bench-signatures bench-scale format check docs install \
     install-documentation install-service uninstall dependencies deb sample-deb test-deploy test-release load torture fuzz
 
 help: ## Show what there is to make.
@@ -45,11 +45,13 @@ help: ## Show what there is to make.
 demo: dependencies ## Install sample packs from a web server on this machine.
 	Scripts/demo
 
-test: dependencies ## Build and run the tests.
+test: build-tests ## Build and run the tests.
 	Scripts/dependencies dbus-daemon libarchive-tools python3-dbusmock strace
-	swift build $(TEST_FLAGS) --build-tests
 	Scripts/symbols --compile
 	Scripts/test
+
+build-tests: dependencies ## Build the tests, and run none.
+	swift build $(TEST_FLAGS) --build-tests
 
 build: dependencies ## Build the programs for use.
 	$(RUN) swift build -c release --product stagepack $(RELEASE_FLAGS)
