@@ -39,7 +39,7 @@ extension CommandSettings {
         if members.has(.certificateAuthorities) {
             certificateAuthorities = try members.text(
                 .certificateAuthorities,
-                as: Self.checkedPath
+                as: AbsolutePath.checked
             )
         }
         if members.has(.bandwidth) { bandwidth = try Self.rate(members) }
@@ -81,18 +81,6 @@ extension CommandSettings {
 
     private static func checkedProxy(_ text: String) throws(ValueError) -> String {
         try ProxyAddress.check(text)
-        return text
-    }
-
-    private static func checkedPath(_ text: String) throws(ValueError) -> String {
-        guard text.utf8.first == UInt8(ascii: "/"), text.utf8.count <= ManifestLimits.pathLength,
-            !text.unicodeScalars.contains(where: \.isUnsafeForDisplay)
-        else {
-            throw ValueError(
-                expected: "an absolute path of at most \(ManifestLimits.pathLength) bytes",
-                text: text
-            )
-        }
         return text
     }
 }

@@ -181,18 +181,6 @@ extension Registration {
             )
         }
     }
-
-    /// Checks an absolute file path.
-    fileprivate static func checkPath(_ text: String) throws(ValueError) {
-        guard text.utf8.first == UInt8(ascii: "/"), text.utf8.count <= ManifestLimits.pathLength,
-            !text.unicodeScalars.contains(where: \.isUnsafeForDisplay)
-        else {
-            throw ValueError(
-                expected: "an absolute path of at most \(ManifestLimits.pathLength) bytes",
-                text: text
-            )
-        }
-    }
 }
 
 extension Registration.Trust {
@@ -352,10 +340,7 @@ extension Registration.Program {
         init(reading node: JSONNode) throws(ManifestError) {
             let members = try JSONMembers(node, keyedBy: Key.self)
             program = Registration.Program(
-                path: try members.text(.path) { text throws(ValueError) in
-                    try Registration.checkPath(text)
-                    return text
-                },
+                path: try members.text(.path, as: AbsolutePath.checked),
                 arguments: try members.strings(.arguments, atMost: ManifestLimits.arguments)
             )
             try members.check(program.arguments, of: .arguments) { text throws(ValueError) in

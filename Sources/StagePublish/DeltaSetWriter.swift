@@ -52,12 +52,7 @@ package struct DeltaSetWriter: Sendable {
         from bases: [ContentIndex],
         in store: Directory
     ) async throws(PackagingError) -> [BaseUpdate] {
-        let lock: StoreLock
-        do throws(FileError) {
-            lock = try await StoreLock(store)
-        } catch {
-            throw Task.isCancelled ? .cancelled : .file(error)
-        }
+        let lock = try await StoreLock.forWriting(in: store)
         let updates = try await update(version, from: bases, in: store)
         _ = consume lock
         return updates

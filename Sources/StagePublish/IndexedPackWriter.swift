@@ -119,12 +119,7 @@ package struct IndexedPackWriter: Sendable {
         let bundles = try PackagingError.wrapping { () throws(FileError) in
             try store.makeDirectory(FilePath(StoreObjectKind.bundle.folder))
         }
-        let lock: StoreLock
-        do throws(FileError) {
-            lock = try await StoreLock(store)
-        } catch {
-            throw Task.isCancelled ? .cancelled : .file(error)
-        }
+        let lock = try await StoreLock.forWriting(in: store)
         let pack = try await write(evaluation, bundles: bundles, store: store)
         _ = consume lock
         return pack

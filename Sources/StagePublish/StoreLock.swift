@@ -50,6 +50,17 @@ package struct StoreLock: ~Copyable, Sendable {
         }
     }
 
+    /// Takes the lock of a process that writes into the store.
+    ///
+    /// - Throws: ``PackagingError``; `cancelled` if the task is cancelled meanwhile.
+    static func forWriting(in store: Directory) async throws(PackagingError) -> StoreLock {
+        do throws(FileError) {
+            return try await StoreLock(store)
+        } catch {
+            throw Task.isCancelled ? .cancelled : .file(error)
+        }
+    }
+
     /// Waits until no other process is using the store, and takes the lock exclusively.
     ///
     /// - Parameters:

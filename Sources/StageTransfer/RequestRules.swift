@@ -16,24 +16,13 @@ package enum RequestRules {
     /// Checks the header fields of an upload, which are sent verbatim.
     static func check(_ request: UploadRequest) throws(TransferError) {
         try check(request.fields, of: request.url)
-        // The engine frames the body: two conflicting framings allow request smuggling (RFC 9112, section 11.2).
-        for line in request.fields where framing.contains(name(of: line)) {
-            throw refusal(
-                of: request.url,
-                "the field '\(name(of: line))' is reserved for the engine"
-            )
-        }
+        try checkFraming(of: request.fields, url: request.url)
     }
 
     /// Checks the fields and the method of a streamed request, which are sent verbatim.
     static func check(_ request: StreamedRequest) throws(TransferError) {
         try check(request.fields, of: request.url)
-        for line in request.fields where framing.contains(name(of: line)) {
-            throw refusal(
-                of: request.url,
-                "the field '\(name(of: line))' is reserved for the engine"
-            )
-        }
+        try checkFraming(of: request.fields, url: request.url)
         guard request.method.isHTTPToken, request.method != "CONNECT" else {
             throw refusal(of: request.url, "'\(request.method)' is not a method of a request")
         }
@@ -57,6 +46,15 @@ package enum RequestRules {
             guard name(of: line).isHTTPToken else {
                 throw refusal(of: url, "a header field has no name")
             }
+        }
+    }
+
+    /// Checks that no field frames the body.
+    ///
+    /// The engine does: two conflicting framings allow request smuggling (RFC 9112, section 11.2).
+    private static func checkFraming(of fields: [String], url: String) throws(TransferError) {
+        for line in fields where framing.contains(name(of: line)) {
+            throw refusal(of: url, "the field '\(name(of: line))' is reserved for the engine")
         }
     }
 

@@ -51,13 +51,12 @@ struct RemoveCommand: SourcedSubcommand, ReportingSubcommand {
         }
         removal.keepSpareLocks()
         removal.remember()
-        if let failure, reports.isEmpty { throw failure }
-        Console.print(
-            change: Listing(elements: reports, name: "packs"),
-            failures: [failure].compactMap(\.self),
+        return try Console.conclude(
+            change: reports,
+            named: "packs",
+            failure: failure,
             asJSON: json
         )
-        return failure?.status ?? .success
     }
 
     private func warn(of report: RemovalReport) {

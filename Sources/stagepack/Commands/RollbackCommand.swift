@@ -41,13 +41,12 @@ struct RollbackCommand: SourcedSubcommand, ReportingSubcommand {
         } catch {
             failure = CommandFailure(error)
         }
-        if let failure, reports.isEmpty { throw failure }
-        Console.print(
-            change: Listing(elements: reports, name: "packs"),
-            failures: [failure].compactMap(\.self),
+        return try Console.conclude(
+            change: reports,
+            named: "packs",
+            failure: failure,
             asJSON: json
         )
-        return failure?.status ?? .success
     }
 
     /// Acquires the locks on the packs, and checks that each of them has a previous generation: no pack is rolled back unless

@@ -48,7 +48,12 @@ struct TasksClearCommand: ReportingSubcommand {
             return (removed, kept, failure)
         }
         let failure = error.map { CommandFailure($0) }
-        if let failure, removed.isEmpty { throw failure }
+        let status = try Console.conclude(
+            change: removed,
+            named: "tasks",
+            failure: failure,
+            asJSON: json
+        )
         if !kept.isEmpty {
             let numbers = kept.map { "\($0.task.id)" }.joined(separator: ", ")
             Console.note(
@@ -57,12 +62,7 @@ struct TasksClearCommand: ReportingSubcommand {
         } else if removed.isEmpty, !json {
             Console.note("no download has ended")
         }
-        Console.print(
-            change: Listing(elements: removed, name: "tasks"),
-            failures: [failure].compactMap(\.self),
-            asJSON: json
-        )
-        return failure?.status ?? .success
+        return status
     }
 
     /// Returns whether `tasks add` of this user has made a session, and no command waits for a download of it.

@@ -49,13 +49,12 @@ struct TaskSelection: ParsableArguments {
         var failure = changes.failure.map { CommandFailure($0) }
         // A transfer that has ended cannot be changed later either.
         if changes.failure?.isOfEndedTask == true { failure?.retryAdvice = .never }
-        if let failure, changes.changed.isEmpty { throw failure }
-        Console.print(
-            change: Listing(elements: changes.changed.map { TaskReport(task: $0) }, name: "tasks"),
-            failures: [failure].compactMap(\.self),
+        return try Console.conclude(
+            change: changes.changed.map { TaskReport(task: $0) },
+            named: "tasks",
+            failure: failure,
             asJSON: asJSON
         )
-        return failure?.status ?? .success
     }
 
     /// Returns the unfinished transfers of the session, or of all, that were not tried yet; `nil` if the daemon

@@ -61,6 +61,25 @@ extension Console {
             for failure in failures { report(failure, asJSON: false) }
         }
     }
+
+    /// Prints the changed parts as a list with the member `name`, with the failure that left other parts unchanged.
+    ///
+    /// - Returns: The status of the failure, or success if there is none.
+    /// - Throws: The failure if nothing was changed.
+    static func conclude(
+        change parts: [some Encodable & CustomStringConvertible],
+        named name: String,
+        failure: CommandFailure?,
+        asJSON: Bool
+    ) throws(CommandFailure) -> ExitStatus {
+        if let failure, parts.isEmpty { throw failure }
+        print(
+            change: Listing(elements: parts, name: name),
+            failures: [failure].compactMap(\.self),
+            asJSON: asJSON
+        )
+        return failure?.status ?? .success
+    }
 }
 
 /// The result of a command of which some parts failed as a whole.
