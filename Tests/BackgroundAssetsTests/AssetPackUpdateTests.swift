@@ -9,9 +9,10 @@ import Testing
 /// Status updates during downloads, and cancellation.
 @Suite(.server, .directory, .serialized, .timeLimit(.minutes(3)))
 struct AssetPackUpdateTests {
-    /// Reports a pause and a resumption before another fetcher does the work.
-    private struct PausingFetcher: PackFetcher {
+    /// Reports the progress that a test chooses before another fetcher does the work.
+    private struct ReportingFetcher: PackFetcher {
         var fetcher: CommandFetcher
+        var progress: @Sendable (PackID, @Sendable (FetchProgress) -> Void) async -> Void
 
         func fetch(
             _ id: PackID,
@@ -19,51 +20,7 @@ struct AssetPackUpdateTests {
             beside others: [FilePath],
             report: @escaping @Sendable (FetchProgress) -> Void
         ) async throws {
-            var progress = FetchProgress(
-                received: ByteCount(5),
-                downloadSize: ByteCount(10),
-                unpacked: .zero,
-                installedSize: ByteCount(10)
-            )
-            progress.waitingFor = "the network"
-            report(progress)
-            progress.waitingFor = nil
-            report(progress)
-            try await fetcher.fetch(id, into: container, beside: others) { _ in }
-        }
-
-        func fetchManifest(into container: FilePath) async throws {
-            try await fetcher.fetchManifest(into: container)
-        }
-    }
-
-    /// Reports that one pack waits until the test lets it go on, and much progress of the others.
-    private struct WaitingFetcher: PackFetcher {
-        var fetcher: CommandFetcher
-        var blocked: AsyncStream<Void>
-
-        func fetch(
-            _ id: PackID,
-            into container: FilePath,
-            beside others: [FilePath],
-            report: @escaping @Sendable (FetchProgress) -> Void
-        ) async throws {
-            var progress = FetchProgress(
-                received: .zero,
-                downloadSize: ByteCount(2000),
-                unpacked: .zero,
-                installedSize: ByteCount(2000)
-            )
-            if id.text == "aurora" {
-                progress.waitingFor = "the network"
-                report(progress)
-                for await _ in blocked {}
-            } else {
-                for count in 1...2000 {
-                    progress.received = ByteCount(count)
-                    report(progress)
-                }
-            }
+            await progress(id, report)
             try await fetcher.fetch(id, into: container, beside: others) { _ in }
         }
 
@@ -109,14 +66,7 @@ struct AssetPackUpdateTests {
                     report: report
                 )
             }
-            report(
-                FetchProgress(
-                    received: ByteCount(1),
-                    downloadSize: ByteCount(2),
-                    unpacked: .zero,
-                    installedSize: ByteCount(2)
-                )
-            )
+            report(FetchProgress(1, of: 2))
             await opening.value
             throw CancellationError()
         }
@@ -163,9 +113,14 @@ struct AssetPackUpdateTests {
     @Test func aFetchThatWaitsIsPaused() async throws {
         var world = try ManagedWorld()
         try world.publish(try ManagedPack("aurora"))
-        let manager = try world.manager {
-            $0.fetcher = PausingFetcher(fetcher: try world.fetcher())
+        let fetcher = ReportingFetcher(fetcher: try world.fetcher()) { _, report in
+            var progress = FetchProgress(5, of: 10)
+            progress.waitingFor = "the network"
+            report(progress)
+            progress.waitingFor = nil
+            report(progress)
         }
+        let manager = try world.manager { $0.fetcher = fetcher }
         let log = UpdateLog()
         let updates = manager.statusUpdates(forAssetPackWithID: "aurora")
         async let recording: Void = log.record(updates) { progress in
@@ -266,7 +221,19 @@ struct AssetPackUpdateTests {
         var world = try ManagedWorld()
         try world.publish(try ManagedPack("aurora"), try ManagedPack("cirrus"))
         let (blocked, block) = AsyncStream.makeStream(of: Void.self)
-        let fetcher = WaitingFetcher(fetcher: try world.fetcher(), blocked: blocked)
+        let fetcher = ReportingFetcher(fetcher: try world.fetcher()) { id, report in
+            var progress = FetchProgress(0, of: 2000)
+            if id.text == "aurora" {
+                progress.waitingFor = "the network"
+                report(progress)
+                for await _ in blocked {}
+            } else {
+                for count in 1...2000 {
+                    progress.received = ByteCount(count)
+                    report(progress)
+                }
+            }
+        }
         let manager = try world.manager { $0.fetcher = fetcher }
         let pack = try await manager.assetPack(withID: "aurora")
         let other = try await manager.assetPack(withID: "cirrus")
@@ -442,5 +409,17 @@ struct AssetPackUpdateTests {
         fetcher.open()
         #expect(try await check.value == ["aurora"])
         try await poll { try manager.localVersion(ofAssetPackWithID: "aurora") == 2 }
+    }
+}
+
+extension FetchProgress {
+    /// Creates the progress of a download that is as large as the installed pack.
+    fileprivate init(_ received: Int, of size: Int) {
+        self.init(
+            received: ByteCount(received),
+            downloadSize: ByteCount(size),
+            unpacked: .zero,
+            installedSize: ByteCount(size)
+        )
     }
 }

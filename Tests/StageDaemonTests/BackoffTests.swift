@@ -55,9 +55,7 @@ struct BackoffTests {
     func resumingATaskEndsItsDelay(state: TransferChange.State) async throws {
         try await start()
         let id = try await failing("/a")
-        var change = TransferChange()
-        change.state = state
-        try await daemon.client.change(id, by: change)
+        try await daemon.change(id, to: state)
         try await hasCompleted(id)
     }
 
@@ -68,12 +66,9 @@ struct BackoffTests {
         try await poll("the task is not put off") {
             try await daemon.client.task(id).holds.map(\.kind) == [.server]
         }
-        var change = TransferChange()
-        change.state = .running
-        try await daemon.client.change(id, by: change)
+        try await daemon.change(id, to: .running)
         #expect(try await daemon.client.task(id).holds.map(\.kind) == [.server])
-        change.state = .unpaused
-        try await daemon.client.change(id, by: change)
+        try await daemon.change(id, to: .unpaused)
         try await hasCompleted(id)
     }
 
@@ -87,9 +82,7 @@ struct BackoffTests {
         let second = try await download("/b")
         try await daemon.wait(for: [.server], of: second)
         #expect(server.requests(for: "/b").isEmpty)
-        var change = TransferChange()
-        change.state = .unpaused
-        try await daemon.client.change(second, by: change)
+        try await daemon.change(second, to: .unpaused)
         try await hasCompleted(second)
         #expect(server.requests(for: "/a").count == 1)
     }
@@ -144,9 +137,7 @@ struct BackoffTests {
         try await daemon.kill()
         try await daemon.start()
         try await daemon.wait(for: [.server], of: try await download("/a"))
-        var change = TransferChange()
-        change.state = .running
-        try await daemon.client.change(mirrored, by: change)
+        try await daemon.change(mirrored, to: .running)
         try await hasCompleted(mirrored)
     }
 

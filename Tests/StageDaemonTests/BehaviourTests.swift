@@ -26,6 +26,17 @@ struct BehaviourTests {
         }
     }
 
+    /// Starts a download, which its client suspends after 300,000 bytes and resumes, and returns its number.
+    private func downloadWithPause(_ path: String) async throws -> Int64 {
+        let id = try await daemon.download(server.url(path))
+        try await wait(for: 300_000, of: id)
+        try await daemon.change(id, to: .suspended)
+        try await daemon.wait(for: [.pausedByClient], of: id)
+        #expect(try await daemon.client.task(id).state == .suspended)
+        try await daemon.change(id, to: .running)
+        return id
+    }
+
     private func resumption(_ path: String) -> (start: Int, tag: String?)? {
         let heads = server.requests(for: path)
         guard heads.count == 2, let start = heads[1].rangeStart else { return nil }
@@ -36,16 +47,7 @@ struct BehaviourTests {
         let body = noise(3 << 20)
         let answer = Answer.content(body)
         server.answer("/a", with: answer.stalled(after: 2 << 20), answer)
-        let id = try await daemon.download(server.url("/a"))
-        try await wait(for: 300_000, of: id)
-        var change = TransferChange()
-        change.state = .suspended
-        try await daemon.client.change(id, by: change)
-        try await daemon.wait(for: [.pausedByClient], of: id)
-        let kept = try await daemon.client.task(id)
-        #expect(kept.state == .suspended)
-        change.state = .running
-        try await daemon.client.change(id, by: change)
+        let id = try await downloadWithPause("/a")
         let events = try await daemon.outcomes()
         #expect(events.map(\.gist) == ["1 completed of \(id)"])
         #expect(try bytes(of: FilePath(try #require(events[0].location))) == body)
@@ -88,9 +90,7 @@ struct BehaviourTests {
         for (state, holds) in [
             (.paused, [.pausedByClient, .pausedByUser]), (.running, [.pausedByUser]),
         ] as [(TransferChange.State, [PendingReason.Kind])] {
-            var change = TransferChange()
-            change.state = state
-            try await daemon.client.change(id, by: change)
+            try await daemon.change(id, to: state)
             try await daemon.wait(for: holds, of: id)
         }
         // Not even the daemon's end changes that.
@@ -98,9 +98,7 @@ struct BehaviourTests {
         try await daemon.start()
         try await daemon.wait(for: [.pausedByUser], of: id)
         #expect(server.requests.isEmpty)
-        var change = TransferChange()
-        change.state = .unpaused
-        try await daemon.client.change(id, by: change)
+        try await daemon.change(id, to: .unpaused)
         #expect(try await daemon.outcomes().map(\.kind) == [.completed])
     }
 
@@ -191,16 +189,9 @@ struct BehaviourTests {
     }
 
     @Test func aClientThatAttachesIsToldWhyEachOfManyTasksWaits() async throws {
-        let requests = (0..<600).map { number in
-            var request = TransferRequest(
-                token: "\(number)",
-                kind: .download,
-                url: server.url("/a")
-            )
-            request.earliestBegin = .now + 3600
-            return request
+        let ids = try await daemon.downloads(600, of: server.url("/a")) {
+            $0.earliestBegin = .now + 3600
         }
-        let ids = try await daemon.client.createTasks(requests, in: "s")
         let last = try #require(ids.last)
         let events = try await daemon.events { $0.task == last }
         let waiting = events.filter { $0.holds?.map(\.kind) == [.earliestBegin] }
@@ -213,14 +204,7 @@ struct BehaviourTests {
         let answer = Answer.content(noise(4 << 20))
         let resumed = answer.held(after: 1000, until: gate)
         server.answer("/a", with: answer.stalled(after: 2 << 20), resumed)
-        let id = try await daemon.download(server.url("/a"))
-        try await wait(for: 300_000, of: id)
-        var change = TransferChange()
-        change.state = .suspended
-        try await daemon.client.change(id, by: change)
-        try await daemon.wait(for: [.pausedByClient], of: id)
-        change.state = .running
-        try await daemon.client.change(id, by: change)
+        _ = try await downloadWithPause("/a")
         let first = try await daemon.events { $0.kind == .resumed }
         let second = try await daemon.events { $0.kind == .resumed }
         let (start, _) = try #require(resumption("/a"))
@@ -234,14 +218,11 @@ struct BehaviourTests {
         let stream = try await daemon.attach()
         defer { stream.close() }
         _ = try await stream.take { $0.holds?.map(\.kind) == [.earliestBegin] }
-        var change = TransferChange()
-        change.state = .paused
-        try await daemon.client.change(id, by: change)
+        try await daemon.change(id, to: .paused)
         _ = try await stream.take { $0.holds?.map(\.kind) == [.pausedByUser, .earliestBegin] }
-        change.state = .unpaused
-        try await daemon.client.change(id, by: change)
+        try await daemon.change(id, to: .unpaused)
         _ = try await stream.take { $0.holds?.map(\.kind) == [.earliestBegin] }
-        change = TransferChange()
+        var change = TransferChange()
         change.earliestBegin = .now
         try await daemon.client.change(id, by: change)
         let begun = try await stream.take { $0.kind == .changed && $0.state == .running }
@@ -364,9 +345,7 @@ struct BehaviourTests {
         gate.open()
         try await daemon.wait(for: .completed, of: id)
         #expect(try await daemon.client.task(held).state == .suspended)
-        var change = TransferChange()
-        change.state = .running
-        try await daemon.client.change(held, by: change)
+        try await daemon.change(held, to: .running)
         #expect(try await daemon.outcomes().map(\.task) == [id, held])
     }
 }

@@ -85,16 +85,9 @@ struct ConditionTests {
     /// The tasks of another session precede its own in the daemon's order.
     @Test func eachClientIsToldOfConditionsWhateverOthersHave() async throws {
         try await daemon.makeSession("others")
-        let many = (0..<1000).map { number in
-            var request = TransferRequest(
-                token: "\(number)",
-                kind: .download,
-                url: server.url("/b")
-            )
-            request.isSuspended = true
-            return request
+        try await daemon.downloads(1000, of: server.url("/b"), in: "others") {
+            $0.isSuspended = true
         }
-        _ = try await daemon.client.createTasks(many, in: "others")
         let id = try await daemon.download(server.url("/a")) {
             $0.earliestBegin = .now + 3600
             $0.allowsExpensiveNetworkAccess = false

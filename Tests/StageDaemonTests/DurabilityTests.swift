@@ -50,9 +50,7 @@ struct DurabilityTests {
             try await daemon.client.change(1, by: change)
         }
         try await expectSynchronized {
-            var change = TransferChange()
-            change.state = .cancelled
-            try await daemon.client.change(2, by: change)
+            try await daemon.change(2, to: .cancelled)
         }
         try await expectSynchronized {
             try await daemon.client.acknowledge(Acknowledgement(sequence: 1), in: "s")
@@ -100,9 +98,7 @@ struct DamagedRowTests {
         #expect(try await daemon.client.sessions().map(\.identifier) == ["s", "t"])
         #expect(try await daemon.client.tasks().map(\.id) == [bad, good, ended])
         for task in [bad, good] {
-            var change = TransferChange()
-            change.state = .running
-            try await daemon.client.change(task, by: change)
+            try await daemon.change(task, to: .running)
         }
         let events = try await daemon.outcomes()
         let kinds = Dictionary(uniqueKeysWithValues: events.map { ($0.task ?? 0, $0.kind) })

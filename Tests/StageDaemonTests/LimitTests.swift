@@ -64,9 +64,7 @@ struct StorageLimitTests {
         try await daemon.kill()
         try await daemon.start()
         #expect(try await refusal { _ = try await upload(8 << 20, "c") } == .quota)
-        var change = TransferChange()
-        change.state = .cancelled
-        try await daemon.client.change(first, by: change)
+        try await daemon.change(first, to: .cancelled)
         _ = try await upload(8 << 20, "c")
     }
 

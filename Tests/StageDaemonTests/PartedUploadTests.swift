@@ -153,9 +153,7 @@ struct MultipartUploadTests {
         server.slowDown(milliseconds: 100)
         let id = try await upload(noise(Self.size)) { $0.headers = ["Authorization": "x"] }
         try await poll("nothing is sent") { server.received > 0 }
-        var change = TransferChange()
-        change.state = .cancelled
-        try await daemon.client.change(id, by: change)
+        try await daemon.change(id, to: .cancelled)
         #expect(try await daemon.outcomes().map(\.gist) == ["1 cancelled of \(id)"])
         try await poll("the parts stay") { server.isAborted }
         #expect(server.requests.last?["authorization"] == "x")

@@ -47,9 +47,7 @@ struct ProgramTests {
         let problem = try await daemon.client.task(id).holds.first?.problem
         #expect(problem?.contains("the trusted authorities cannot be loaded") == true)
         try directory.rename("aside.pem", to: "front.pem", in: directory)
-        var change = TransferChange()
-        change.state = .unpaused
-        try await daemon.client.change(id, by: change)
+        try await daemon.change(id, to: .unpaused)
         #expect(try await daemon.outcomes().map(\.gist) == ["1 completed of \(id)"])
     }
 

@@ -172,9 +172,7 @@ struct ResumedUploadTests {
         defer { server.holdAnswers(false) }
         let id = try await upload(content)
         try await poll("the server has no body") { server.finished.count == 1 }
-        var change = TransferChange()
-        change.state = .suspended
-        try await daemon.client.change(id, by: change)
+        try await daemon.change(id, to: .suspended)
         try await Task.sleep(for: .milliseconds(300))
         server.holdAnswers(false)
         let events = try await daemon.outcomes()
@@ -285,9 +283,7 @@ struct ResumedUploadTests {
     // MARK: cancelling
 
     private func cancel(_ id: Int64) async throws {
-        var change = TransferChange()
-        change.state = .cancelled
-        try await daemon.client.change(id, by: change)
+        try await daemon.change(id, to: .cancelled)
     }
 
     @Test(arguments: ["resumable", "tus"], [false, true])

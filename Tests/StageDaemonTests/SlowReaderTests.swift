@@ -87,18 +87,8 @@ struct SlowReaderTests {
     /// A client that is always slow misses further events while it receives the state of many tasks.
     @Test func theStateOfAllTasksComesBeforeThatOfTheFirstAgain() async throws {
         // More than the kernel and the daemon keep for a client.
-        var ids: [Int64] = []
-        for round in 0..<8 {
-            let requests = (0..<1000).map { number in
-                var request = TransferRequest(
-                    token: "\(round) \(number)",
-                    kind: .download,
-                    url: server.url("/a")
-                )
-                request.earliestBegin = .now + 3600
-                return request
-            }
-            ids += try await daemon.client.createTasks(requests, in: "s")
+        let ids = try await daemon.downloads(8000, of: server.url("/a")) {
+            $0.earliestBegin = .now + 3600
         }
         let stream = try await daemon.attach()
         defer { stream.close() }

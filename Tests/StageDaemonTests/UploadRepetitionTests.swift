@@ -148,9 +148,7 @@ struct UploadRepetitionTests {
         server.answer("/in", with: Answer.content([1]).waiting(for: gate))
         let id = try await upload()
         try await received(1)
-        var change = TransferChange()
-        change.state = .suspended
-        try await daemon.client.change(id, by: change)
+        try await daemon.change(id, to: .suspended)
         gate.open()
         let events = try await daemon.outcomes()
         #expect(events.map(\.gist) == ["1 completed of \(id)"])

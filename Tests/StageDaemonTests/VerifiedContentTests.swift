@@ -121,9 +121,7 @@ struct UnplacedContentTests {
         _ = try await stream.take { event in
             event.holds?.contains { $0.kind == .pausedByClient } ?? false
         }
-        var change = TransferChange()
-        change.state = .running
-        try await daemon.client.change(id, by: change)
+        try await daemon.change(id, to: .running)
         let events = try await stream.take { event in
             event.holds?.contains { $0.kind == .backoff } ?? false
         }
@@ -136,9 +134,7 @@ struct UnplacedContentTests {
 
     @Test func contentWithoutAPlaceIsCancelled() async throws {
         let id = try await fetchWithoutPlace()
-        var change = TransferChange()
-        change.state = .cancelled
-        #expect(try await daemon.client.change(id, by: change).state == .cancelled)
+        #expect(try await daemon.change(id, to: .cancelled).state == .cancelled)
         try await poll("the content stays") {
             try Directory.open(daemon.state.appending("parts")).entries().isEmpty
         }
@@ -149,9 +145,7 @@ struct UnplacedContentTests {
         let reason = try #require(try await daemon.client.task(id).holds.first)
         #expect(reason.problem?.contains("/staged/\(name.string)'") == true, "\(reason)")
         try staged.remove(name)
-        var change = TransferChange()
-        change.state = .unpaused
-        try await daemon.client.change(id, by: change)
+        try await daemon.change(id, to: .unpaused)
         try await daemon.wait(for: .completed, of: id)
         #expect(server.requests(for: "/a").count == 1)
     }

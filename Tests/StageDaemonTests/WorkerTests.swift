@@ -245,9 +245,7 @@ struct WorkerTests {
 
     /// Cancels the task, after which nothing is left of its session, and has the daemon end.
     private func cancelAndEnd(_ id: Int64) async throws {
-        var change = TransferChange()
-        change.state = .cancelled
-        let cancelled = try await daemon.client.change(id, by: change)
+        let cancelled = try await daemon.change(id, to: .cancelled)
         #expect(cancelled.state == .cancelled)
         let sessions = try await daemon.client.sessions()
         #expect(sessions.isEmpty)
