@@ -76,12 +76,7 @@ public class BADownload: Hashable, CustomStringConvertible, @unchecked Sendable 
     /// To schedule an essential download again after a failure: only downloads for an installation or update
     /// can be essential.
     public func removingEssential() -> Self {
-        copy(isEssential: false)
-    }
-
-    /// Returns a new download with the same properties except `isEssential`.
-    private func copy(isEssential: Bool) -> Self {
-        let copy = BADownload.made(of: wire.copy(isEssential: isEssential), state: .created)
+        let copy = BADownload.made(of: wire.removingEssential(), state: .created)
         guard let copy = copy as? Self else {
             preconditionFailure("a download has the class that its kind calls for")
         }
@@ -116,13 +111,13 @@ public class BADownload: Hashable, CustomStringConvertible, @unchecked Sendable 
 }
 
 extension ExtensionDownload {
-    /// Returns the same download, essential or not.
-    fileprivate func copy(isEssential: Bool) -> ExtensionDownload {
+    /// Returns the same download, not essential.
+    fileprivate func removingEssential() -> ExtensionDownload {
         switch self {
         case .pack(let id, _, let priority):
-            return .pack(id, essential: isEssential, priority: priority)
+            return .pack(id, essential: false, priority: priority)
         case .url(var download):
-            download.isEssential = isEssential
+            download.isEssential = false
             return .url(download)
         }
     }

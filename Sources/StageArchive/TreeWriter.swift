@@ -47,7 +47,7 @@ final class DirectoryCounter: Sendable {
             case .file(let isExecutable):
                 let file = try createFile(path, isExecutable: isExecutable)
                 defer { close(file) }
-                try unsafe write(content, to: file, at: nil, path: path)
+                try unsafe write(content, to: file, path: path)
             case .directory:
                 try makeDirectory(path)
             case .link:
@@ -74,7 +74,7 @@ final class DirectoryCounter: Sendable {
                 return file
             }
             if errno != EINTR {
-                throw refusal("create", path: path, reason: Errno(rawValue: errno))
+                throw refusal(of: path, reason: Errno(rawValue: errno))
             }
         }
     }
@@ -106,14 +106,13 @@ final class DirectoryCounter: Sendable {
         }
     }
 
-    /// Writes all of `bytes`, at `offset` or, for `nil`, at the file position.
+    /// Writes all of `bytes` at the file position.
     private func write(
         _ bytes: UnsafeRawBufferPointer,
         to file: CInt,
-        at offset: Int64?,
         path: @autoclosure () -> PathBytes
     ) throws(ArchiveError) {
-        guard let reason = unsafe writeAll(bytes, to: file, at: offset) else { return }
+        guard let reason = unsafe writeAll(bytes, to: file, at: nil) else { return }
         throw .fileSystem(FileError("write", path: root.path.appending(path().text), errno: reason))
     }
 
@@ -142,7 +141,7 @@ final class DirectoryCounter: Sendable {
             return
         }
         guard unsafe symlinkat(target, parent, path.name) != 0 else { return }
-        throw refusal("create", path: path, reason: Errno(rawValue: errno))
+        throw refusal(of: path, reason: Errno(rawValue: errno))
     }
 
     /// Returns the open directory of the first `count` bytes of `path`, and creates it if it does not exist.
@@ -274,14 +273,10 @@ final class DirectoryCounter: Sendable {
     }
 
     /// Returns the error for a failed creation at `path`: a collision if the name exists.
-    private func refusal(
-        _ operation: String,
-        path: PathBytes,
-        reason: Errno
-    ) -> ArchiveError {
+    private func refusal(of path: PathBytes, reason: Errno) -> ArchiveError {
         guard reason == .fileExists else {
             return .fileSystem(
-                FileError(operation, path: root.path.appending(path.text), errno: reason)
+                FileError("create", path: root.path.appending(path.text), errno: reason)
             )
         }
         guard case .success(let open) = openDirectory(path, length: path.count) else {

@@ -132,14 +132,11 @@ package struct ControlClient: Sendable {
     }
 
     /// Creates tasks, all or none; returns their identifiers in the same order, once they are on disk.
-    ///
-    /// `launch` is the token of the launch that started this process, if one did.
     package func createTasks(
         _ tasks: [TransferRequest],
-        in session: String,
-        launch: String? = nil
+        in session: String
     ) async throws(ControlError) -> [Int64] {
-        let created = try await ask(.createTasks(NewTasks(tasks, launch: launch), in: session))
+        let created = try await ask(.createTasks(NewTasks(tasks), in: session))
         guard created.ids.count == tasks.count else {
             throw .malformed(
                 "expected \(tasks.count.quantity(of: "number")), found \(created.ids.count)"

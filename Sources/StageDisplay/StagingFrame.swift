@@ -10,14 +10,14 @@ package struct StagingFrame: Sendable {
     package var columns: Int
     /// The characters of bars and spinners.
     package var glyphs: DisplayGlyphs
+
     /// Maximum number of lines for single packs.
-    package var packLines: Int
+    private static let packLines = 8
 
     /// Creates a layout for a terminal.
-    package init(columns: Int, glyphs: DisplayGlyphs = .unicode, packLines: Int = 8) {
+    package init(columns: Int, glyphs: DisplayGlyphs = .unicode) {
         self.columns = columns
         self.glyphs = glyphs
-        self.packLines = packLines
     }
 
     /// Returns the lines for a time in seconds: the packs that are being staged, then the total.
@@ -29,9 +29,9 @@ package struct StagingFrame: Sendable {
         let total = total(progress)
         let names = active.map(\.id.text) + [total.label]
         let row = row(names: names)
-        var lines = active.prefix(packLines).map { line(of: $0, in: activity, row, at: time) }
-        if active.count > packLines {
-            let text = "  and \((active.count - packLines).quantity(of: "other pack"))"
+        var lines = active.prefix(Self.packLines).map { line(of: $0, in: activity, row, at: time) }
+        if active.count > Self.packLines {
+            let text = "  and \((active.count - Self.packLines).quantity(of: "other pack"))"
             lines.append(StyledText(text, style: .faint).fitted(toColumns: usable))
         }
         return lines + [line(of: total, rate: activity.rate, row)]

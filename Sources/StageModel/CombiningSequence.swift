@@ -61,15 +61,15 @@ package struct CombiningSequence {
         return nil
     }
 
-    /// Returns the text with every longer sequence cut at `limit`, and an ellipsis in place of the rest.
-    package static func shortened(_ text: String, to limit: Int = Self.limit) -> String {
-        guard exceedsLimit(in: text, limit: limit) else { return text }
-        var sequence = CombiningSequence(limit: limit)
+    /// Returns the text with every longer sequence cut at ``limit``, and an ellipsis in place of the rest.
+    package static func shortened(_ text: String) -> String {
+        guard exceedsLimit(in: text) else { return text }
+        var sequence = CombiningSequence(limit: Self.limit)
         var scalars = String.UnicodeScalarView()
         for scalar in text.unicodeScalars {
             if !sequence.isTooLong(adding: scalar) {
                 scalars.append(scalar)
-            } else if sequence.length == limit + 1 {
+            } else if sequence.length == Self.limit + 1 {
                 scalars.append("…")
             }
         }

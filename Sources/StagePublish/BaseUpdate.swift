@@ -13,19 +13,6 @@ package struct UpdateCost: Equatable, Sendable {
     /// The bytes of the patch; `nil` if there is none.
     package var patch: ByteCount?
 
-    /// Creates a cost from its parts.
-    package init(
-        index: ByteCount,
-        objects: ByteCount,
-        archive: ByteCount?,
-        patch: ByteCount? = nil
-    ) {
-        self.index = index
-        self.objects = objects
-        self.archive = archive
-        self.patch = patch
-    }
-
     /// Computes the cost of an update from the indexes of both versions; `set` is the delta set between them,
     /// if any.
     init(
@@ -36,11 +23,9 @@ package struct UpdateCost: Equatable, Sendable {
     ) {
         let estimate = UpdateEstimate(from: old, to: version.index, using: set)
         let size = version.reference.size
-        self.init(
-            index: min(indexDelta ?? size, size),
-            objects: estimate.bundleBytes + estimate.deltaBytes,
-            archive: version.archive?.size
-        )
+        index = min(indexDelta ?? size, size)
+        objects = estimate.bundleBytes + estimate.deltaBytes
+        archive = version.archive?.size
     }
 
     /// The bytes of the content in the way that clients choose: the smallest one.

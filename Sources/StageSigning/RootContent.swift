@@ -25,9 +25,9 @@ package struct RootContent {
     private let base: JSONTree
 
     /// Creates the content of the first root.
-    package init(roles: [SigningRole: Role], periods: ExpiryPeriods = .standard) {
+    package init(roles: [SigningRole: Role]) {
         self.roles = roles
-        self.periods = periods
+        periods = .standard
         base = .emptyMetadata(of: .root)
     }
 

@@ -20,8 +20,9 @@ package struct SandboxedProgram: Sendable {
     package var timeLimit: Duration
     /// The most bytes of its standard output.
     package var outputLimit: Int
-    /// The number of bytes that are kept from the end of its standard error.
-    package var errorLimit: Int
+
+    /// The number of bytes that are kept from the end of the program's standard error.
+    private static let errorLimit = 4 << 10
 
     /// Creates a program with its limits.
     package init(
@@ -32,8 +33,7 @@ package struct SandboxedProgram: Sendable {
         sandbox: Sandbox,
         required: Sandbox.Restrictions = .required,
         timeLimit: Duration,
-        outputLimit: Int = 1 << 20,
-        errorLimit: Int = 4 << 10
+        outputLimit: Int = 1 << 20
     ) {
         self.path = path
         self.arguments = arguments
@@ -43,7 +43,6 @@ package struct SandboxedProgram: Sendable {
         self.required = required
         self.timeLimit = timeLimit
         self.outputLimit = outputLimit
-        self.errorLimit = errorLimit
     }
 
     /// The reason why a program ended.
@@ -130,7 +129,7 @@ package struct SandboxedProgram: Sendable {
         var watch = ProgramWatch(
             supervisor: supervisor,
             output: StreamReader(output, limit: outputLimit),
-            errors: StreamReader(errors, limit: errorLimit),
+            errors: StreamReader(errors, limit: Self.errorLimit),
             reserves: reserves
         )
         var ending = watch.wait(until: end)

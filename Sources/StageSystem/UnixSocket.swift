@@ -78,9 +78,9 @@ package final class UnixSocket: Sendable {
         }
     }
 
-    /// Waits for bytes and returns at most `limit` of them; none at the end of the stream.
-    package func receive(upTo limit: Int = 64 << 10) throws(FileError) -> [UInt8] {
-        var bytes = [UInt8](repeating: 0, count: limit)
+    /// Waits for bytes and returns at most 64 KiB of them; none at the end of the stream.
+    package func receive() throws(FileError) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: 64 << 10)
         let count = try Directory.attempt("read from", at: path) {
             unsafe CInt(recv(descriptor.rawValue, &bytes, bytes.count, 0))
         }
@@ -95,7 +95,7 @@ package final class UnixSocket: Sendable {
     /// The option of ``refuseFiles(sentTo:)``, for sockets whose descriptor other code has.
     package static let passesFiles: CInt = SO_PASSRIGHTS
 
-    /// Shuts the stream down in both directions; a waiting ``receive(upTo:)`` returns at once.
+    /// Shuts the stream down in both directions; a waiting ``receive()`` returns at once.
     package func shutDown() {
         // Fails if the other side has closed the stream already, which has the same effect.
         _ = shutdown(descriptor.rawValue, CInt(SHUT_RDWR))

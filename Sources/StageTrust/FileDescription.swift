@@ -1,5 +1,5 @@
 package import StageDigest
-package import StageModel
+import StageModel
 
 /// The digests of a file in signed metadata.
 package struct ContentDigests: Hashable, Sendable {
@@ -32,14 +32,6 @@ package struct ContentDigests: Hashable, Sendable {
         self.known = known
         self.unknown = unknown
     }
-
-    /// Returns the digest by a function, or `nil` if it is not listed.
-    package func digest(by function: HashFunction) -> ContentDigest? {
-        known.first { $0.function == function }
-    }
-
-    /// The SHA-256 digest, or `nil` if none is listed.
-    package var sha256: Digest? { digest(by: .sha256).map { Digest(bytes: $0.bytes) } }
 
     /// Returns the first difference between content and the digests, or `nil` if all supported digests match.
     func fault(of content: [UInt8]) -> ContentFault? {

@@ -13,14 +13,13 @@ package struct RootChain: Hashable, Sendable {
     ///
     /// - Parameters:
     ///   - initialRoot: The root metadata file that is trusted initially.
-    ///   - limits: The limits of files.
     ///   - next: Returns the stored file of a version, or `nil` if there is none.
     /// - Throws: ``TrustError`` if the first root metadata is invalid.
     package init(
         from initialRoot: [UInt8],
-        limits: TrustLimits = TrustLimits(),
         next: (_ version: Int) -> [UInt8]?
     ) throws(TrustError) {
+        let limits = TrustLimits()
         root = try RootMetadata(trusted: initialRoot, limits: limits)
         bytes = initialRoot
         while let found = next(root.version + 1) {

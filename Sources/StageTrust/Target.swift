@@ -19,17 +19,14 @@ extension TargetPath: CustomStringConvertible {
 struct TargetDescription: Hashable, Sendable {
     let length: ByteCount
     let digests: ContentDigests
-    let custom: String?
 
     init(reading node: JSONNode) throws(ManifestError) {
         let members = try JSONMembers(node, keyedBy: Member.self)
         length = try members.byteCount(.length, atMost: ByteCount(Int64.max))
         digests = try ContentDigests(reading: members.node(.hashes, expected: "an object"))
-        custom =
-            members.has(.custom) ? try members.node(.custom, expected: "an object").value.text : nil
     }
 
-    private enum Member: String, CodingKey { case length, hashes, custom }
+    private enum Member: String, CodingKey { case length, hashes }
 }
 
 /// A file that trusted metadata names.
@@ -44,8 +41,6 @@ package struct Target: Hashable, Sendable {
     package let length: ByteCount
     /// The digests of the content.
     package let digests: ContentDigests
-    /// The publisher's custom value of the target as compact JSON, or `nil`.
-    package let custom: String?
     /// The path of the file on the server, percent-encoded: append it to the targets base URL.
     ///
     /// With consistent snapshots the file name starts with a digest of the content.
@@ -62,7 +57,6 @@ package struct Target: Hashable, Sendable {
         version = metadata.version
         length = found.length
         digests = found.digests
-        custom = found.custom
         let encoded = path.text.percentEncoded(keeping: [UInt8(ascii: "/")])
         guard isConsistent, let digest = found.digests.known.first else {
             location = encoded
