@@ -27,9 +27,6 @@ struct ScriptedWorld {
         manager = .ofApplication(at: path)
     }
 
-    /// Returns the manager of another process of the application.
-    func other() -> BADownloadManager { .ofApplication(at: daemon.path) }
-
     func download(
         _ identifier: String,
         priority: BADownload.Priority = .default
@@ -64,10 +61,4 @@ struct ScriptedWorld {
     }
 
     var lines: [String] { daemon.requests.map(\.line) }
-
-    /// Returns the changes of tasks.
-    func changes() throws -> [TransferChange] {
-        try daemon.requests.filter { $0.line.hasPrefix("PATCH") }
-            .map { try ControlFormat.decode(TransferChange.self, from: $0.body) }
-    }
 }

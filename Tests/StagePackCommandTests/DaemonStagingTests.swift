@@ -396,11 +396,7 @@ struct PatientStagingTests {
 
     init() throws {
         bus = try .required()
-        try bus.start(.networkManager)
-        try bus.start(.power)
-        try bus.set("Connectivity", of: .networkManager, to: .number(4))
-        try bus.set("Metered", of: .networkManager, to: .number(2))
-        try bus.set("OnBattery", of: .power, to: .flag(false))
+        try bus.startWithoutRestrictions()
     }
 
     /// The condition that prevents a periodic run from updating.

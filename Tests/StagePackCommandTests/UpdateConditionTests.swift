@@ -16,11 +16,7 @@ struct UpdateConditionTests {
 
     init() throws {
         bus = try .required()
-        try bus.start(.networkManager)
-        try bus.start(.power)
-        try bus.set("Connectivity", of: .networkManager, to: .number(4))
-        try bus.set("Metered", of: .networkManager, to: .number(2))
-        try bus.set("OnBattery", of: .power, to: .flag(false))
+        try bus.startWithoutRestrictions()
     }
 
     /// The state of network and power, and the conditions of the registration.

@@ -111,6 +111,15 @@ package final class MockBus: Sendable {
         state.withLock { $0.services[object.serviceName] = service }
     }
 
+    /// Starts NetworkManager and UPower of a machine on mains power, whose connection to the internet is not metered.
+    package func startWithoutRestrictions() throws {
+        try start(.networkManager)
+        try start(.power)
+        try set("Connectivity", of: .networkManager, to: .number(4))
+        try set("Metered", of: .networkManager, to: .number(2))
+        try set("OnBattery", of: .power, to: .flag(false))
+    }
+
     /// Ends the service that has an object.
     package func stop(_ object: Object) {
         let service = state.withLock { $0.services.removeValue(forKey: object.serviceName) }

@@ -33,9 +33,6 @@ package final class PartServer: Sendable {
         listener.serveOne { [self] head, socket in serve(head, &socket) }
     }
 
-    /// Accepts no more connections.
-    package func stop() { listener.stop() }
-
     /// The URL of a path.
     package func url(_ path: String, host: String = "127.0.0.1") -> String {
         "http://\(host):\(port)\(path)"

@@ -5,8 +5,6 @@ import StageSystem
 import Synchronization
 
 extension TestDaemon {
-    private static let nothing = Array("HTTP/1.1 204 No Content\r\n\r\n".utf8)
-
     /// Does what a request asks for, and returns the answer.
     func respond(_ head: RequestHead, _ body: Data) -> [UInt8] {
         let path = head.target.split(separator: "?")[0].split(separator: "/").map(Self.decoded)

@@ -133,14 +133,6 @@ package final class TestDaemon: Sendable {
         _ = state.withLock { $0.tasks.removeValue(forKey: task) }
     }
 
-    /// Forgets all sessions, tasks and events, without a word.
-    package func forgetAll() {
-        state.withLock { state in
-            state.sessions = [:]
-            state.tasks = [:]
-        }
-    }
-
     /// Makes an event happen: durable ones get a number and are kept, and change their task.
     @discardableResult
     package func emit(_ event: SessionEvent, in identifier: String) -> SessionEvent {
