@@ -60,7 +60,8 @@ extension Planner {
         planner.pending = pending
         planner.choices = choices
         planner.spared = spared
-        planner.spaceByIndex = spaceByIndex
+        // Another base has other files to share.
+        planner.spaceByIndex = spaceByIndex.filter { planner.staged[$0.key] == staged[$0.key] }
         return planner
     }
 

@@ -22,14 +22,6 @@ extension Planner {
         return max(.zero, pack.downloadSize - (downloaded[pack.contentDigest] ?? .zero)) + files
     }
 
-    /// Returns the space that an entry of an earlier plan still needs: none if its pack has been staged since.
-    func remainingSpace(for entry: Plan.Entry) -> ByteCount {
-        if case .stage(.repair) = entry.decision { return entry.space }
-        let id = entry.pack.id
-        let isStaged = staged[id]?.holds(entry.pack) == true && !incomplete.contains(id)
-        return isStaged ? .zero : min(entry.space, space(for: entry.pack))
-    }
-
     /// Returns the indexed packs whose indexes may show that the packs of a selection fit on the file system; none if all
     /// fit without evictions.
     ///
@@ -73,21 +65,14 @@ extension Plan {
     /// Evictions may have freed less than the plan expects: a process reads a generation, or the file system shares
     /// blocks between files.
     ///
-    /// - Parameters:
-    ///   - freeSpace: The free space of the file system.
-    ///   - planner: A planner with the current state of the container, in which an earlier attempt at the plan may have
-    ///     staged some of the packs; `nil` if it cannot be read.
+    /// - Parameter freeSpace: The free space of the file system.
     /// - Returns: The outcomes.
-    package mutating func refusePacks(
-        beyond freeSpace: ByteCount,
-        in planner: Planner?
-    ) -> [PackID: StagingOutcome] {
+    package mutating func refusePacks(beyond freeSpace: ByteCount) -> [PackID: StagingOutcome] {
         var free = freeSpace
         var refused: [PackID: StagingOutcome] = [:]
         for index in entries.indices where !entries[index].isKept {
             guard case .stage = entries[index].decision else { continue }
-            let space = planner?.remainingSpace(for: entries[index]) ?? entries[index].space
-            guard space > .zero else { continue }
+            let space = entries[index].space
             let needed = space + Planner.reserve
             guard needed > free else {
                 free -= space

@@ -112,17 +112,24 @@ struct ExtensionRounds: Sendable {
             by: stager,
             at: container.root.path
         )
-        state.result.replaceEntries(of: Set(choice.packs.keys), by: plan)
+        let packs = Set(choice.packs.keys)
+        state.result.replaceEntries(of: packs, by: plan)
+        let runPlanner = RunPlanner(
+            service: service,
+            manifest: manifest,
+            container: container,
+            stager: stager,
+            selection: selection,
+            initial: state.planner
+        )
         let staged = try await service.stageWithPermit(
             plan,
             as: order,
-            of: selection,
-            by: &state.planner,
-            in: container
+            planningWith: runPlanner
         ) { [self] plan in
             await stage(plan, for: choice)
         }
-        state.result.addRound(staged)
+        state.result.addRound(staged, of: packs)
     }
 
     /// Stages the packs of a plan; repeats those that a server refused with 401, if the extension has a

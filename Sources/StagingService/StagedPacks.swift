@@ -15,12 +15,19 @@ struct StagedPacks: Sendable {
     var waiting: [PackID: [PendingReason]] = [:]
     /// The number of the daemon's transfer that continues the staging; `nil` if none does.
     var resumedTask: Int64?
+    /// The plan of the last attempt, if it was made after the daemon had held the staging; `nil` for the first plan.
+    var plan: Plan?
 
     /// Adds the result of a later attempt at the same packs.
     mutating func add(_ later: StagedPacks) {
+        if let plan = later.plan {
+            self.plan = plan
+            // The new plan decides about all packs that are not staged.
+            outcomes = outcomes.filter { hasStaged($0.key) }
+        }
         // A later attempt reports packs of an earlier attempt as already staged.
         outcomes.merge(later.outcomes) { old, new in
-            if case .staged = old, case .alreadyStaged = new { old } else { new }
+            if case .staged = old { old } else { new }
         }
         let known = Set(later.progress.map(\.id))
         progress = progress.filter { !known.contains($0.id) } + later.progress
@@ -36,14 +43,21 @@ struct StagedPacks: Sendable {
         }
     }
 
-    /// The end to report to the daemon; `nil` if the work was interrupted and a worker resumes it.
-    var end: StagingEnd? {
-        // A pack that was refused before its first byte has no progress.
-        let attempted = progress.map(\.id)
-        let refused = Set(outcomes.keys).subtracting(attempted).sorted()
-        let failures = (attempted + refused).compactMap { id -> StagingFailure? in
-            guard case .failed(let error) = outcomes[id] else { return nil }
-            return .engine(error, about: .pack(id))
+    /// Returns the end to report to the daemon for the packs of its task; `nil` if the work was interrupted and a worker
+    /// resumes it.
+    ///
+    /// A pack that was refused for lack of space after evictions has failed, and so has one that a new plan refuses.
+    func end(of packs: [PackID]) -> StagingEnd? {
+        var refusals: [PackID: Plan.Refusal] = [:]
+        for entry in plan?.entries ?? [] {
+            if case .refuse(let refusal) = entry.decision { refusals[entry.pack.id] = refusal }
+        }
+        let failures = packs.compactMap { id -> StagingFailure? in
+            switch outcomes[id] {
+            case .failed(let error): StagingFailure.engine(error, about: .pack(id))
+            case .staged, .alreadyStaged: nil
+            case nil: refusals[id].map { StagingFailure.refusal($0, of: .pack(id)) }
+            }
         }
         return StagingEnd(of: failures)
     }

@@ -83,15 +83,17 @@ struct StagingPermit: Sendable {
     /// Cancels the work while the daemon holds the task, and runs it again after that. A worker resumes
     /// interrupted work, also if the current Swift task is cancelled, unless that withdraws it.
     ///
+    /// - Parameter work: Stages the packs. Receives the results of the attempts before if the daemon has held the task
+    ///   since their plan was made, and `nil` otherwise.
     /// - Returns: The outcomes of the packs in all attempts, and the result.
     func perform(
-        _ work: @escaping @Sendable () async -> StagedPacks
+        _ work: @escaping @Sendable (_ earlier: StagedPacks?) async -> StagedPacks
     ) async -> (StagedPacks, Outcome) {
         let (steps, step) = AsyncStream.makeStream(of: Step.self)
         guard let daemonTask = await open(reportingTo: step) else {
             let holds = await unmetConditions()
             return holds.isEmpty
-                ? (await work(), .finished(resumedTask: nil)) : (StagedPacks(), .held(holds))
+                ? (await work(nil), .finished(resumedTask: nil)) : (StagedPacks(), .held(holds))
         }
         let reporter = DaemonProgressReporter(of: daemonTask.id, environment: environment)
         // Not in the group, whose end would wait for a daemon that hangs.
@@ -104,10 +106,10 @@ struct StagingPermit: Sendable {
                 return nil
             }
             var state = State(isDiscretionary: order.conditions != nil)
-            let outcome = await run(steps, updating: &state) { stop in
+            let outcome = await run(steps, updating: &state) { stop, earlier in
                 group.addTask {
                     let staged = await DaemonProgressReporter.$current.withValue(reporter) {
-                        await stop.run(work)
+                        await stop.run { await work(earlier) }
                     }
                     step.yield(.ended(staged))
                     return staged
@@ -115,7 +117,7 @@ struct StagingPermit: Sendable {
             }
             defer { daemonTask.connection.close() }
             if case .finished = outcome {
-                let ended = await finish(daemonTask, with: state.staged.end)
+                let ended = await finish(daemonTask, with: state.staged.end(of: packs))
                 group.cancelAll()
                 return (state.staged, ended)
             }
@@ -129,7 +131,7 @@ struct StagingPermit: Sendable {
                 for await staged in group { last = staged ?? last }
                 state.staged.add(last)
             } else {
-                state.staged.add(await work())
+                state.staged.add(await work(nil))
             }
             return (state.staged, await leave(daemonTask))
         }
@@ -153,6 +155,8 @@ struct StagingPermit: Sendable {
         var holds: [PendingReason]?
         /// Set if the work was stopped because of ``holds``.
         var isStopped = false
+        /// Set if the daemon has held the task since the plan was made.
+        var wasHeld = false
         var isCancelled = false
 
         /// True if a person has paused the task.
@@ -171,7 +175,7 @@ struct StagingPermit: Sendable {
     private func run(
         _ steps: AsyncStream<Step>,
         updating state: inout State,
-        start: (StopSwitch) -> Void
+        start: (StopSwitch, _ earlier: StagedPacks?) -> Void
     ) async -> Outcome? {
         for await step in steps {
             var begins = false
@@ -208,7 +212,7 @@ struct StagingPermit: Sendable {
             if begins, state.work == nil {
                 let stop = StopSwitch()
                 state.work = stop
-                start(stop)
+                start(stop, state.wasHeld ? state.staged : nil)
             }
         }
         return nil
@@ -217,6 +221,7 @@ struct StagingPermit: Sendable {
     /// Stops the work if the daemon has reasons to wait; returns the result if they end it.
     private func hold(_ state: inout State) -> Outcome? {
         guard let holds = state.holds, !holds.isEmpty else { return nil }
+        state.wasHeld = true
         if let work = state.work {
             state.isStopped = true
             work.stop()

@@ -62,12 +62,14 @@ public struct StagingResult: Sendable {
 
     /// Adds the outcome of each pack of the plan.
     mutating func add(_ staged: StagedPacks) {
+        replaceEntries(of: Set(packs.map(\.id)), staging: staged)
         settle(staged.evicted)
         addOutcomes(of: staged)
     }
 
-    /// Adds the outcome of each pack of a further plan of the run.
-    mutating func addRound(_ staged: StagedPacks) {
+    /// Adds the outcome of each pack of a further plan of the run, which decides about packs by identifier.
+    mutating func addRound(_ staged: StagedPacks, of ids: Set<PackID>) {
+        replaceEntries(of: ids, staging: staged)
         add(staged.evicted)
         addOutcomes(of: staged)
     }
@@ -78,10 +80,18 @@ public struct StagingResult: Sendable {
             if let holds = staged.waiting[packs[index].id] {
                 packs[index].outcome = .waiting
                 packs[index].reason = .held(holds.map(\.kind.rawValue))
+                packs[index].failure = nil
             }
             if let outcome = staged.outcomes[packs[index].id] { packs[index].add(outcome) }
         }
         add(staged.progress)
+    }
+
+    /// Replaces the entries of packs that are not staged by the decisions of the plan that was made after the daemon had held
+    /// the run, if there is one.
+    private mutating func replaceEntries(of ids: Set<PackID>, staging staged: StagedPacks) {
+        guard let plan = staged.plan else { return }
+        replaceEntries(of: ids.filter { !staged.hasStaged($0) }, by: plan)
     }
 
     /// Replaces the entries of packs by the decisions of a later plan.

@@ -15,36 +15,46 @@ extension StagingService {
     func stageWithPermit(
         _ plan: Plan,
         as order: StagingOrder,
-        of selection: PackSelection,
-        by planner: inout Planner,
-        in container: Container,
+        planningWith planner: RunPlanner,
         perform work: @escaping @Sendable (Plan) async -> StagedPacks
     ) async throws(StagingFailure) -> StagedPacks {
         let packs = plan.packsToStage
         guard !packs.isEmpty else { return await work(plan) }
-        let isEssential = packs.map { planner.isEssential($0) }
-        guard selection.isPeriodic, request.waitsForConditions, isEssential.contains(false) else {
-            return await stageWithPermit(for: order, staging: plan, perform: work)
+        let isEssential = packs.map { planner.initial.isEssential($0) }
+        guard planner.selection.isPeriodic, request.waitsForConditions, isEssential.contains(false)
+        else {
+            return await stageWithPermit(
+                for: order,
+                staging: plan,
+                planningWith: planner,
+                perform: work
+            )
         }
         var conditional = order
         // Sends conditions that are always met, too: they override those of the daemon's configuration.
         conditional.conditions = request.updateConditions
-        let staged = await stageWithPermit(for: conditional, staging: plan, perform: work)
+        let staged = await stageWithPermit(
+            for: conditional,
+            staging: plan,
+            planningWith: planner,
+            perform: work
+        )
         guard !staged.waiting.isEmpty, isEssential.contains(true) else { return staged }
         var urgent = order
         urgent.isEssentialOnly = true
-        let essential: Plan
-        do throws(StageError) {
-            var current = try planner.refreshed(from: container)
-            essential = try current.plan(
-                for: .event(.periodic, essentialOnly: true),
-                in: container.reader
-            )
-        } catch {
-            throw StagingFailure(error)
-        }
+        var urgentPlanner = planner
+        urgentPlanner.selection = .event(.periodic, essentialOnly: true)
+        let urgentPlan = try await urgentPlanner.plan(after: staged)
+        var essential = await stageWithPermit(
+            for: urgent,
+            staging: urgentPlan,
+            planningWith: urgentPlanner,
+            perform: work
+        )
+        // The result of the run keeps the decisions about packs that are not essential.
+        essential.plan = nil
         var both = staged
-        both.add(await stageWithPermit(for: urgent, staging: essential, perform: work))
+        both.add(essential)
         both.waiting = staged.waiting.filter { both.outcomes[$0.key] == nil }
         return both
     }
@@ -52,11 +62,24 @@ extension StagingService {
     private func stageWithPermit(
         for order: StagingOrder,
         staging plan: Plan,
+        planningWith planner: RunPlanner,
         perform work: @escaping @Sendable (Plan) async -> StagedPacks
     ) async -> StagedPacks {
         let packs = plan.packsToStage.map(\.id)
         let permit = permit(for: order, packs: packs)
-        var (staged, outcome) = await permit.perform { await work(plan) }
+        var (staged, outcome) = await permit.perform { earlier in
+            // Of a container that cannot be read, staging the packs of the earlier plan reports the error.
+            guard let earlier, let later = try? await planner.plan(after: earlier) else {
+                return await work(plan)
+            }
+            var attempt = await work(later)
+            attempt.plan = later
+            // Another process has staged these meanwhile.
+            for id in later.packsUpToDate.intersection(packs) where attempt.outcomes[id] == nil {
+                attempt.outcomes[id] = .alreadyStaged
+            }
+            return attempt
+        }
         let missing = packs.filter { !staged.hasStaged($0) }
         switch outcome {
         case .finished(let task):

@@ -238,11 +238,18 @@ public struct StagingService: Sendable {
                 order: order
             )
         }
-        let packs =
-            try await stageWithPermit(plan, as: order, of: selection, by: &planner, in: container) {
-                if let rounds, let answer { return await rounds.stage($0, for: answer.choice) }
-                return await stage($0, of: manifest, in: container, by: stager)
-            }
+        let runPlanner = RunPlanner(
+            service: self,
+            manifest: manifest,
+            container: container,
+            stager: stager,
+            selection: selection,
+            initial: planner
+        )
+        let packs = try await stageWithPermit(plan, as: order, planningWith: runPlanner) {
+            if let rounds, let answer { return await rounds.stage($0, for: answer.choice) }
+            return await stage($0, of: manifest, in: container, by: stager)
+        }
         result.add(packs)
         if let rounds, let answer {
             await rounds.run(answer.choice, staged: packs, planner: &planner, result: &result)
@@ -360,12 +367,7 @@ public struct StagingService: Sendable {
         var staged = StagedPacks()
         staged.evicted = await makeRoom(plan.evictions, in: container)
         if !plan.evictions.isEmpty, let free = await freeSpaceAfterEvictions(in: container) {
-            // A pause between two attempts does not change the plan.
-            let planner = await withBlockingThread {
-                // Without the current state, the plan's applies.
-                try? Planner(manifest: manifest.manifest, container: container)
-            }
-            staged.outcomes = plan.refusePacks(beyond: free, in: planner)
+            staged.outcomes = plan.refusePacks(beyond: free)
         }
         guard !plan.packsToStage.isEmpty else { return staged }
         let progress = Mutex(StagingProgress(plan))

@@ -219,19 +219,17 @@ struct PlannerRoomTests {
         #expect(!refused.packsToStage.contains { $0.id.text == "level" })
     }
 
-    /// A pause between two attempts leaves the plan as it is.
-    @Test func aPackThatAnEarlierAttemptHasStagedNeedsNoSpace() throws {
+    @Test func aPackThatDoesNotFitAfterEvictionsIsRefused() throws {
         var planner = try planner()
         planner.freeSpace = Self.space
         var plan = planner.plan(for: .event(.update, essentialOnly: false))
         let level = try PackID("level")
-        var later = planner
-        let digest = planner.manifest.packs[0].contentDigest
-        later.staged[level] = Planner.StagedVersion(version: 2, contentDigest: digest)
-        #expect(plan.refusePacks(beyond: .zero, in: later).isEmpty)
+        let none = plan.refusePacks(beyond: Self.space)
+        #expect(none.isEmpty)
         #expect(plan.packsToStage.map(\.id) == [level])
         let free = Self.space - ByteCount(Int64(1))
-        #expect(Array(plan.refusePacks(beyond: free, in: planner).keys) == [level])
+        let refused = plan.refusePacks(beyond: free)
+        #expect(refused == [level: .failed(.noSpace(needed: Self.space, available: free))])
         #expect(plan.packsToStage.isEmpty)
     }
 

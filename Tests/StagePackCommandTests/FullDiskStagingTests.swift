@@ -47,14 +47,25 @@ struct FullDiskStagingTests {
     @Test(arguments: StagingWorld.Kind.allCases)
     func whatFillsTheDiskWaitsAndGoesOnByItself(_ kind: StagingWorld.Kind) async throws {
         let world = try await StagingWorld(kind)
-        let directory = world.installed.world.directory.path
+        try await withDisk(of: world.installed, mebibytes: 48) { disk in
+            try await stage(world, on: disk)
+        }
+    }
+
+    /// Runs `body` with a small file system for the containers of a machine.
+    private func withDisk(
+        of installed: Installed,
+        mebibytes: Int,
+        _ body: (SmallDisk) async throws -> Void
+    ) async throws {
+        let directory = installed.world.directory.path
         let disk = try await SmallDisk(
             at: directory.appending("var-lib"),
-            mebibytes: 48,
+            mebibytes: mebibytes,
             log: directory.appending("mount.log")
         )
         do {
-            try await stage(world, on: disk)
+            try await body(disk)
         } catch {
             try await disk.unmount()
             throw error
@@ -86,5 +97,65 @@ struct FullDiskStagingTests {
         #expect(world.bytesSent <= world.size + lost, "\(world.bytesSent)")
         let litter = try world.litter()
         #expect(litter == [])
+    }
+
+    /// Another program has filled the disk during the pause.
+    @Test func aResumedCommandPlansForTheSpaceThatIsFreeThen() async throws {
+        let world = try await StagingWorld(.archive)
+        try await withDisk(of: world.installed, mebibytes: 48) { disk in
+            try await withDaemon(world) { client in
+                let ending = try await world.fetch { _ in
+                    try await world.wait(forMebibytes: 1)
+                    let id = try #require(try await client.tasks().first?.id)
+                    #expect(try await world.installed.run("pause", "\(id)").status == 0)
+                    try await world.waitForSilence()
+                    try disk.fill()
+                    #expect(try await world.installed.run("resume", "\(id)").status == 0)
+                }
+                #expect(ending.status == 40, "\(ending)")
+                #expect(ending.error.contains("pack 'aurora': not enough space: "), "\(ending)")
+                try await waitForDisk(client)
+                try disk.empty()
+                try world.speedUp()
+                try await world.wait(forVersion: 1)
+            }
+        }
+    }
+
+    /// The evicted pack is open, so the eviction has freed nothing when the run compares the other one with the free space.
+    @Test func aPackThatDoesNotFitAfterEvictionsHasFailedForCommandAndDaemon() async throws {
+        var installed = try await Installed()
+        var (old, new) = (
+            try SamplePack.large(try PackID("oceans"), version: 1, mebibytes: 8),
+            try SamplePack.large(.aurora, version: 2, mebibytes: 8)
+        )
+        (old.pack.policy, new.pack.policy) = (.onDemand, .onDemand)
+        try installed.world.publish(old, new)
+        let application = installed.registration.application.text
+        try await withDisk(of: installed, mebibytes: 36) { _ in
+            let first = try await installed.run("fetch", "oceans", "--app", application, "--quiet")
+            #expect(first.status == 0, "\(first)")
+            let images = installed.container.appending("packs/oceans/images")
+            let files = try ["0.raw", "1.raw"].map {
+                try FileDescriptor.open(images.appending($0), .readOnly).rawValue
+            }
+            try await withDaemon(&installed) { installed, client in
+                let words = ["fetch", "aurora", "--app", application, "--quiet"]
+                let ending = try await installed.world.program.run(words)
+                #expect(ending.status == 40, "\(ending)")
+                #expect(ending.error.contains("pack 'aurora': not enough space: "), "\(ending)")
+                #expect(try installed.staged() == [:])
+                try await waitForDisk(client)
+                for file in files { try FileDescriptor(rawValue: file).close() }
+                try await poll("it is never staged") { try installed.staged() == ["aurora": 2] }
+            }
+        }
+    }
+
+    /// Waits until the only transfer of the daemon waits for the disk.
+    private func waitForDisk(_ client: ControlClient) async throws {
+        try await poll("it does not wait for the disk") {
+            try await client.tasks().map { $0.holds.map(\.kind) } == [[.disk]]
+        }
     }
 }

@@ -64,4 +64,31 @@ struct LeftoverTests {
         try await world.succeed("prefetch", "--quiet")
         #expect(try world.names(in: "downloads") == [])
     }
+
+    /// The area is of a pack that the run leaves, and a file is in the place of its directory.
+    @Test func anAreaThatCannotBeReadEndsNoRunOfOtherPacks() async throws {
+        var world = try World()
+        let staged = try SamplePack.small(.aurora)
+        var offered = try SamplePack.small(try PackID("oceans"), policy: .onDemand)
+        let digest = offered.pack.contentDigest
+        let size = ByteCount(1000)
+        offered.pack.index = PackIndex(
+            url: "i/1",
+            size: size,
+            digest: digest,
+            contentSize: size,
+            contentDigest: digest,
+            bundleSize: size
+        )
+        try world.publish(offered)
+        try await world.succeed("prefetch", "--quiet")
+        let staging = try #require(try Directory.open(world.container).directory("staging"))
+        let name = FilePath("oceans.\(digest)")
+        let area = try staging.makeDirectory(name, exactly: .ownerReadWriteExecute)
+        try area.write([1], to: "content", durably: false)
+        try world.publish(staged, offered)
+        try await world.succeed("prefetch", "--quiet")
+        #expect(try world.names(in: "packs") == ["aurora"])
+        #expect(try area.status("content")?.kind == .file)
+    }
 }

@@ -1,0 +1,88 @@
+import StageModel
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+/// Runs that a person pauses and resumes: they make a new plan for the packs that they have not staged.
+@Suite(.apart, .server, .directory, .timeLimit(.minutes(10)))
+struct PausedRunTests {
+    private static let application = "net.example.wallpaper"
+
+    /// Runs a command, pauses it when `isReady` and a part of the large pack has arrived, and resumes it at full speed.
+    private func runPaused(
+        _ arguments: [String],
+        _ installed: inout Installed,
+        receiving large: SamplePack,
+        when isReady: @escaping @Sendable () -> Bool
+    ) async throws -> Program.Ending {
+        try await withDaemon(&installed) { installed, client in
+            let downloads = installed.container.appending("downloads")
+            return try await installed.world.program.run(arguments) { _ in
+                try await poll("the small pack is not staged") { isReady() }
+                try await poll("no byte arrives") { partSize(below: downloads) >= 1 << 20 }
+                let id = try #require(try await client.tasks().first?.id)
+                #expect(try await installed.run("pause", "\(id)").status == 0)
+                try await pollUntilUnchanged(for: .milliseconds(1500), "bytes go on coming") {
+                    partSize(below: downloads)
+                }
+                installed.world.server.answer(large.path, with: .content(large.archive))
+                #expect(try await installed.run("resume", "\(id)").status == 0)
+            }
+        }
+    }
+
+    @Test func aPackThatWasRepairedBeforeThePauseIsNotRepairedAgain() async throws {
+        var installed = try await Installed()
+        let small = try SamplePack.small(try PackID("lions"))
+        let large = try SamplePack.large(.aurora, version: 1, mebibytes: 8)
+        try installed.world.publish(small, large)
+        #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
+        for id in [small.pack.id, large.pack.id] {
+            let place = try Directory.open(installed.container.appending("packs/\(id)"))
+            try place.write([1], to: "spoiled.txt", durably: false)
+        }
+        let server = installed.world.server
+        let slow = Answer.content(large.archive).slowed(to: 256 << 10)
+        server.answer(large.path, with: slow)
+        let requests = server.counts(for: small.path).requests
+        let spoiled = installed.container.appending("packs/lions/spoiled.txt")
+        let ending = try await runPaused(
+            ["repair", "--app", Self.application, "--quiet"],
+            &installed,
+            receiving: large
+        ) {
+            !FileStatus.exists(spoiled)
+        }
+        #expect(ending.status == 0, "\(ending)")
+        #expect(server.counts(for: small.path).requests == requests + 1)
+        let other = installed.container.appending("packs/aurora/spoiled.txt")
+        #expect(!FileStatus.exists(other))
+    }
+
+    /// The allowance is for two of three packs, and the first one has taken its part before the pause.
+    @Test func aResumedRunKeepsToItsAllowance() async throws {
+        var installed = try await Installed()
+        let first = try SamplePack.small(try PackID("first"))
+        let large = try SamplePack.large(.aurora, version: 1, mebibytes: 8)
+        let last = try SamplePack.small(try PackID("last"))
+        var restrictions = Registration.Restrictions()
+        restrictions.essentialDownloadAllowance =
+            first.pack.downloadSize + large.pack.downloadSize + ByteCount(10_000)
+        installed.registration.restrictions = restrictions
+        try installed.install()
+        try installed.world.publish([first, large, last]) { $0.slowed(to: 256 << 10) }
+        let staged = installed.container.appending("packs/first")
+        let ending = try await runPaused(
+            ["prefetch", "--app", Self.application, "--quiet"],
+            &installed,
+            receiving: large
+        ) {
+            FileStatus.exists(staged)
+        }
+        let reason = "pack 'last': 'essentialDownloadAllowance' of the registration leaves "
+        #expect(ending.error.contains(reason), "\(ending)")
+        #expect(try installed.staged() == ["first": 1, "aurora": 1])
+        #expect(installed.world.server.counts(for: last.path).requests == 0)
+    }
+}
