@@ -60,6 +60,11 @@ public struct StoredGeneration: Equatable, Sendable {
     public static func size(_ installedSize: ByteCount, fileCount: Int) -> ByteCount {
         installedSize + ByteCount(overheadOfFile.rawValue * Int64(fileCount + 1))
     }
+
+    /// Returns the estimated space on disk of a generation that has the offered version of a pack.
+    package static func size(of pack: Pack) -> ByteCount {
+        size(pack.installedSize, fileCount: pack.fileCount)
+    }
 }
 
 extension ContainerReader {

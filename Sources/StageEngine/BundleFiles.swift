@@ -105,8 +105,10 @@ extension IndexSource {
         let free = try await StageError.blocking { () throws(ContainerError) in
             ByteCount(try reader.freeSpace().bytes)
         }
-        let needed = max(.zero, ByteCount(bundle.size) - held) + Planner.reserve
-        guard needed <= free else { throw .noSpace(needed: needed, available: free) }
+        let missing = max(.zero, ByteCount(bundle.size) - held)
+        if let shortage = AvailableSpace(free).shortage(for: missing) {
+            throw StageError(shortage)
+        }
         let part = try await work.download(
             bundle.digest,
             size: ByteCount(bundle.size),

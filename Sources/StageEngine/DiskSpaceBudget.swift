@@ -10,14 +10,14 @@ struct DiskSpaceBudget {
     private var queue: EvictionQueue?
     /// The current generations, without the evicted ones.
     private var current: [PackID: StoredGeneration] = [:]
-    /// The free space of the file system; `nil` if unknown.
-    private var free: ByteCount?
+    /// The free space of the file system, without the packs that have been taken.
+    private var available: AvailableSpace
     /// The unused part of the quota; `nil` for no limit.
     private var remaining: ByteCount?
 
     init(_ planner: Planner, for selection: PackSelection) {
         self.planner = planner
-        free = planner.freeSpace
+        available = AvailableSpace(planner.freeSpace)
         // Without a policy, as without a container, nothing is staged.
         remaining = planner.quota.map { $0 - (planner.evictionPolicy?.lastingSize ?? .zero) }
         guard let policy = planner.evictionPolicy else { return }
@@ -34,21 +34,21 @@ struct DiskSpaceBudget {
     /// Nothing is evicted if the pack would not fit in the end.
     mutating func take(_ pack: Pack) -> Plan.Refusal? {
         let needed = planner.space(for: pack)
-        let space = needed + Planner.reserve
+        let shortage = available.shortage(for: needed)
         let growth = growth(of: pack)
-        let missing = max(.zero, free.map { space - $0 } ?? .zero)
+        let missing = shortage?.missing ?? .zero
         // An update that takes no more than it replaces is never refused for the quota.
         let excess = growth > .zero ? max(.zero, remaining.map { growth - $0 } ?? .zero) : .zero
         let freedBefore = queue?.freed ?? .zero
         let made = queue?.take(excess, freeing: missing) ?? []
         guard !made.isEmpty || missing == .zero && excess == .zero else {
-            if let free, space > free { return .noSpace(needed: space, available: free) }
+            if let shortage { return Plan.Refusal(shortage) }
             return .exceedsQuota(needed: growth, remaining: max(remaining ?? .zero, .zero))
         }
         for eviction in made where eviction.isOfPack { current[eviction.generation.id] = nil }
         evictions += made
         let freed = (queue?.freed ?? .zero) - freedBefore
-        free = free.map { $0 + freed - needed }
+        available.take(needed, freeing: freed)
         remaining = remaining.map { $0 + made.size - growth }
         return nil
     }
@@ -57,7 +57,7 @@ struct DiskSpaceBudget {
     ///
     /// The replaced generation does not count: with a quota it is removed first, once no process reads it.
     private func growth(of pack: Pack) -> ByteCount {
-        let size = StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
+        let size = StoredGeneration.size(of: pack)
         guard let replaced = current[pack.id] else { return size }
         return size - replaced.size
     }

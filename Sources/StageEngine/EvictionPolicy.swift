@@ -68,6 +68,11 @@ public struct EvictionPolicy: Equatable, Sendable {
         }
     }
 
+    /// Returns the bytes to evict so that the container keeps a quota, also with so many bytes more; negative if none are.
+    package func excess(over quota: ByteCount, adding size: ByteCount = .zero) -> ByteCount {
+        lastingSize + size - quota
+    }
+
     /// The current generations of the packs that are staged.
     public var current: [PackID: StoredGeneration] {
         Dictionary(

@@ -74,15 +74,15 @@ extension IndexFetch {
     ///   - archive: The bytes of the archive still to download; `nil` if there is no archive or no space for
     ///     it.
     ///   - patch: The bytes of the patch from the staged version still to download; `nil` if there is none.
-    ///   - freeSpace: The free space of the file system; `nil` if unknown.
+    ///   - available: The free space of the file system.
     /// - Returns: The choice with exact sizes, and the bytes of all requests of a run.
     /// - Throws: ``StageError`` if the index cannot be fetched.
     func estimate(
         from base: IndexSource.Base?,
         archive: ByteCount?,
         patch: ByteCount?,
-        freeSpace: ByteCount?
-    ) async throws(StageError) -> (choice: TransferChoice, byteCount: ByteCount) {
+        available: AvailableSpace
+    ) async throws(StageError) -> TransferEstimate {
         if base == nil, let choice = choiceBeforeIndex(archive: archive) {
             return (choice, choice.byteCount)
         }
@@ -93,7 +93,7 @@ extension IndexFetch {
         if let size = patch, let base {
             let files = index.sizeOnDisk { _, file in base.contentMap.path(of: file) == nil }
             let isUsable = try await usablePatch(from: base, to: index) != nil
-            if !isUsable || !Planner.hasSpace(for: size, and: files, in: freeSpace) { patch = nil }
+            if !isUsable || available.shortage(for: size + files) != nil { patch = nil }
         }
         var found = try await choose(for: missing, of: index, base, archive: archive, patch: patch)
         guard found.choice.way == .objects else {

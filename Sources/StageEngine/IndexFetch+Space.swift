@@ -19,34 +19,9 @@ extension Stager {
         from manifest: AcceptedManifest,
         in reader: ContainerReader?
     ) async -> [PackID: ByteCount] {
-        await withTaskGroup(of: (PackID, ByteCount)?.self) { group in
-            var found: [PackID: ByteCount] = [:]
-            var running = 0
-            for pack in packs {
-                guard let reference = pack.index else { continue }
-                if running == options.concurrentPacks, let result = await group.next() {
-                    if let (id, space) = result { found[id] = space }
-                    running -= 1
-                }
-                running += 1
-                group.addTask {
-                    let fetching = PackFetching(
-                        stager: self,
-                        manifest: manifest,
-                        pack: pack,
-                        report: { _ in },
-                        isTriedOnce: true
-                    )
-                    let fetch = IndexFetch(fetching: fetching, reference: reference)
-                    // If the fetch fails, the bound of the manifest stays in effect.
-                    let space = try? await fetch.space(in: reader)
-                    return space.map { (pack.id, $0) }
-                }
-            }
-            for await result in group {
-                if let (id, space) = result { found[id] = space }
-            }
-            return found
+        await withIndexes(of: packs, from: manifest, isTriedOnce: true) { fetch -> ByteCount? in
+            // If the fetch fails, the bound of the manifest stays in effect.
+            try? await fetch.space(in: reader)
         }
     }
 }

@@ -57,10 +57,7 @@ extension IndexSource {
         in area: StagingArea
     ) async throws(StageError) -> ByteCount? {
         guard let archive else { return nil }
-        let files = StoredGeneration.size(
-            work.pack.installedSize,
-            fileCount: work.pack.fileCount
-        )
+        let files = StoredGeneration.size(of: work.pack)
         return try await remaining(archive.size, of: archive.digest, with: files, in: area)
     }
 
@@ -80,8 +77,8 @@ extension IndexSource {
             try area.directory.freeSpace()
         }
         let remaining = max(.zero, size - held)
-        let freeSpace = ByteCount(free.bytes)
-        return Planner.hasSpace(for: remaining, and: content, in: freeSpace) ? remaining : nil
+        let available = AvailableSpace(ByteCount(free.bytes))
+        return available.shortage(for: remaining + content) == nil ? remaining : nil
     }
 
     /// Moves the missing files out of the archive, and returns the updated local content.

@@ -1,4 +1,4 @@
-import StageContainer
+package import StageContainer
 public import StageModel
 
 extension Planner {
@@ -12,7 +12,7 @@ extension Planner {
     ///
     /// Does not include the current generation, which is counted as used space.
     public func space(for pack: Pack) -> ByteCount {
-        let files = StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
+        let files = StoredGeneration.size(of: pack)
         // An indexed pack needs space for its files only: its archive is used only if there is space for it
         // too.
         guard pack.index == nil else {
@@ -27,9 +27,9 @@ extension Planner {
     ///
     /// Omits small packs, which change little.
     package func packsToMeasure(for selection: PackSelection) -> [Pack] {
-        guard let freeSpace, manifest.packs.contains(where: { $0.index != nil }),
-            manifest.packs.reduce(Self.reserve, { $0 + space(for: $1) }) > freeSpace
-        else { return [] }
+        guard manifest.packs.contains(where: { $0.index != nil }) else { return [] }
+        let most = manifest.packs.reduce(ByteCount.zero) { $0 + space(for: $1) }
+        guard AvailableSpace(freeSpace).shortage(for: most) != nil else { return [] }
         var planner = self
         planner.evictionPolicy = nil
         planner.quota = nil
@@ -47,14 +47,67 @@ extension Planner {
         .map(\.pack)
     }
 
-    /// Returns whether a download and the content made of it fit, with the reserve; `true` if the free space is
-    /// unknown.
-    static func hasSpace(
-        for download: ByteCount,
-        and content: ByteCount,
-        in freeSpace: ByteCount?
-    ) -> Bool {
-        freeSpace.map { download + content + reserve <= $0 } ?? true
+    /// Returns the space that the packs of a selection need, and whether a run finds as much, with evictions.
+    package mutating func compareSpace(
+        for selection: PackSelection,
+        in reader: ContainerReader
+    ) throws(StageError) -> SpaceComparison {
+        let plan = try self.plan(for: selection, in: reader)
+        var comparison = SpaceComparison()
+        for entry in plan.entries {
+            switch entry.decision {
+            case .stage: comparison.needed += entry.space
+            case .refuse(.noSpace): comparison.needed += space(for: entry.pack)
+            case .skip, .refuse, .evict: break
+            }
+        }
+        guard plan.lacksSpace else { return comparison }
+        var planner = assumingLeastSpace(for: selection)
+        let least = try planner.plan(for: selection, in: reader)
+        comparison.result = least.lacksSpace ? .lacks : .mayFit
+        return comparison
+    }
+
+    /// Returns the planner with the least space that the packs may need by their indexes, which a run would read.
+    ///
+    /// Links need no block, and files of the staged generation none at all.
+    func assumingLeastSpace(for selection: PackSelection) -> Planner {
+        var planner = self
+        for pack in packsToMeasure(for: selection) {
+            let content = max(.zero, pack.installedSize - (unfinished[pack.id] ?? .zero))
+            planner.spaceByIndex[pack.id] = staged[pack.id] == nil ? content : .zero
+        }
+        return planner
+    }
+}
+
+/// The space that packs need on the file system, compared with the space that a run would find there.
+package struct SpaceComparison: Equatable, Sendable {
+    /// The most space that the packs need, without ``Planner/reserve``.
+    package var needed = ByteCount.zero
+    /// The result.
+    package var result = Result.fits
+
+    /// Results of the comparison.
+    package enum Result: Int, Comparable, Sendable {
+        /// The packs fit.
+        case fits
+        /// Some packs do not fit by the manifest alone, but perhaps by their indexes, which a run reads.
+        case mayFit
+        /// Some packs do not fit.
+        case lacks
+
+        /// Returns whether the left result is better.
+        package static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
+    }
+
+    /// Creates the comparison of no packs.
+    package init() {}
+
+    /// Adds the comparison of further packs.
+    package mutating func add(_ other: SpaceComparison) {
+        needed += other.needed
+        result = max(result, other.result)
     }
 }
 
@@ -68,18 +121,16 @@ extension Plan {
     /// - Parameter freeSpace: The free space of the file system.
     /// - Returns: The outcomes.
     package mutating func refusePacks(beyond freeSpace: ByteCount) -> [PackID: StagingOutcome] {
-        var free = freeSpace
+        var available = AvailableSpace(freeSpace)
         var refused: [PackID: StagingOutcome] = [:]
         for index in entries.indices where !entries[index].isKept {
             guard case .stage = entries[index].decision else { continue }
-            let space = entries[index].space
-            let needed = space + Planner.reserve
-            guard needed > free else {
-                free -= space
+            guard let shortage = available.shortage(for: entries[index].space) else {
+                available.take(entries[index].space)
                 continue
             }
-            entries[index].decision = .refuse(.noSpace(needed: needed, available: free))
-            refused[entries[index].pack.id] = .failed(.noSpace(needed: needed, available: free))
+            entries[index].decision = .refuse(Plan.Refusal(shortage))
+            refused[entries[index].pack.id] = .failed(StageError(shortage))
         }
         return refused
     }

@@ -23,42 +23,28 @@ extension Stager {
         in reader: ContainerReader?,
         freeSpace: ByteCount?
     ) async -> Plan {
-        await withTaskGroup(of: (Int, TransferChoice, ByteCount)?.self) { group in
-            var plan = plan
-            func add(_ found: (Int, TransferChoice, ByteCount)?) {
-                guard let (place, choice, byteCount) = found else { return }
-                plan.entries[place].transfer = choice
-                plan.entries[place].transferSize = byteCount
-                plan.entries[place].isTransferSizeExact = true
-            }
-            var running = 0
-            for (place, entry) in plan.entries.enumerated() {
-                guard let choice = entry.transfer, let reference = entry.pack.index else {
-                    continue
-                }
-                if running == options.concurrentPacks, let found = await group.next() {
-                    add(found)
-                    running -= 1
-                }
-                running += 1
-                group.addTask {
-                    let fetching = PackFetching(
-                        stager: self,
-                        manifest: manifest,
-                        pack: entry.pack,
-                        report: { _ in }
-                    )
-                    let fetch = IndexFetch(fetching: fetching, reference: reference)
-                    // If the fetch fails, the entry of the plan stays as it was.
-                    let found = try? await fetch.estimate(choice, in: reader, freeSpace: freeSpace)
-                    return found.flatMap { $0 }.map { (place, $0.choice, $0.byteCount) }
-                }
-            }
-            for await found in group { add(found) }
-            return plan
+        var choices: [PackID: TransferChoice] = [:]
+        for entry in plan.entries { choices[entry.pack.id] = entry.transfer }
+        let packs = plan.entries.filter { $0.transfer != nil }.map(\.pack)
+        let estimates = await withIndexes(of: packs, from: manifest) {
+            [choices] fetch -> TransferEstimate? in
+            guard let choice = choices[fetch.fetching.pack.id] else { return nil }
+            // If the fetch fails, the entry of the plan stays as it was.
+            return try? await fetch.estimate(choice, in: reader, freeSpace: freeSpace)
         }
+        var plan = plan
+        for index in plan.entries.indices {
+            guard let estimate = estimates[plan.entries[index].pack.id] else { continue }
+            plan.entries[index].transfer = estimate.choice
+            plan.entries[index].transferSize = estimate.byteCount
+            plan.entries[index].isTransferSizeExact = true
+        }
+        return plan
     }
 }
+
+/// The transfer for staging a pack: the choice with exact sizes, and the bytes of all requests of a run.
+typealias TransferEstimate = (choice: TransferChoice, byteCount: ByteCount)
 
 extension IndexFetch {
     /// Estimates the transfer for staging the pack in a container; returns `nil` if the container holds
@@ -67,7 +53,7 @@ extension IndexFetch {
         _ choice: TransferChoice,
         in reader: ContainerReader?,
         freeSpace: ByteCount?
-    ) async throws(StageError) -> (choice: TransferChoice, byteCount: ByteCount)? {
+    ) async throws(StageError) -> TransferEstimate? {
         let pack = fetching.pack
         let base = try await StageError.blocking {
             () throws(ContainerError) -> (isPartial: Bool, lease: Lease?) in
@@ -83,17 +69,19 @@ extension IndexFetch {
         let held = try await StageError.blocking { () throws(FileError) in
             try IndexSource.Base(base.lease)
         }
-        let files = StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
-        let archive = choice.archive.flatMap { size in
+        let available = AvailableSpace(freeSpace)
+        let archive = choice.archive.flatMap { size -> ByteCount? in
+            guard available.shortage(for: size + StoredGeneration.size(of: pack)) == nil else {
+                return nil
+            }
             // The choice of a first installation includes the delta of the index.
-            let delta = held == nil ? reference.fileTableDelta?.size ?? .zero : .zero
-            return Planner.hasSpace(for: size, and: files, in: freeSpace) ? size - delta : nil
+            return held == nil ? size - (reference.fileTableDelta?.size ?? .zero) : size
         }
         return try await estimate(
             from: held,
             archive: archive,
             patch: choice.patch,
-            freeSpace: freeSpace
+            available: available
         )
     }
 }

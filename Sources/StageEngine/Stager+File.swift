@@ -159,9 +159,8 @@ extension IndexSource {
                 (try place.status(FilePath(partialName).pushing(path)), try place.freeSpace())
             }
             let missing = ByteCount(max(0, file.size - (status?.allocatedSize ?? 0)))
-            guard missing + Planner.reserve <= ByteCount(free.bytes) else {
-                let available = ByteCount(free.bytes)
-                throw .noSpace(needed: missing + Planner.reserve, available: available)
+            if let shortage = AvailableSpace(ByteCount(free.bytes)).shortage(for: missing) {
+                throw StageError(shortage)
             }
         }
         return try StageError.wrapping { () throws(FileError) in

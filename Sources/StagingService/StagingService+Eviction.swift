@@ -161,7 +161,7 @@ extension StagingService {
         guard let quota = planner.quota else { return [] }
         do throws(StageError) {
             var policy = try EvictionPolicy(container.reader, offering: planner.manifest)
-            let excess = policy.lastingSize - quota
+            let excess = policy.excess(over: quota)
             let spared = planner.packsAskedFor(selection)
             return await makeRoom(policy.evict(excess, sparing: spared), in: container)
         } catch {
@@ -208,9 +208,9 @@ extension StagingService {
             let policy = try EvictionPolicy(reader, offering: planner.manifest)
             var later = policy.after(plan, removing: Set(removed))
             let staged = plan.packsToStage.reduce(ByteCount.zero) { sum, pack in
-                sum + StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
+                sum + StoredGeneration.size(of: pack)
             }
-            let excess = later.lastingSize + staged - quota
+            let excess = later.excess(over: quota, adding: staged)
             result.addPlanned(later.evict(excess, sparing: planner.packsAskedFor(selection)))
         } catch {
             throw StagingFailure(error)

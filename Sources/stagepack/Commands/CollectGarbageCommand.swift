@@ -133,7 +133,7 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
             var report = GarbageReport.Part()
             report.isDryRun = true
             report.add(policy.collect(includingPrevious: previous))
-            if let quota { report.add(policy.evict(policy.lastingSize - quota)) }
+            if let quota { report.add(policy.evict(policy.excess(over: quota))) }
             report.generations = report.evicted.count { $0.isGeneration }
             report.inUse = policy.generations.count { $0.role != .current && $0.isLeased }
             report.compare(policy, with: quota)
@@ -167,7 +167,7 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
         guard let quota else { return (report, refusal) }
         do throws(StageError) {
             var policy = try EvictionPolicy(container.reader)
-            let evictions = policy.evict(policy.lastingSize - quota)
+            let evictions = policy.evict(policy.excess(over: quota))
             let (gone, failure) =
                 await container.evictAndRemember(evictions, logger: Log.logger)
             report.add(gone)

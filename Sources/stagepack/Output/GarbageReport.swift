@@ -81,12 +81,12 @@ struct GarbageReport: Encodable, CustomStringConvertible {
 
         mutating func compare(_ policy: EvictionPolicy, with quota: ByteCount?) {
             guard let quota else { return }
-            let size = policy.lastingSize
-            self.size = size
+            size = policy.lastingSize
             self.quota = quota
-            guard size > quota else { return }
+            let excess = policy.excess(over: quota)
+            guard excess > .zero else { return }
             let rest = policy.candidates(sparing: [])
-            excess = size - quota
+            self.excess = excess
             removable = rest.size
             removablePacks = rest.filter(\.isOfPack).map(\.generation.id)
         }
