@@ -139,8 +139,9 @@ extension AssetPackManager {
         case .allocated:
             guard let url = try store.localURL(for: id) else { throw notFound }
             let path = FilePath(url.path(percentEncoded: false))
-            return try await withBlockingThread { () throws(FileError) in
-                try Directory.open(path).allocatedSize().rawValue
+            return try await withBlockingThread { () throws(FileError) -> Int64 in
+                let space = try Directory.open(path).occupiedSpace()
+                return (space.size - space.directories).rawValue
             }
         }
     }
@@ -163,20 +164,4 @@ public enum SizeCalculationMethod: Int, Hashable, Sendable {
     case logical = 0
     /// The bytes that the file system has allocated for the files.
     case allocated = 1
-}
-
-extension Directory {
-    /// Returns the bytes that are allocated for all files below the directory.
-    fileprivate func allocatedSize() throws(FileError) -> ByteCount {
-        var size = ByteCount.zero
-        for entry in try entries() {
-            let name = entry.path
-            if entry.kind == .directory {
-                size += try directory(name)?.allocatedSize() ?? .zero
-            } else {
-                size += ByteCount(try status(name)?.allocatedSize ?? 0)
-            }
-        }
-        return size
-    }
 }

@@ -117,6 +117,31 @@ extension Directory {
 }
 
 extension ContainerReader {
+    /// A part of a container whose content belongs to no generation.
+    package enum Part: Sendable {
+        /// Incomplete downloads, and complete ones that are not unpacked, with their records.
+        case downloads
+        /// Single files of packs that are not staged, with their indexes.
+        case singleFiles
+        /// Packs that are being staged, and those that runs which did not end left.
+        case unfinishedPacks
+
+        fileprivate var name: FilePath.Component {
+            switch self {
+            case .downloads: ContainerLayout.downloads
+            case .singleFiles: ContainerLayout.files
+            case .unfinishedPacks: ContainerLayout.staging
+            }
+        }
+    }
+
+    /// Returns the disk space of a part of the container, without what only the container's owner has permission to read.
+    package func occupiedSpace(of part: Part) throws(ContainerError) -> OccupiedSpace {
+        try ContainerError.wrapping { () throws(FileError) in
+            try root.directory(FilePath(part.name))?.occupiedSpace() ?? OccupiedSpace()
+        }
+    }
+
     /// Returns the disk space of a generation, with its records; reads the status of every file.
     package func occupiedSpace(
         of stored: StoredGeneration

@@ -74,17 +74,6 @@ extension ContainerReader {
     }
 }
 
-extension ContainerReader {
-    /// Returns the disk space of the single files of packs that are not staged, with their indexes.
-    ///
-    /// Leaves out what only the container's owner has permission to read.
-    package func partialContentSpace() throws(ContainerError) -> OccupiedSpace {
-        try ContainerError.wrapping { () throws(FileError) in
-            try root.directory(FilePath(ContainerLayout.files))?.occupiedSpace() ?? OccupiedSpace()
-        }
-    }
-}
-
 extension Container {
     /// Returns the single files of a version, after creating their directory if necessary; returns `nil` while
     /// another process deletes them.

@@ -4,7 +4,7 @@ import SystemPackage
 
 extension ContainerReader {
     /// Returns the bytes on disk of the files that runs which did not end left of indexed packs in the offered versions,
-    /// and that staging these packs continues.
+    /// and that staging these packs continues, or removes before it writes others.
     ///
     /// Only the container's owner has permission to read them. Reads the status of each of the files.
     package func unfinishedSizes(
@@ -16,24 +16,28 @@ extension ContainerReader {
                 try !staging.entries().isEmpty
             else { return sizes }
             for pack in manifest.packs where pack.index != nil {
-                guard let name = pack.id.nameOfArea(for: pack.contentDigest) else { continue }
-                let path = FilePath(name).appending(ContainerLayout.content)
                 // Staging the pack reports an area that cannot be read; until then the pack needs all of its space.
-                guard let space = try? staging.directory(path)?.occupiedSpace() else { continue }
-                // The space that a plan compares has none for directories.
-                sizes[pack.id] = space.size - space.directories
+                guard let name = pack.id.nameOfArea(for: pack.contentDigest),
+                    let area = try? staging.directory(FilePath(name)),
+                    let size = try? area.spaceOfFilesInTrees()
+                else { continue }
+                sizes[pack.id] = size
             }
             return sizes
         }
     }
+}
 
-    /// Returns the disk space of packs that are being staged, and of those that runs which did not end left.
+extension Directory {
+    /// Returns the disk space of the files in the directories of a staging area: the content of the pack, and an archive that
+    /// was being unpacked.
     ///
-    /// Leaves out what only the container's owner has permission to read.
-    package func unfinishedSpace() throws(ContainerError) -> OccupiedSpace {
-        try ContainerError.wrapping { () throws(FileError) in
-            let staging = try root.directory(FilePath(ContainerLayout.staging))
-            return try staging?.occupiedSpace() ?? OccupiedSpace()
+    /// The space that a plan compares has none for directories, nor for the records beside them.
+    fileprivate func spaceOfFilesInTrees() throws(FileError) -> ByteCount {
+        var space = OccupiedSpace()
+        for entry in try entries() where entry.kind == .directory {
+            if let tree = try directory(entry.path) { space.add(try tree.occupiedSpace()) }
         }
+        return space.size - space.directories
     }
 }

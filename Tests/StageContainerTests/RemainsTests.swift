@@ -44,6 +44,39 @@ import Testing
         try container.store(record, for: application)
     }
 
+    /// What an area has of the pack's files, and of an archive that was being unpacked, which the next run removes first.
+    @Test func filesInAnAreaCountAndRecordsBesideThemDoNot() throws {
+        let index = PackIndex(
+            url: "i/1",
+            size: .zero,
+            digest: digest(1),
+            contentSize: .zero,
+            contentDigest: digest(2),
+            bundleSize: .zero
+        )
+        let pack = Pack(
+            id: try PackID("levels"),
+            version: 1,
+            policy: .onDemand,
+            archive: nil,
+            index: index,
+            installedSize: .zero,
+            fileCount: 1
+        )
+        let application = try ApplicationID("net.example.a")
+        let manifest = Manifest(application: application, revision: 1, packs: [pack])
+        let staging = try #require(try container.root.directory("staging"))
+        let area = try staging.makeDirectory(FilePath("levels.\(digest(2))"))
+        for name in ["content", "unpacked"] as [FilePath] {
+            let tree = try area.makeDirectory(name)
+            try tree.write([UInt8](repeating: 1, count: 100_000), to: "file", durably: true)
+        }
+        try area.write([UInt8](repeating: 1, count: 500_000), to: "index", durably: true)
+        let sizes = try container.reader.unfinishedSizes(of: manifest)
+        let size = try #require(sizes[pack.id])
+        #expect((ByteCount(200_000)..<ByteCount(300_000)).contains(size))
+    }
+
     private func leave(_ archives: UInt8...) throws {
         for byte in archives {
             let name = try #require(FilePath.Component("\(digest(byte)).part.1"))

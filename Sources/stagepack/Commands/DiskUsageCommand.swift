@@ -105,9 +105,9 @@ private struct DiskUsage: Encodable, CustomStringConvertible {
             usages[generation.id, default: PackUsage(id: generation.id)].kept += size
         }
         packs = usages.values.sorted { ($1.total, $0.id) < ($0.total, $1.id) }
-        downloads = try container.downloadedSizes().values.reduce(.zero, +)
-        singleFiles = added(try container.partialContentSpace())
-        unfinishedPacks = added(try container.unfinishedSpace())
+        downloads = added(try container.occupiedSpace(of: .downloads))
+        singleFiles = added(try container.occupiedSpace(of: .singleFiles))
+        unfinishedPacks = added(try container.occupiedSpace(of: .unfinishedPacks))
         total = packs.reduce(downloads + singleFiles + unfinishedPacks) { $0 + $1.total }
     }
 
