@@ -253,12 +253,13 @@ struct FullDiskTests {
         #expect(ending.error.contains("pack 'ev': not enough space: 36.8 MB needed"), "\(ending)")
     }
 
-    /// Of a pack that an interrupted run has left nearly complete, only the rest needs space.
+    /// Of a pack that an interrupted run has left nearly complete, only the rest needs space. A download without content takes none.
     @Test func anUnfinishedPackIsShownAndNeedsNoSpaceAgain() async throws {
         let steps = """
             head -c 20000000 /dev/urandom >files/big; echo 1 >files/small; publish 1; prefetch -q
             cd disk/container; name=$(ls generations/ev)
             mv generations/ev/$name staging/ev.${name#1-}; rm packs/ev; cd ../..
+            truncate -s 30M "disk/container/downloads/$(printf '%064d' 0).part.1"
             head -c 17000000 /dev/zero >disk/other
             $P du --container disk/container | tr -s ' ' | grep -v -e container -e kept
             stage plan >plan.txt; prefetch -q
@@ -297,6 +298,51 @@ struct FullDiskTests {
         #expect(updated == Program.Ending(status: 0, output: output, error: ""))
         let installed = try await publishing(mebibytes: 19, first)
         #expect(installed == Program.Ending(status: 0, output: "2001\n", error: ""))
+    }
+
+    /// Runs read the index of a pack that does not fit by its number of files; only content that the disk cannot hold is a problem.
+    @Test(
+        arguments: [
+            (
+                ByteCount(1_000_000),
+                "note: space: SIZE free, essential packs need at most SIZE: the next run reads from their indexes "
+                    + "whether they fit\n"
+            ),
+            (
+                ByteCount.mebibytes(400),
+                "problem: space: SIZE free, essential packs need SIZE: SIZE are missing\n"
+            ),
+        ]
+    )
+    func doctorComparesTheFreeSpaceAsRunsDo(
+        installedSize: ByteCount,
+        finding: String
+    ) async throws {
+        var world = try World()
+        var pack = try SamplePack.small(.aurora)
+        let digest = pack.pack.contentDigest
+        let size = ByteCount(1000)
+        pack.pack.index = PackIndex(
+            url: "i/1",
+            size: size,
+            digest: digest,
+            contentSize: size,
+            contentDigest: digest,
+            bundleSize: size
+        )
+        pack.pack.fileCount = 50_000
+        pack.pack.installedSize = installedSize
+        try world.publish(pack)
+        let text = """
+            C='\(world.container)'; P='\(try Program.path)'
+            mkdir -p "$C"; mount -t tmpfs -o size=100m none "$C"
+            $P prefetch "$@" 2>/dev/null; test $? = 40 || exit 99
+            $P doctor --container "$C" | grep ': space: '
+            """
+        world.program.wrapper = ["/usr/bin/unshare", "-m", "/bin/sh", "-c", text, "sh"]
+        let ending = try await world.program.run(["--attempts", "1", "--quiet"] + world.source)
+        #expect(ending.status == 0, "\(ending)")
+        #expect(ending.output.replacing(#/[0-9.]+ [kMG]B/#, with: "SIZE") == finding)
     }
 
     /// Runs a script of the shell with an empty `disk` of the given size, and with functions that publish a version of the

@@ -15,7 +15,7 @@ extension DoctorReport {
             let view = try scope.view()
             guard !view.isEmpty else { return addNothingStaged(scope) }
             let packs = try PackCheck(scope, in: view, registrations: folders)
-            checkContainers(of: scope, view: view, needing: packs.neededSpace)
+            checkContainers(of: scope, view: view, for: packs)
             check(packs)
             checkTrust(try scope.trust(in: view, for: packs.records))
         } catch {
@@ -50,7 +50,7 @@ extension DoctorReport {
     private mutating func checkContainers(
         of scope: ContainerScope,
         view: ContainerView,
-        needing space: ByteCount
+        for packs: PackCheck
     ) {
         for position in view.positions {
             let path = view.containers[position]
@@ -60,7 +60,7 @@ extension DoctorReport {
                 add(.good, subject: "container", finding: "'\(path)'\(location)")
                 // Only root checks the system's container.
                 guard path == scope.own || scope.own == nil else { continue }
-                try check(container, scope, needing: space)
+                try check(container, scope, for: packs)
                 checkQuota(of: container, scope)
                 checkAccessTimes(of: path, scope)
             } catch {
@@ -72,7 +72,7 @@ extension DoctorReport {
     private mutating func check(
         _ container: ContainerReader,
         _ scope: ContainerScope,
-        needing space: ByteCount
+        for packs: PackCheck
     ) throws(ContainerError) {
         let faults = try container.faults()
         // The wrong mode of the owner's own container is a finding of its own.
@@ -87,7 +87,8 @@ extension DoctorReport {
                     ? "make the file system writable" : Self.ownersCommand(for: container.root.path)
             )
         }
-        checkSpace(try container.freeSpace(), needing: space, in: container.root.path)
+        let comparison = packs.compareSpace(in: container)
+        checkSpace(try container.freeSpace(), for: comparison, in: container.root.path)
         add(faults, in: container, scope)
         for id in try container.packsWithGenerations() {
             if try container.currentGeneration(of: id) != nil,
@@ -106,28 +107,40 @@ extension DoctorReport {
     /// Checks the free space for missing packs, and for the files that every run writes.
     private mutating func checkSpace(
         _ space: FreeSpace,
-        needing needed: ByteCount,
+        for packs: SpaceComparison,
         in path: FilePath
     ) {
         let free = ByteCount(space.bytes)
+        let needed = packs.needed + Planner.reserve
         let lacksFiles = space.files.map { $0 < Self.filesWanted } ?? false
         var source = HintSource.current
-        if lacksFiles || free < max(needed, .mebibytes(64)) {
+        if lacksFiles || packs.result > .fits || free < .mebibytes(64) {
             source.removable = RemovableContent(in: path)
         }
         let advice = StagingAdvice.freeSpace.text(after: nil, about: nil, source: source)
         if free < .mebibytes(64) {
             add(.problem, subject: "space", finding: "\(free) free", hint: advice)
-        } else if free < needed {
-            add(
-                .problem,
-                subject: "space",
-                finding:
-                    "\(free) free, essential packs need \(needed): \(needed - free) are missing",
-                hint: advice
-            )
         } else {
-            add(.good, subject: "space", finding: "\(free) free")
+            switch packs.result {
+            case .fits: add(.good, subject: "space", finding: "\(free) free")
+            case .mayFit:
+                add(
+                    .note,
+                    subject: "space",
+                    finding:
+                        "\(free) free, essential packs need at most \(needed): the next run reads from their indexes "
+                        + "whether they fit",
+                    hint: advice
+                )
+            case .lacks:
+                add(
+                    .problem,
+                    subject: "space",
+                    finding:
+                        "\(free) free, essential packs need \(needed): \(needed - free) are missing",
+                    hint: advice
+                )
+            }
         }
         if let files = space.files, files < Self.filesWanted {
             add(

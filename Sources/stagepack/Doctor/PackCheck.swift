@@ -36,20 +36,25 @@ struct PackCheck {
         }
     }
 
-    /// The maximum space that the missing packs take, with the reserve that runs leave free; zero if none is missing.
-    var neededSpace: ByteCount {
-        let space = records.reduce(ByteCount.zero) { sum, record in
-            guard let packs = missing[record.application], !packs.isEmpty,
-                // A manifest that cannot be read has no missing packs.
-                let manifest = try? record.manifest.get()
-            else { return sum }
-            // Without the container, everything has to be downloaded.
-            let planner =
-                scope.own.flatMap { try? Planner(manifest: manifest, containerAt: $0) }
-                ?? Planner(manifest: manifest)
-            return packs.reduce(sum) { $0 + planner.space(for: $1) }
+    /// Returns the space that the missing packs need in a container, and whether the next runs find as much.
+    ///
+    /// Counts what interrupted runs have left, and evictions, as runs do.
+    func compareSpace(in container: ContainerReader) -> SpaceComparison {
+        var comparison = SpaceComparison()
+        for record in records {
+            let ids = missingPacks(of: record).map(\.id)
+            guard !ids.isEmpty,
+                // A manifest that cannot be read has no missing packs; another finding reports such a container.
+                let manifest = try? record.manifest.get(),
+                var planner = try? Planner(manifest: manifest, containerAt: container.root.path)
+            else { continue }
+            // The packs of other applications take their space before.
+            planner.freeSpace = planner.freeSpace.map { $0 - comparison.needed }
+            guard let packs = try? planner.compareSpace(for: .packs(Set(ids)), in: container)
+            else { continue }
+            comparison.add(packs)
         }
-        return space > .zero ? space + Planner.reserve : .zero
+        return comparison
     }
 
     /// Returns the missing packs of a manifest that the next run stages or tries to stage.
