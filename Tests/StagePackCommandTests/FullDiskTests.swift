@@ -253,7 +253,9 @@ struct FullDiskTests {
         #expect(ending.error.contains("pack 'ev': not enough space: 36.8 MB needed"), "\(ending)")
     }
 
-    /// Of a pack that an interrupted run has left nearly complete, only the rest needs space. A download without content takes none.
+    /// Of a pack that an interrupted run has left nearly complete, only the rest needs space.
+    ///
+    /// A download whose file has no blocks takes none.
     @Test func anUnfinishedPackIsShownAndNeedsNoSpaceAgain() async throws {
         let steps = """
             head -c 20000000 /dev/urandom >files/big; echo 1 >files/small; publish 1; prefetch -q
