@@ -136,8 +136,9 @@ struct FullDiskStagingTests {
             let first = try await installed.run("fetch", "oceans", "--app", application, "--quiet")
             #expect(first.status == 0, "\(first)")
             let images = installed.container.appending("packs/oceans/images")
-            let files = try ["0.raw", "1.raw"].map {
-                try FileDescriptor.open(images.appending($0), .readOnly).rawValue
+            let names: [FilePath.Component] = ["0.raw", "1.raw"]
+            let files = try names.map { name in
+                try FileDescriptor.open(images.appending(name), .readOnly).rawValue
             }
             try await withDaemon(&installed) { installed, client in
                 let words = ["fetch", "aurora", "--app", application, "--quiet"]
