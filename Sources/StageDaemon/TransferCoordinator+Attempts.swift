@@ -177,8 +177,8 @@ extension TransferCoordinator {
         } catch {
             logger.error("A download could not be committed", metadata: error.metadata)
             for item in items {
-                endCommit(of: item.task)
                 await reschedule(item.task, after: error)
+                endCommit(of: item.task)
             }
             return runScheduler()
         }
@@ -200,10 +200,10 @@ extension TransferCoordinator {
             let verdict = storage.grow(.part(name), to: size, of: item.user)
             guard let file = FilePath.Component("\(name).part.1"), verdict == .granted else {
                 // No space for a copy now: the task downloads the content itself, later.
-                endCommit(of: id)
                 let reason = verdict == .full ? .noSpace : DiskQuota.quotaExceeded
                 let error = FileError("grow", path: files.root.path, errno: reason)
                 await reschedule(id, after: .file(error))
+                endCommit(of: id)
                 continue
             }
             do throws(FileError) {
@@ -214,8 +214,8 @@ extension TransferCoordinator {
                 // The copy failed: the task downloads the content itself.
                 logger.warning("Content was not shared", metadata: error.metadata)
                 removeFiles([name])
-                endCommit(of: id)
                 await reschedule(id, after: .file(error))
+                endCommit(of: id)
                 continue
             }
             var copy = item
@@ -223,37 +223,6 @@ extension TransferCoordinator {
             copies.append(copy)
         }
         return copies
-    }
-
-    /// Retries reading the tasks that could not be read from the journal, and hands them to the scheduler.
-    func rescheduleAll() async {
-        let tasks = unscheduled.sorted()
-        unscheduled = []
-        for id in tasks { await reschedule(id) }
-    }
-
-    /// Hands a task back to the scheduler, after an error if its content could not be committed or copied.
-    ///
-    /// For verified content, only the commit is repeated.
-    func reschedule(_ id: Int64, after error: DaemonError? = nil) async {
-        await synchronizeClock()
-        do throws(DaemonError) {
-            guard let task = try await journal.task(id), task.record.state != .ended else {
-                return state.forget(id, at: readClock())
-            }
-            guard !task.record.hasProvisionalEnd else {
-                return await fail(task, with: .lostResponse)
-            }
-            state.schedule(task.record, request: task.request, at: readClock())
-            guard let error else { return await recordConstraints(of: task.record) }
-            guard let failure = state.commitFailed(id, with: error, at: readClock()) else {
-                return sendPendingReasons(of: id)
-            }
-            await fail(task, with: failure)
-        } catch {
-            logger.error("A task could not be read", metadata: ["error": "\(error)"])
-            unscheduled.insert(id)
-        }
     }
 }
 

@@ -12,8 +12,8 @@ extension TransferCoordinator {
     ) async throws(ControlRefusal) -> CreatedTasks {
         try RequestLimits.check(message)
         let session = try state.session(identifier, for: client)
-        let (id, user) = (session.record.id, session.record.user)
-        let byteLimit = storage.limit(of: user).map { ByteCount($0) }
+        let id = session.record.id
+        let byteLimit = storage.limit(of: session.record.user).map { ByteCount($0) }
         try state.checkQuota(of: message.tasks, in: id, byteLimit: byteLimit)
         try await preparation.checkConfinement(of: client, creating: message.tasks)
         let mustCheckHandler = try state.checkStagings(
@@ -25,6 +25,21 @@ extension TransferCoordinator {
         if mustCheckHandler { try await checkHandler(for: client) }
         let subject = try await beginCreation(of: message.tasks, in: session.record)
         defer { if let subject { endChange(of: subject) } }
+        do throws(ControlRefusal) {
+            return try await createNext(message, in: session, for: client)
+        } catch {
+            if state.sessions[id]?.wasOverDuringCreation ?? false { await removeIfOver(id) }
+            throw error
+        }
+    }
+
+    /// Creates tasks once earlier stagings of the same order were recorded or refused.
+    private func createNext(
+        _ message: NewTasks,
+        in session: TransferState.Session,
+        for client: ClientCredentials
+    ) async throws(ControlRefusal) -> CreatedTasks {
+        let (id, user) = (session.record.id, session.record.user)
         await synchronizeClock()
         let known = try await preparation.knownTokens(of: message.tasks, in: id)
         guard let record = state.sessions[id]?.record else { throw ControlRefusal.sessionEnds }

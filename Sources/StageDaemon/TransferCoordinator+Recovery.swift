@@ -149,3 +149,47 @@ extension TransferCoordinator {
         await conclude([(record.id, event)])
     }
 }
+
+/// Tasks that return to the scheduler.
+extension TransferCoordinator {
+    /// Retries reading the tasks that could not be read from the journal, and hands them to the scheduler.
+    ///
+    /// Leaves out tasks that are being changed, which may take long: a change that begins hands its task to the scheduler
+    /// itself (``rescheduleIfUnread(_:)``).
+    func rescheduleAll() async {
+        for id in unscheduled.sorted() where !isChanging(.task(id)) {
+            await beginChange(of: .task(id))
+            await rescheduleIfUnread(id)
+            endChange(of: .task(id))
+        }
+    }
+
+    /// Hands a task that is being changed to the scheduler if it could not be read from the journal before.
+    func rescheduleIfUnread(_ id: Int64) async {
+        if unscheduled.remove(id) != nil { await reschedule(id) }
+    }
+
+    /// Hands a task back to the scheduler, after an error if its content could not be committed or copied.
+    ///
+    /// For verified content, only the commit is repeated.
+    func reschedule(_ id: Int64, after error: DaemonError? = nil) async {
+        await synchronizeClock()
+        do throws(DaemonError) {
+            guard let task = try await journal.task(id), task.record.state != .ended else {
+                return state.forget(id, at: readClock())
+            }
+            guard !task.record.hasProvisionalEnd else {
+                return await fail(task, with: .lostResponse)
+            }
+            state.schedule(task.record, request: task.request, at: readClock())
+            guard let error else { return await recordConstraints(of: task.record) }
+            guard let failure = state.commitFailed(id, with: error, at: readClock()) else {
+                return sendPendingReasons(of: id)
+            }
+            await fail(task, with: failure)
+        } catch {
+            logger.error("A task could not be read", metadata: ["error": "\(error)"])
+            unscheduled.insert(id)
+        }
+    }
+}

@@ -89,8 +89,13 @@ extension TransferCoordinator {
     }
 
     /// Cancels a session's tasks and removes the session.
+    ///
+    /// Waits for the end of an earlier removal, and removes the session only if that has failed.
     func remove(_ session: SessionRecord) async throws(ControlRefusal) {
         let (id, user) = (session.id, session.user)
+        await beginChange(of: .removal(id))
+        defer { endChange(of: .removal(id)) }
+        guard state.sessions[id] != nil else { return }
         let tasks = state.beginRemoval(of: id)
         for (index, task) in tasks.enumerated() {
             // Downloads that are being committed finish first; their files are then removed with the task.
@@ -138,9 +143,12 @@ extension TransferCoordinator {
         }
     }
 
-    /// Keeps the sessions that a transient session was to replace, since the journal has refused its stagings.
+    /// Keeps the sessions that a transient session was to replace, since the journal has refused its stagings; not those that
+    /// a client removes meanwhile.
     func keepReplaced(_ sessions: [Int64]) async {
-        for session in sessions { state.abandonRemoval(of: session, at: readClock()) }
+        for session in sessions where !isChanging(.removal(session)) {
+            state.abandonRemoval(of: session, at: readClock())
+        }
         for session in sessions {
             await launchIfNeeded(session)
             await removeIfOver(session)

@@ -32,6 +32,9 @@ extension TransferCoordinator {
         let now = readClock()
         let attempt = live[task.record.id]?.current.report(ended: now)
         var answer = state.describe(task, attempt: attempt, at: now)
+        if unscheduled.contains(task.record.id), task.record.state != .ended {
+            (answer.state, answer.holds) = (.waiting, [PendingReason(.disk, until: retryDate)])
+        }
         if client.readsHeaders, task.record.creator == client.user {
             answer.request.headers = task.request.headersOfCreator
         }
@@ -49,7 +52,16 @@ extension TransferCoordinator {
         await beginChange(of: .task(id))
         defer { endChange(of: .task(id)) }
         await synchronizeClock()
+        await rescheduleIfUnread(id)
+        // A download whose content cannot be committed waits, and can be cancelled.
+        if change.state == .cancelled, state.committing.contains(id) { await abort(id) }
         let task = try await find(id, for: client)
+        guard !unscheduled.contains(id) else {
+            throw ControlRefusal(
+                .storage,
+                message: "task \(id) could not be read: repeat the request later"
+            )
+        }
         // The journal may delete a task that is being replaced next, and the change with it.
         guard !state.isReplaced(task.record.session) else { throw .sessionEnds }
         if change.stagingBytes != nil { return try note(change, of: task, for: client) }

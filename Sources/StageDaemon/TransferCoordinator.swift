@@ -36,6 +36,8 @@ actor TransferCoordinator {
         case task(Int64)
         /// Order of packs, by the creation of stagings.
         case order(SessionRecord.Order)
+        /// Session that is being removed.
+        case removal(Int64)
     }
 
     let files: TransferFiles
@@ -283,7 +285,7 @@ extension TransferCoordinator {
     /// Waits until all earlier changes of a subject have ended; ``endChange(of:)`` ends this one.
     ///
     /// A change reads a task from the journal and writes it back, so concurrent changes would overwrite each other. What
-    /// stagings replace depends on whether the journal accepts or refuses the ones before.
+    /// stagings replace depends on whether the journal accepts or refuses the ones before. A session is removed once.
     func beginChange(of subject: ChangeSubject) async {
         guard changes[subject] != nil else {
             changes[subject] = []

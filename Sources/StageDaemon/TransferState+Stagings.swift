@@ -221,10 +221,17 @@ extension TransferState {
         return task
     }
 
-    /// Returns whether a transient session has no unfinished task and no attached client.
-    func isOver(_ id: Int64) -> Bool {
-        guard let session = sessions[id] else { return false }
-        return session.record.configuration.isTransient && !session.isAttached
-            && session.unfinished == 0 && session.reserved == 0 && !session.isEnding
+    /// Returns whether a transient session has no unfinished task and no attached client, and so is to be removed.
+    ///
+    /// While tasks are being created in it, it stays, and ``Session/wasOverDuringCreation`` is set.
+    mutating func isOver(_ id: Int64) -> Bool {
+        guard let session = sessions[id], session.record.configuration.isTransient,
+            !session.isAttached, session.unfinished == 0, !session.isEnding
+        else { return false }
+        guard session.reserved == 0 else {
+            sessions[id]?.wasOverDuringCreation = true
+            return false
+        }
+        return true
     }
 }

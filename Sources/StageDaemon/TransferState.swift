@@ -10,8 +10,8 @@ import StageModel
 /// within one call, on the current state. Work that takes time has two calls: the one before it makes a reservation,
 /// and the one after it decides on the state at that time.
 ///
-/// Every unfinished task is either in the scheduler or in ``ending``. Nothing is kept of tasks that the journal has
-/// removed.
+/// Every unfinished task is either in the scheduler or in ``ending``, unless the journal could not be read. Nothing is kept
+/// of tasks that the journal has removed.
 struct TransferState {
     /// Session with its in-memory state.
     struct Session {
@@ -20,6 +20,10 @@ struct TransferState {
         var unfinished = 0
         /// Number of tasks that are being written to the journal.
         var reserved = 0
+        /// Set if the session would have been removed, but for tasks that were being created in it.
+        ///
+        /// If these are refused, it is removed, while a session that never had a task or client stays for a repeated request.
+        var wasOverDuringCreation = false
         /// Set while a client receives the session's events.
         var isAttached = false
         /// Token of the handler's launch, from the decision to the handler's end.

@@ -1,0 +1,178 @@
+import FoundationEssentials
+import Logging
+import StageControl
+import StageSystem
+import StageTesting
+import SystemPackage
+import Testing
+
+@testable import StageDaemon
+
+/// Calls of the coordinator that meet others in progress; attempts go on until the test ends them.
+@Suite(.directory)
+struct CoordinatorTests {
+    /// Root, which may do everything from any process.
+    private let client = ClientCredentials(
+        identity: UserIdentity(user: 0, group: 0, groups: [0]),
+        process: 1
+    )
+
+    /// Makes a coordinator with one session, and a download in it unless `isTransient` is set.
+    private func makeCoordinator(
+        _ identifier: String = "s",
+        isTransient: Bool = false
+    ) async throws -> (coordinator: TransferCoordinator, session: Int64, task: Int64) {
+        let directory = try TemporaryDirectory.required()
+        try directory.write([], to: "journal.sqlite", durably: false)
+        let logger = Logger(label: "test")
+        let journal = try Journal.open(
+            directory.path.appending("journal.sqlite"),
+            logger: logger
+        ) { () throws(DaemonError) in false }
+        var configuration = SessionConfiguration()
+        configuration.isTransient = isTransient
+        let session = try await journal.makeSession(
+            identifier,
+            of: client.identity,
+            configuration: configuration,
+            limit: .max
+        )
+        var task: Int64 = 0
+        if !isTransient {
+            let request = TransferRequest(token: "t", kind: .download, url: "https://a.example")
+            let created = try await journal.create(
+                [try NewTask(request, in: configuration, at: .now)],
+                in: session.id,
+                by: client.user,
+                created: .now,
+                limit: .max
+            )
+            task = try #require(created.tasks.first?.record.id)
+        }
+        let coordinator = TransferCoordinator(
+            files: try TransferFiles(directory.path.appending("state")),
+            journal: journal,
+            configuration: DaemonConfiguration(),
+            hasWorkers: true,
+            logger: logger
+        )
+        if !isTransient { _ = try await coordinator.recover(lastChange: nil) }
+        return (coordinator, session.id, task)
+    }
+
+    private func change(to state: TransferChange.State) -> TransferChange {
+        var change = TransferChange()
+        change.state = state
+        return change
+    }
+
+    @Test func aRepeatedRemovalOfASessionWaitsForTheFirst() async throws {
+        let (coordinator, _, task) = try await makeCoordinator()
+        await coordinator.start(.unknown)
+        #expect(await coordinator.isRunning(task))
+        let first = Task { try await coordinator.removeSession("s", for: client) }
+        try await poll("the attempt is not stopped") { await coordinator.isAborted(task) }
+        let second = Task { try await coordinator.removeSession("s", for: client) }
+        // The attempt may still write to the files of the task.
+        let count = try await pollUntilUnchanged {
+            await coordinator.sessions(for: client).count
+        }
+        #expect(count == 1)
+        _ = await coordinator.endAttempt(of: task)
+        try await first.value
+        try await second.value
+        #expect(await coordinator.sessions(for: client).isEmpty)
+    }
+
+    static let changes: [(TransferChange.State, TransferTask.State)] = [
+        (.cancelled, .cancelled), (.paused, .waiting), (.suspended, .suspended),
+    ]
+
+    @Test(arguments: changes)
+    func aChangeOfATaskThatCouldNotBeReadIsNotLost(
+        _ change: TransferChange.State,
+        _ state: TransferTask.State
+    ) async throws {
+        let (coordinator, _, task) = try await makeCoordinator()
+        await coordinator.leaveUnread(task)
+        #expect(try await coordinator.task(task, for: client).state == .waiting)
+        let answer = try await coordinator.change(task, by: self.change(to: change), for: client)
+        #expect(answer.state == state)
+        await coordinator.rescheduleAll()
+        #expect(try await coordinator.task(task, for: client).state == state)
+    }
+
+    @Test func aDownloadIsCancelledWhoseContentCannotBeCommitted() async throws {
+        let (coordinator, _, task) = try await makeCoordinator()
+        await coordinator.beginCommit(of: task)
+        let answer = Task {
+            try await coordinator.change(task, by: change(to: .cancelled), for: client)
+        }
+        try await poll("the change does not begin") { await coordinator.isChanging(.task(task)) }
+        let path: FilePath = "/staged"
+        let error = FileError("rename", path: path, errno: .permissionDenied)
+        await coordinator.reschedule(task, after: .file(error))
+        await coordinator.endCommit(of: task)
+        #expect(try await answer.value.state == .cancelled)
+    }
+
+    /// A session that never had a client stays: its creator may repeat the request.
+    @Test(arguments: [true, false])
+    func aSessionThatItsClientHasLeftEndsWithTheRefusalOfItsStaging(
+        _ hasLeft: Bool
+    ) async throws {
+        let (coordinator, session, _) = try await makeCoordinator("order/1", isTransient: true)
+        try await coordinator.addSessions()
+        let name = await coordinator.order(of: session)
+        let order = TransferCoordinator.ChangeSubject.order(try #require(name))
+        await coordinator.beginChange(of: order)
+        let answer = Task {
+            var request = TransferRequest(token: "t", kind: .staging, url: "org.example.game")
+            request.staging = StagingOrder()
+            request.staging?.application = "org.example.game"
+            request.staging?.packs = ["aurora"]
+            return try await coordinator.create(NewTasks([request]), in: "order/1", for: client)
+        }
+        try await poll("the staging does not wait") {
+            await coordinator.hasReservedTasks(in: session)
+        }
+        if hasLeft { await coordinator.removeIfOver(session) }
+        var configuration = DaemonConfiguration()
+        configuration.tasksPerUser = 0
+        await coordinator.configure(configuration)
+        await coordinator.endChange(of: order)
+        await #expect(throws: ControlRefusal.self) { try await answer.value }
+        #expect(await coordinator.sessions(for: client).isEmpty == hasLeft)
+    }
+}
+
+extension TransferCoordinator {
+    fileprivate func isRunning(_ id: Int64) -> Bool { state.attempts.contains(id) }
+    fileprivate func isAborted(_ id: Int64) -> Bool { state.aborted.contains(id) }
+
+    fileprivate func hasReservedTasks(in session: Int64) -> Bool {
+        state.sessions[session]?.reserved ?? 0 > 0
+    }
+
+    fileprivate func order(of session: Int64) -> SessionRecord.Order? {
+        state.sessions[session]?.record.order
+    }
+
+    /// Adds the sessions of the journal; unlike a start of the daemon, keeps empty transient ones.
+    fileprivate func addSessions() async throws(DaemonError) {
+        for record in try await journal.sessions() {
+            state.sessions[record.id] = TransferState.Session(record: record)
+        }
+    }
+
+    /// Leaves a task as a removal of its session that failed, with a journal that could not be read.
+    fileprivate func leaveUnread(_ id: Int64) {
+        state.forget(id, at: .now)
+        unscheduled.insert(id)
+    }
+
+    fileprivate func beginCommit(of id: Int64) {
+        _ = state.unschedule(id)
+        state.committing.insert(id)
+    }
+}
