@@ -164,6 +164,18 @@ static inline int stage_is_this_machine(const char *host) {
     return is_own;
 }
 
+/// Returns 1 if a host is a numeric address, which libcurl looks up nowhere; an IPv6 address may have brackets.
+static inline int stage_is_numeric(const char *host) {
+    char plain[INET6_ADDRSTRLEN + 1];
+    size_t length = strlen(host), brackets = length > 2 && host[0] == '[';
+    length -= 2 * brackets;
+    if (length >= sizeof plain) return 0;
+    memcpy(plain, host + brackets, length);
+    plain[length] = 0;
+    unsigned char address[16];
+    return inet_pton(AF_INET, plain, address) == 1 || inet_pton(AF_INET6, plain, address) == 1;
+}
+
 /// Returns 1 if a numeric address is not one of this machine's any more; 0 if it is, or if that is unknown.
 static inline int stage_address_is_gone(const char *address) {
     struct sockaddr_in four = {.sin_family = AF_INET};

@@ -2,7 +2,7 @@
 ///
 /// The system's resolver cannot be cancelled. libcurl either waits for it, and with it the engine's thread, or leaves its thread
 /// behind, which ends with the lookup: after 10 seconds for each name server by default. So the number of these threads is limited,
-/// for each user and in all. At its limit a user's requests wait, and the engine's thread and other users do not.
+/// for each user and in all. At its limit a user's requests to names wait, and the engine's thread and other users do not.
 struct AbandonedLookups {
     private var times: [UInt32?: [ContinuousClock.Instant]] = [:]
 

@@ -14,10 +14,11 @@ struct ConnectionAllocator {
     private struct Waiter {
         var tag: Int
         var share: Share
+        var mayLookUpName: Bool
         var priority: Int
     }
 
-    /// Lookups that were left behind: a user with too many of them gets no connection until some have ended.
+    /// Lookups that were left behind: a user with too many of them gets no connection to a name until some have ended.
     var lookups = AbandonedLookups()
     private let perHost: Int
     private let total: Int
@@ -35,14 +36,27 @@ struct ConnectionAllocator {
     }
 
     /// Takes a connection for a user's transfer, or queues the transfer and returns `false`.
-    mutating func acquire(_ tag: Int, host: String, user: UInt32? = nil, priority: Int) -> Bool {
-        let share = Share(host: host, user: user)
-        if hasRoom(for: share) {
-            take(share)
+    ///
+    /// Without `mayLookUpName`, the transfer does not wait for the lookups that were left behind.
+    mutating func acquire(
+        _ tag: Int,
+        host: String,
+        user: UInt32? = nil,
+        mayLookUpName: Bool = true,
+        priority: Int
+    ) -> Bool {
+        let waiter = Waiter(
+            tag: tag,
+            share: Share(host: host, user: user),
+            mayLookUpName: mayLookUpName,
+            priority: priority
+        )
+        if hasRoom(for: waiter) {
+            take(waiter.share)
             return true
         }
         let place = waiters.lastIndex { $0.priority >= priority }.map { $0 + 1 } ?? 0
-        waiters.insert(Waiter(tag: tag, share: share, priority: priority), at: place)
+        waiters.insert(waiter, at: place)
         return false
     }
 
@@ -88,17 +102,23 @@ struct ConnectionAllocator {
         return true
     }
 
-    private func hasRoom(for share: Share) -> Bool {
-        usedInAll < total && used[share.host, default: 0] < perHost
+    /// Returns the queued transfers that wait because of lookups that were left behind.
+    func waitersForLookups() -> [Int] {
+        waiters.filter { $0.mayLookUpName && !lookups.hasRoom(for: $0.share.user) }.map(\.tag)
+    }
+
+    private func hasRoom(for waiter: Waiter) -> Bool {
+        let share = waiter.share
+        return usedInAll < total && used[share.host, default: 0] < perHost
             && usedShares[share, default: 0] < limit(of: share)
-            && lookups.hasRoom(for: share.user)
+            && (!waiter.mayLookUpName || lookups.hasRoom(for: share.user))
     }
 
     private func limit(of share: Share) -> Int { lowered[share]?.limit ?? perHost }
 
     private mutating func takeForWaiters() -> [Int] {
         var tags: [Int] = []
-        while let place = waiters.firstIndex(where: { hasRoom(for: $0.share) }) {
+        while let place = waiters.firstIndex(where: { hasRoom(for: $0) }) {
             let waiter = waiters.remove(at: place)
             take(waiter.share)
             tags.append(waiter.tag)

@@ -71,7 +71,8 @@ struct ExchangeRequest {
     var receiveWindow: ReceiveWindow?
     /// Makes the engine resume paused exchanges; callable from any thread.
     var wake: @Sendable () -> Void = {}
-    /// Start of the current window of the stall rule, and the bytes transferred by then.
+    /// Start of the current window of the stall rule, and the bytes transferred by then; before the exchange has a connection, the start
+    /// of its wait for earlier lookups.
     var window: (start: ContinuousClock.Instant, bytes: Int64)
     /// Number of windows that have ended.
     var windows = 0
@@ -170,6 +171,7 @@ struct ExchangeRequest {
     /// `true` if the exchange ends, with this result, while the name of the server or of the proxy is looked up.
     func isLookingUp(at code: CURLcode?) -> Bool {
         (code == nil || code == CURLE_OPERATION_TIMEDOUT) && easy?.wasNameResolved == false
+            && configuration.mayLookUpName(for: request.url)
     }
 
     /// `true` if this machine no longer has the local address of the connection.

@@ -59,6 +59,15 @@ extension TransferConfiguration {
         // To a proxy on another machine, a loopback address would mean the proxy itself.
         url.isLoopback ? nil : url.scheme == "https" ? proxies.https : proxies.http
     }
+
+    /// Returns whether libcurl may look up a name for a request: neither the server nor the proxy may have one, because
+    /// libcurl decides which of them it connects to.
+    func mayLookUpName(for url: TransferURL) -> Bool {
+        let proxy = proxy(for: url).flatMap { FailedConnection.Proxy($0) }
+        return [url.host, proxy?.host].contains { host in
+            host.map { unsafe stage_is_numeric($0) == 0 } ?? false
+        }
+    }
 }
 
 extension EasyHandle {

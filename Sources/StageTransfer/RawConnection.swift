@@ -54,7 +54,9 @@ import Glibc
     }
 
     /// `true` while the name of the server, or of the proxy, is looked up.
-    var isLookingUp: Bool { opening != nil && easy?.wasNameResolved == false }
+    var isLookingUp: Bool {
+        opening != nil && easy?.wasNameResolved == false && configuration.mayLookUpName(for: url)
+    }
 
     /// Handles libcurl's result of opening the connection.
     func didConnect(_ code: CURLcode) {

@@ -26,7 +26,7 @@ public actor TransferEngine {
     private var connections: [Int: RawConnection] = [:]
     var checkpoints: [ObjectIdentifier: CheckpointTracker] = [:]
     private var nextTag = 1
-    private var allocator: ConnectionAllocator
+    var allocator: ConnectionAllocator
     private var budget: BandwidthBudget?
     /// Number of exchanges that can pause while they keep their connections.
     private var pausableExchanges = 0
@@ -98,6 +98,7 @@ extension TransferEngine {
                     tag,
                     host: request.url.authority,
                     user: request.user,
+                    mayLookUpName: configuration.mayLookUpName(for: request.url),
                     priority: request.priority
                 ) {
                     run(tag)
@@ -149,6 +150,7 @@ extension TransferEngine {
                 exchange.source?.reportProgress()
             }
             startAfterLookups(now)
+            endWaitsForLookups(now)
             findStalled(now)
             startCheckpoints(now)
         }
@@ -187,12 +189,14 @@ extension TransferEngine {
         _ tag: Int,
         code: CURLcode?,
         stalled: Duration? = nil,
-        systemError: Int32? = nil
+        systemError: Int32? = nil,
+        detail: String? = nil
     ) {
         guard let exchange = exchanges.removeValue(forKey: tag) else { return }
         if exchange.canPause { pausableExchanges -= 1 }
         var end = exchange.end(code)
         end.stalled = stalled
+        if let detail { end.detail = detail }
         if let systemError { end.connection?.systemError = systemError }
         if exchange.isRunning {
             let (host, user) = (exchange.request.url.authority, exchange.request.user)
@@ -207,6 +211,25 @@ extension TransferEngine {
         }
         if exchanges.isEmpty { tick = Self.tick(for: configuration.stall.window) }
         exchange.continuation?.resume(returning: end)
+    }
+
+    /// Ends the exchanges that have waited for earlier lookups as long as a connection may take to open, its lookup included.
+    private func endWaitsForLookups(_ now: ContinuousClock.Instant) {
+        let waiting = Set(allocator.waitersForLookups())
+        for (tag, exchange) in exchanges where !exchange.isRunning {
+            guard waiting.contains(tag) else {
+                exchange.window = (now, 0)
+                continue
+            }
+            let limit = min(
+                exchange.request.timeout ?? configuration.connectTimeout,
+                configuration.connectTimeout
+            )
+            guard now - exchange.window.start >= limit else { continue }
+            let detail =
+                "its name was not looked up within \(limit.inWords), because many earlier lookups did not end"
+            finish(tag, code: CURLE_COULDNT_RESOLVE_HOST, detail: detail)
+        }
     }
 
     private func findStalled(_ now: ContinuousClock.Instant) {

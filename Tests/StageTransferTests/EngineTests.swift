@@ -517,6 +517,28 @@ import Testing
         #expect(fileContent(part.path) == Self.content)
     }
 
+    /// Requests to addresses are sent at once, and those to names wait no longer than a lookup may take.
+    @Test func lookupsThatWereLeftBehindDelayRequestsToNamesForALimitedTime() async throws {
+        server.answer("/pack", with: .content(Self.content))
+        var configuration = TransferConfiguration.single
+        configuration.connectTimeout = .seconds(2)
+        try await withEngine(configuration) { engine in
+            await engine.leaveLookupsBehind()
+            let known = DownloadRequest(server.url("/pack"), content: Self.content)
+            let receipt = try await engine.download(known, to: part)
+            #expect(receipt.attempts == 1)
+            let named = DownloadRequest("http://example.invalid/pack", content: Self.content)
+            let other = try PartialFile.open("other", in: place.directory)
+            let error = await #expect(throws: TransferError.self) {
+                try await engine.download(named, to: other)
+            }
+            let detail =
+                "its name was not looked up within 2 seconds, because many earlier lookups did not end"
+            let url = "http://example.invalid/pack"
+            #expect(error == .unreachable(url: url, .nameLookup, detail: detail))
+        }
+    }
+
     @Test func aLocalFileThatIsMissingIsAnError() async throws {
         let url = "file://\(place.directory.path)/missing"
         let error = await failure(of: DownloadRequest(url, content: [1]), to: part)
@@ -528,6 +550,13 @@ import Testing
     func otherURLsAreRefused(url: String) async throws {
         let error = await failure(of: DownloadRequest(url, content: [1]), to: part)
         #expect(error == .unacceptable(url: url, .url))
+    }
+}
+
+extension TransferEngine {
+    /// Leaves as many lookups behind as requests of the process's own user may.
+    fileprivate func leaveLookupsBehind() {
+        for _ in 0..<AbandonedLookups.limitPerUser { allocator.lookups.add(of: nil, at: .now) }
     }
 }
 

@@ -19,6 +19,21 @@ import Testing
         part = try PartialFile.open("pack", in: place.directory)
     }
 
+    /// URLs of servers, proxies, and whether a request may look up a name.
+    static let peers: [(String, String?, Bool)] = [
+        ("http://192.0.2.1/", nil, false), ("http://[2001:db8::1]:8080/", nil, false),
+        ("http://a.example/", nil, true), ("http://192.0.2.1/", "p.example:1080", true),
+        ("http://192.0.2.1/", "http://192.0.2.2:1080", false),
+        ("http://a.example/", "192.0.2.2:1080", true),
+    ]
+
+    @Test(arguments: peers)
+    func addressesAreNotLookedUp(_ url: String, _ proxy: String?, _ isLookedUp: Bool) throws {
+        var configuration = TransferConfiguration()
+        configuration.proxies.http = proxy
+        #expect(configuration.mayLookUpName(for: try TransferURL(url)) == isLookedUp)
+    }
+
     private func detail(
         of url: String,
         _ configuration: TransferConfiguration = .single
