@@ -26,6 +26,8 @@ struct TransferState {
         var wasOverDuringCreation = false
         /// Set while a client receives the session's events.
         var isAttached = false
+        /// Earliest date at which a client that attaches ends delays, since an earlier one has.
+        var nextEndOfDelays = Date.distantPast
         /// Token of the handler's launch, from the decision to the handler's end.
         var launch: String?
         /// Set while the session is being removed and accepts nothing new.
@@ -184,7 +186,10 @@ extension TransferState {
         expiries = Heap(
             expiries.unordered.map { Expiry(date: $0.date + seconds, task: $0.task) }
         )
-        for id in sessions.keys { sessions[id]?.record.launchLimiter.clockChanged(by: seconds) }
+        for id in sessions.keys {
+            sessions[id]?.record.launchLimiter.clockChanged(by: seconds)
+            sessions[id]?.nextEndOfDelays += seconds
+        }
         lastSweep += seconds
         networkChange += seconds
         latestDiskFailure = latestDiskFailure.map { $0 + seconds }
