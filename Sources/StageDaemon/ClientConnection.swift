@@ -25,8 +25,8 @@ final class ClientConnection: Sendable {
         channel.pipeline.fireUserInboundEventTriggered(ClientDeadlineHandler.RequestEnded())
     }
 
-    /// Waits for the request's turn among the requests of its user, after it has arrived completely.
-    func takeTurn() async throws(ControlRefusal) {
+    /// Waits until the request is admitted among the requests of its user, after it has arrived completely.
+    func waitForAdmission() async throws(ControlRefusal) {
         guard await limiter.begin(id) else {
             throw ControlRefusal(.unavailable, message: "the client has disconnected")
         }

@@ -50,15 +50,15 @@ final class ConnectionLimiter: Sendable {
         continuation?.resume(returning: false)
     }
 
-    /// Waits for the turn of a connection's request; returns `false` if the connection has closed.
+    /// Waits for the admission of a connection's request; returns `false` if the connection has closed.
     func begin(_ id: Int) async -> Bool {
         await withCheckedContinuation { continuation in
-            let turn = state.withLock { state in
-                let turn = state.table.begin(id)
-                if turn == .queued { state.waiting[id] = continuation }
-                return turn
+            let admission = state.withLock { state in
+                let admission = state.table.begin(id)
+                if admission == .queued { state.waiting[id] = continuation }
+                return admission
             }
-            if turn != .queued { continuation.resume(returning: turn == .now) }
+            if admission != .queued { continuation.resume(returning: admission == .now) }
         }
     }
 

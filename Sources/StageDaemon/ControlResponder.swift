@@ -81,8 +81,10 @@ struct ControlResponder: Sendable {
                 message: "expected at most \(CombiningSequence.limit) combining characters in a row"
             )
         }
-        // Requests without a body take their turn now, the others after their body has arrived.
-        if ![.put, .post, .patch].contains(request.method) { try await connection.takeTurn() }
+        // Requests without a body are admitted now, the others after their body has arrived.
+        if ![.put, .post, .patch].contains(request.method) {
+            try await connection.waitForAdmission()
+        }
         let client = try await credentials(of: request, over: connection)
         let path = request.uri.path.split(separator: "/").map(String.init)
         guard path.first == ControlFormat.version else {
@@ -227,7 +229,7 @@ struct ControlResponder: Sendable {
             try await coordinator.acknowledge(message, of: id, for: client)
             return .nothing
         case (.post, "extend"):
-            try await connection.takeTurn()
+            try await connection.waitForAdmission()
             try await coordinator.extend(id, for: client)
             return .nothing
         default: throw .noResource(request)
@@ -240,7 +242,7 @@ struct ControlResponder: Sendable {
         over connection: ClientConnection
     ) async throws(ControlRefusal) -> Value {
         let data = Data((try await body(of: request, over: connection)).readableBytesView)
-        try await connection.takeTurn()
+        try await connection.waitForAdmission()
         do {
             try CombiningSequence.check(json: Array(data))
             return try ControlFormat.decode(type, from: data)

@@ -35,7 +35,7 @@ extension Scheduler {
     }
 
     /// Transfers to start and to stop.
-    struct Turn: Equatable, Sendable {
+    struct Decision: Equatable, Sendable {
         var start: [Int64] = []
         var stop: [Int64] = []
         /// Transfers that wait for other reasons than before, since a delay has begun or ended.
@@ -87,7 +87,7 @@ extension Scheduler {
         if hostDelays.remove(host, of: user) { changedHosts[user, default: []].insert(host) }
     }
 
-    /// Records that the delays of transfers have changed, because those of their hosts have begun or ended since the last turn.
+    /// Records that the delays of transfers have changed, because those of their hosts have begun or ended since the last decision.
     mutating func noteChangedDelays(andThoseOf ended: HostDelays) {
         guard !ended.isEmpty || !changedHosts.isEmpty else { return }
         for (id, item) in items where item.isConnected && !item.ignoresHostDelays {

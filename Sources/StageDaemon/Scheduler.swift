@@ -5,8 +5,8 @@ import StageControl
 
 /// Decides which transfers run.
 ///
-/// Does no I/O and has no clock: methods report events with their time, and ``turn(at:)`` returns what to start and
-/// stop. Users take turns, regardless of how much they have queued. Transfers of a user run by priority, then by
+/// Does no I/O and has no clock: methods report events with their time, and ``decide(at:)`` returns what to start and
+/// stop. Users are served in rotation, regardless of how much they have queued. Transfers of a user run by priority, then by
 /// order of arrival. Hosts and sessions have connection limits.
 struct Scheduler {
     /// Transfer known to the scheduler.
@@ -83,9 +83,9 @@ struct Scheduler {
     var fullUntil: Date? { didSet { mustReview = true } }
     /// Delays that hosts have requested.
     var hostDelays = HostDelays()
-    /// Transfers whose delays have begun or ended since the last turn, other than with the end of an attempt.
+    /// Transfers whose delays have begun or ended since the last decision, other than with the end of an attempt.
     var changedDelays: Set<Int64> = []
-    /// Hosts whose delays have begun or ended since the last turn, by user.
+    /// Hosts whose delays have begun or ended since the last decision, by user.
     var changedHosts: [UInt32: Set<String>] = [:]
     private var queues: [UInt32: UserQueue] = [:]
     /// Earliest dates, soonest first; may contain dates that no longer apply.
@@ -102,9 +102,10 @@ struct Scheduler {
     private var active: Set<Int64> = []
     /// Number of stagings among ``items``.
     private var stagings = 0
-    private var turns = 0
-    /// Number of the last turn in which each user was served.
-    private var lastTurns: [UInt32: Int] = [:]
+    /// Number of transfers that were started.
+    private var starts = 0
+    /// Value of ``starts`` at the latest start for each user.
+    private var latestStarts: [UInt32: Int] = [:]
     /// Date at which a running transfer has to yield to a waiting one.
     private var sliceEnd: Date?
     private var mustReview = false
@@ -201,8 +202,8 @@ struct Scheduler {
     }
 
     /// Returns the transfers to start and to stop now.
-    mutating func turn(at now: Date) -> Turn {
-        var turn = Turn()
+    mutating func decide(at now: Date) -> Decision {
+        var decision = Decision()
         while let first = deadlines.min, first.date <= now {
             deadlines.removeMin()
             enqueueIfReady(first.id, at: now)
@@ -211,21 +212,21 @@ struct Scheduler {
         noteChangedDelays(andThoseOf: hostDelays.removeEnded(at: now))
         for id in active.sorted() where items[id]?.phase == .running && mustStop(id, at: now) {
             items[id]?.phase = .stopping
-            turn.stop.append(id)
+            decision.stop.append(id)
         }
         mustReview = false
         // Without a free connection only stagings can start.
         while fullUntil == nil && connectionCount < limits.total || stagings > 0, let id = next() {
             items[id]?.started = now
-            turn.start.append(id)
+            decision.start.append(id)
         }
-        if fullUntil == nil, let id = transferToPreempt(apart: Set(turn.start), at: now) {
+        if fullUntil == nil, let id = transferToPreempt(apart: Set(decision.start), at: now) {
             items[id]?.phase = .stopping
-            turn.stop.append(id)
+            decision.stop.append(id)
         }
-        turn.wait = changedDelays.filter { isWaiting($0) }.sorted()
+        decision.wait = changedDelays.filter { isWaiting($0) }.sorted()
         changedDelays = []
-        return turn
+        return decision
     }
 }
 
@@ -276,7 +277,7 @@ extension Scheduler {
         let order = queues.keys.sorted { left, right in
             let (one, other) = (users[left, default: 0], users[right, default: 0])
             guard one == other else { return one < other }
-            return lastTurns[left, default: 0] < lastTurns[right, default: 0]
+            return latestStarts[left, default: 0] < latestStarts[right, default: 0]
         }
         for user in order {
             // Removed from `queues` during the change, since the closure reads other parts of the scheduler.
@@ -284,8 +285,8 @@ extension Scheduler {
             let id = queue.next { lane, limit in permits(for: lane, of: user, sessionLimit: limit) }
             if !queue.isEmpty { queues[user] = queue }
             guard let id, let item = items[id] else { continue }
-            turns += 1
-            lastTurns[user] = turns
+            starts += 1
+            latestStarts[user] = starts
             markRunning(id, as: item)
             return id
         }
@@ -314,7 +315,7 @@ extension Scheduler {
     /// Returns the transfer to stop in favour of a waiting user who has fewer connections: the newest one with the
     /// lowest priority of the user who has most.
     ///
-    /// Ignores transfers that start in this turn. Stops one transfer at a time and waits until it has ended. A
+    /// Ignores transfers that start in this decision. Stops one transfer at a time and waits until it has ended. A
     /// difference of one connection changes nothing, so the exchange terminates. A user without any connection gets
     /// one once a transfer has run for ``Limits/slice``, so that servers which send a byte now and then do not keep
     /// other users waiting forever.

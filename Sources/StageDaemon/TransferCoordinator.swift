@@ -192,7 +192,7 @@ actor TransferCoordinator {
         }
         let now = readClock()
         checkSpace()
-        perform(state.turn(at: now))
+        perform(state.runScheduler(at: now))
         setTimer()
     }
 

@@ -124,11 +124,11 @@ struct TransferState {
     /// Seconds between checks of a full disk, during which no transfer runs.
     static let diskWait = 15.0
 
-    /// Runs a scheduler turn, which decides which attempts start and stop.
-    mutating func turn(at now: Date) -> [Effect] {
-        let turn = scheduler.turn(at: now)
-        var effects = turn.stop.map { Effect.yield($0) }
-        for id in turn.start {
+    /// Runs the scheduler, which decides which attempts start and stop.
+    mutating func runScheduler(at now: Date) -> [Effect] {
+        let decision = scheduler.decide(at: now)
+        var effects = decision.stop.map { Effect.yield($0) }
+        for id in decision.start {
             guard let item = scheduler.items[id] else { continue }
             attempts.insert(id)
             effects.append(
@@ -139,7 +139,7 @@ struct TransferState {
                 )
             )
         }
-        return effects + turn.wait.map { Effect.wait($0) }
+        return effects + decision.wait.map { Effect.wait($0) }
     }
 
     /// Returns the next date that changes a decision by time alone, except retried journal writes.

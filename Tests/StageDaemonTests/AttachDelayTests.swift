@@ -17,7 +17,7 @@ struct AttachDelayTests {
     /// Starts the attempt of a task, and ends it with a delay of an hour.
     private func fail(_ task: FullTask, in state: inout TransferState, at now: Date) {
         let started = [TransferState.Effect.start(1, session: 1, acceptsAnyStatus: false)]
-        #expect(state.turn(at: now) == started)
+        #expect(state.runScheduler(at: now) == started)
         _ = state.endAttempt(of: 1)
         let verdict = TransferVerdict.retry(PendingReason(.backoff, until: now + 3600))
         _ = state.judge(verdict, of: task, report: AttemptReport(), at: now)
@@ -36,7 +36,7 @@ struct AttachDelayTests {
         for second in [2.0, 3, 9] {
             _ = state.detach(1, at: now + second)
             _ = try state.attach("s", launch: nil, for: owner, at: now + second)
-            #expect(state.turn(at: now + second) == [])
+            #expect(state.runScheduler(at: now + second) == [])
             let reason = PendingReason(.backoff, until: end)
             #expect(state.pendingReasons(of: 1, at: now + second) == [reason])
         }

@@ -45,13 +45,13 @@ struct ClockTests {
         var scheduler = Scheduler()
         scheduler.add(1, as: item(until: start + 60), at: start)
         scheduler.clockChanged(by: change)
-        #expect(scheduler.turn(at: start + change + 59) == Scheduler.Turn())
+        #expect(scheduler.decide(at: start + change + 59) == Scheduler.Decision())
         #expect(scheduler.nextDeadline == start + change + 60)
         #expect(
             scheduler.pendingReasons(of: 1, at: start + change)
                 == [PendingReason(.backoff, until: start + change + 60)]
         )
-        #expect(scheduler.turn(at: start + change + 60).start == [1])
+        #expect(scheduler.decide(at: start + change + 60).start == [1])
     }
 
     @Test(arguments: changes) func aFullDiskIsLookedAtAfterTheUsualTime(change: Double) {
@@ -60,7 +60,7 @@ struct ClockTests {
         state.clockChanged(by: change)
         #expect(!state.isSpaceDue(at: start + change + TransferState.diskWait - 1))
         #expect(state.isSpaceDue(at: start + change + TransferState.diskWait))
-        _ = state.turn(at: start + change + TransferState.diskWait)
+        _ = state.runScheduler(at: start + change + TransferState.diskWait)
         #expect(state.nextDate(at: start + change) == start + change + 2 * TransferState.diskWait)
         let sweeps = [86_400, 86_401].map { state.isSweepDue(at: start + change + $0) }
         #expect(sweeps == [false, true])
@@ -69,7 +69,7 @@ struct ClockTests {
     @Test(arguments: changes) func timeSlicesKeepTheirLength(change: Double) {
         var scheduler = Scheduler(limits: .init(total: 1, perHost: 6, slice: 300))
         scheduler.add(1, as: item(), at: start)
-        #expect(scheduler.turn(at: start).start == [1])
+        #expect(scheduler.decide(at: start).start == [1])
         let other = Scheduler.Item(
             user: 2,
             session: 2,
@@ -79,10 +79,10 @@ struct ClockTests {
             constraints: []
         )
         scheduler.add(2, as: other, at: start)
-        #expect(scheduler.turn(at: start) == Scheduler.Turn())
+        #expect(scheduler.decide(at: start) == Scheduler.Decision())
         scheduler.clockChanged(by: change)
-        #expect(scheduler.turn(at: start + change + 299) == Scheduler.Turn())
-        #expect(scheduler.turn(at: start + change + 300) == Scheduler.Turn(stop: [1]))
+        #expect(scheduler.decide(at: start + change + 299) == Scheduler.Decision())
+        #expect(scheduler.decide(at: start + change + 300) == Scheduler.Decision(stop: [1]))
     }
 
     @Test(arguments: changes) func tasksKeepTheTimeThatIsLeft(change: Double) throws {

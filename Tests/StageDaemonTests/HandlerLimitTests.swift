@@ -87,7 +87,7 @@ struct HandlerLimitTests {
             try await Task.sleep(for: .milliseconds(50))
         }
         #expect(try handlers().values.allSatisfy { $0.count <= 4 })
-        // The end of one is the turn of another.
+        // Another one starts when one ends.
         let ended = try #require(try handlers()[users[0]]?.first)
         kill(ended, SIGKILL)
         try await poll("there are \(try count())") {

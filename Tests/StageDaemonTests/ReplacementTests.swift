@@ -23,28 +23,28 @@ struct ReplacementTests {
     @Test func aStagingWaitsForTheEndOfAllThatItReplaces() throws {
         var state = TransferState(configuration: DaemonConfiguration(), at: now)
         #expect(try order(1, in: &state) == [])
-        #expect(state.turn(at: now) == [.start(1, session: 1, acceptsAnyStatus: false)])
+        #expect(state.runScheduler(at: now) == [.start(1, session: 1, acceptsAnyStatus: false)])
         #expect(try order(2, in: &state) == [1])
         #expect(try order(3, in: &state) == [2])
         let waiting = [PendingReason(.slot, resource: .workers)]
         #expect(state.pendingReasons(of: 3, at: now) == waiting)
         #expect(state.storedBlocks(of: 3) == [])
         #expect(state.removed(2, at: now) == [])
-        #expect(state.turn(at: now) == [])
+        #expect(state.runScheduler(at: now) == [])
         // The worker of the first one has ended.
         #expect(state.beginRemoval(of: 1) == [1])
         #expect(state.abort(1) == true)
         state.forget(1, at: now)
         #expect(state.endAttempt(of: 1) == false)
         #expect(state.removed(1, at: now) == [])
-        #expect(state.turn(at: now) == [.start(3, session: 3, acceptsAnyStatus: false)])
+        #expect(state.runScheduler(at: now) == [.start(3, session: 3, acceptsAnyStatus: false)])
     }
 
     /// The second one is cancelled while the worker of the first one is ending.
     @Test func aStagingWaitsForWorkersOfSessionsThatWereBeingRemovedBefore() throws {
         var state = TransferState(configuration: DaemonConfiguration(), at: now)
         _ = try order(1, in: &state)
-        #expect(state.turn(at: now) == [.start(1, session: 1, acceptsAnyStatus: false)])
+        #expect(state.runScheduler(at: now) == [.start(1, session: 1, acceptsAnyStatus: false)])
         #expect(try order(2, in: &state) == [1])
         #expect(state.beginRemoval(of: 1) == [1])
         #expect(state.abort(1) == true)
@@ -54,10 +54,10 @@ struct ReplacementTests {
         #expect(state.removed(2, at: now) == [])
         #expect(try order(3, in: &state) == [])
         #expect(state.predecessors(of: 3) == [1])
-        #expect(state.turn(at: now) == [])
+        #expect(state.runScheduler(at: now) == [])
         #expect(state.endAttempt(of: 1) == false)
         #expect(state.removed(1, at: now) == [])
-        #expect(state.turn(at: now) == [.start(3, session: 3, acceptsAnyStatus: false)])
+        #expect(state.runScheduler(at: now) == [.start(3, session: 3, acceptsAnyStatus: false)])
     }
 
     @Test func aReplacementThatIsRefusedKeepsWhatItWasToReplace() throws {
@@ -70,6 +70,6 @@ struct ReplacementTests {
         state.abandonRemoval(of: 1, at: now)
         #expect(state.sessions[1]?.isEnding == false)
         #expect(state.sessions[2]?.predecessors == [])
-        #expect(state.turn(at: now) == [.start(1, session: 1, acceptsAnyStatus: false)])
+        #expect(state.runScheduler(at: now) == [.start(1, session: 1, acceptsAnyStatus: false)])
     }
 }

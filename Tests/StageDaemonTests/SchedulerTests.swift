@@ -43,56 +43,56 @@ struct SchedulerTests {
         }
         scheduler.add(2001, as: item(user: 2, session: 2), at: start)
         scheduler.add(3001, as: item(user: 3, session: 3), at: start)
-        #expect(scheduler.turn(at: start).start.sorted() == [1, 2, 3, 4, 2001, 3001])
+        #expect(scheduler.decide(at: start).start.sorted() == [1, 2, 3, 4, 2001, 3001])
     }
 
     @Test func aUserThatComesLateIsServedNext() {
         var scheduler = Scheduler(limits: .init(total: 4, perHost: 6))
         for id in 1...100 as ClosedRange<Int64> { scheduler.add(id, as: item(user: 1), at: start) }
-        #expect(scheduler.turn(at: start).start == [1, 2, 3, 4])
+        #expect(scheduler.decide(at: start).start == [1, 2, 3, 4])
         for id in 200...202 as ClosedRange<Int64> {
             scheduler.add(id, as: item(user: 2, session: 2), at: start)
         }
         scheduler.remove(1)
         scheduler.remove(2)
-        #expect(scheduler.turn(at: start).start == [200, 201])
+        #expect(scheduler.decide(at: start).start == [200, 201])
         scheduler.remove(3)
-        #expect(scheduler.turn(at: start).start == [5])
+        #expect(scheduler.decide(at: start).start == [5])
     }
 
     @Test func usersWithoutAConnectionWaitForAPartOfAnHourAtMost() {
         var scheduler = Scheduler(limits: .init(total: 2, perHost: 6, slice: 300))
         for id in 1...2 as ClosedRange<Int64> {
             scheduler.add(id, as: item(user: UInt32(id), session: id), at: start)
-            #expect(scheduler.turn(at: start).start == [id])
+            #expect(scheduler.decide(at: start).start == [id])
         }
         scheduler.add(3, as: item(user: 3, session: 3), at: start)
-        #expect(scheduler.turn(at: start + 299) == .init())
+        #expect(scheduler.decide(at: start + 299) == .init())
         #expect(scheduler.nextDeadline == start + 300)
-        #expect(scheduler.turn(at: start + 300) == .init(stop: [1]))
+        #expect(scheduler.decide(at: start + 300) == .init(stop: [1]))
         scheduler.attemptEnded(1, pending: nil, at: start + 300)
         // The second gives way to the first, which waits now.
-        #expect(scheduler.turn(at: start + 300) == .init(start: [3], stop: [2]))
+        #expect(scheduler.decide(at: start + 300) == .init(start: [3], stop: [2]))
         scheduler.attemptEnded(2, pending: nil, at: start + 301)
-        #expect(scheduler.turn(at: start + 301) == .init(start: [1]))
+        #expect(scheduler.decide(at: start + 301) == .init(start: [1]))
         #expect(scheduler.nextDeadline == start + 600)
     }
 
     @Test func aUserWhoHasAllConnectionsGivesOneUpForAnother() {
         var scheduler = Scheduler(limits: .init(total: 4, perHost: 6))
         for id in 1...4 as ClosedRange<Int64> { scheduler.add(id, as: item(user: 1), at: start) }
-        #expect(scheduler.turn(at: start).start == [1, 2, 3, 4])
+        #expect(scheduler.decide(at: start).start == [1, 2, 3, 4])
         for id in 5...8 as ClosedRange<Int64> {
             scheduler.add(id, as: item(user: 2, session: 2, host: "b"), at: start)
         }
-        #expect(scheduler.turn(at: start) == Scheduler.Turn(start: [], stop: [4]))
+        #expect(scheduler.decide(at: start) == Scheduler.Decision(start: [], stop: [4]))
         // One at a time, and not before it has ended.
-        #expect(scheduler.turn(at: start) == Scheduler.Turn())
+        #expect(scheduler.decide(at: start) == Scheduler.Decision())
         scheduler.attemptEnded(4, pending: nil, at: start)
-        #expect(scheduler.turn(at: start) == Scheduler.Turn(start: [5], stop: [3]))
+        #expect(scheduler.decide(at: start) == Scheduler.Decision(start: [5], stop: [3]))
         scheduler.attemptEnded(3, pending: nil, at: start)
-        #expect(scheduler.turn(at: start) == Scheduler.Turn(start: [6], stop: []))
-        #expect(scheduler.turn(at: start) == Scheduler.Turn())
+        #expect(scheduler.decide(at: start) == Scheduler.Decision(start: [6], stop: []))
+        #expect(scheduler.decide(at: start) == Scheduler.Decision())
     }
 
     @Test func aUserWhoHasAllOfAHostGivesOneUpForAnother() {
@@ -100,11 +100,11 @@ struct SchedulerTests {
         for id in 1...3 as ClosedRange<Int64> {
             scheduler.add(id, as: item(user: 1, priority: id == 1 ? 10 : 50), at: start)
         }
-        #expect(scheduler.turn(at: start).start == [2, 3])
+        #expect(scheduler.decide(at: start).start == [2, 3])
         scheduler.add(9, as: item(user: 2, session: 2), at: start)
-        #expect(scheduler.turn(at: start) == Scheduler.Turn(start: [], stop: [3]))
+        #expect(scheduler.decide(at: start) == Scheduler.Decision(start: [], stop: [3]))
         scheduler.attemptEnded(3, pending: nil, at: start)
-        #expect(scheduler.turn(at: start) == Scheduler.Turn(start: [9], stop: []))
+        #expect(scheduler.decide(at: start) == Scheduler.Decision(start: [9], stop: []))
     }
 
     @Test func aUsersTransfersRunByPriorityAndThenInOrder() {
@@ -113,8 +113,8 @@ struct SchedulerTests {
             scheduler.add(id, as: item(priority: priority), at: start)
         }
         var order: [Int64] = []
-        while case let turn = scheduler.turn(at: start), let id = turn.start.first {
-            order += turn.start
+        while case let decision = scheduler.decide(at: start), let id = decision.start.first {
+            order += decision.start
             scheduler.remove(id)
         }
         // A dictionary has no order: those of one priority come in the order in which they were added.
@@ -125,15 +125,15 @@ struct SchedulerTests {
         var scheduler = Scheduler(limits: .init(total: 1, perHost: 1))
         for id in 1...3 as ClosedRange<Int64> { scheduler.add(id, as: item(), at: start) }
         scheduler.change(3, at: start) { $0.priority = 100 }
-        #expect(scheduler.turn(at: start).start == [3])
+        #expect(scheduler.decide(at: start).start == [3])
         scheduler.remove(3)
-        #expect(scheduler.turn(at: start).start == [1])
+        #expect(scheduler.decide(at: start).start == [1])
     }
 
     @Test func changesOfATransferThatWaitsTakeNoMemory() {
         var scheduler = Scheduler(limits: .init(total: 1, perHost: 1))
         scheduler.add(1, as: item(), at: start)
-        #expect(scheduler.turn(at: start).start == [1])
+        #expect(scheduler.decide(at: start).start == [1])
         var postponed = item()
         postponed.notBefore = PendingReason(.earliestBegin, until: start + 60)
         scheduler.add(2, as: postponed, at: start)
@@ -141,8 +141,8 @@ struct SchedulerTests {
         #expect(scheduler.deadlineCount <= 2 * 2 + 1024 + 1)
         #expect(scheduler.nextDeadline == start + 60)
         scheduler.remove(1)
-        #expect(scheduler.turn(at: start + 59).start == [])
-        #expect(scheduler.turn(at: start + 60).start == [2])
+        #expect(scheduler.decide(at: start + 59).start == [])
+        #expect(scheduler.decide(at: start + 60).start == [2])
     }
 
     @Test func changesOfAQueuedTransferTakeNoMemory() {
@@ -166,24 +166,24 @@ struct SchedulerTests {
         var scheduler = Scheduler(limits: .init(total: 1, perHost: 1))
         scheduler.add(1, as: item(), at: start)
         scheduler.attemptEnded(1, pending: PendingReason(.disk, until: start + 15), at: start)
-        #expect(scheduler.turn(at: start).start == [])
-        #expect(scheduler.turn(at: start + 14).start == [])
-        #expect(scheduler.turn(at: start + 15).start == [1])
-        #expect(scheduler.turn(at: start + 16).start == [])
+        #expect(scheduler.decide(at: start).start == [])
+        #expect(scheduler.decide(at: start + 14).start == [])
+        #expect(scheduler.decide(at: start + 15).start == [1])
+        #expect(scheduler.decide(at: start + 16).start == [])
     }
 
     @Test func whatIsToStopIsToldOnceAndGivesItsPlaceUpWhenItHasStopped() {
         var scheduler = Scheduler(limits: .init(total: 1, perHost: 1))
         scheduler.add(1, as: item(), at: start)
         scheduler.add(2, as: item(), at: start)
-        #expect(scheduler.turn(at: start) == .init(start: [1]))
+        #expect(scheduler.decide(at: start) == .init(start: [1]))
         scheduler.change(1, at: start) { $0.blocks.insert(.client) }
-        #expect(scheduler.turn(at: start) == .init(stop: [1]))
-        #expect(scheduler.turn(at: start) == .init())
+        #expect(scheduler.decide(at: start) == .init(stop: [1]))
+        #expect(scheduler.decide(at: start) == .init())
         scheduler.change(1, at: start) { $0.blocks.remove(.client) }
-        #expect(scheduler.turn(at: start) == .init())
+        #expect(scheduler.decide(at: start) == .init())
         scheduler.attemptEnded(1, pending: nil, at: start)
-        #expect(scheduler.turn(at: start).start.count == 1)
+        #expect(scheduler.decide(at: start).start.count == 1)
         #expect(scheduler.activeCount == 1)
     }
 
@@ -200,7 +200,7 @@ struct SchedulerTests {
         for (index, item) in items.enumerated() {
             scheduler.add(Int64(index + 1), as: item, at: start)
         }
-        #expect(scheduler.turn(at: start).start == [1, 3, 5, 7])
+        #expect(scheduler.decide(at: start).start == [1, 3, 5, 7])
         let reasons = [2, 4, 6, 8, 9].map { scheduler.pendingReasons(of: $0, at: start) }
         let resources: [PendingReason.Resource] = [
             .sessionConnections, .hostConnections, .connections, .workers, .content,
@@ -211,13 +211,13 @@ struct SchedulerTests {
     @Test func aTransferThatWaitsForATimeGoesOnThen() {
         var scheduler = Scheduler()
         scheduler.add(1, as: item(), at: start)
-        #expect(scheduler.turn(at: start).start == [1])
+        #expect(scheduler.decide(at: start).start == [1])
         let hold = PendingReason(.backoff, until: start + 10)
         scheduler.attemptEnded(1, pending: hold, at: start)
-        #expect(scheduler.turn(at: start + 9).start == [])
+        #expect(scheduler.decide(at: start + 9).start == [])
         #expect(scheduler.pendingReasons(of: 1, at: start + 9) == [hold])
         #expect(scheduler.nextDeadline == start + 10)
-        #expect(scheduler.turn(at: start + 10).start == [1])
+        #expect(scheduler.decide(at: start + 10).start == [1])
         #expect(scheduler.pendingReasons(of: 1, at: start + 10) == [])
         #expect(scheduler.nextDeadline == nil)
     }
@@ -231,28 +231,28 @@ struct SchedulerTests {
         scheduler.add(3, as: later, at: start)
         later.blocks = .user
         scheduler.add(4, as: later, at: start)
-        #expect(scheduler.turn(at: start) == .init(start: [1]))
+        #expect(scheduler.decide(at: start) == .init(start: [1]))
         scheduler.change(3, at: start + 5) { $0.notBefore = nil }
-        #expect(scheduler.turn(at: start + 5) == .init(wait: [3]))
-        #expect(scheduler.turn(at: start + 10) == .init(wait: [2, 4]))
+        #expect(scheduler.decide(at: start + 5) == .init(wait: [3]))
+        #expect(scheduler.decide(at: start + 10) == .init(wait: [2, 4]))
         let reasons = [PendingReason(.slot, resource: .connections)]
         #expect(scheduler.pendingReasons(of: 2, at: start + 10) == reasons)
-        #expect(scheduler.turn(at: start + 11) == .init())
+        #expect(scheduler.decide(at: start + 11) == .init())
     }
 
     @Test func transfersFromAHostThatAsksToWaitAreNamedWhenThatBeginsAndEnds() {
         var scheduler = Scheduler(limits: .init(total: 1))
         scheduler.add(1, as: item(host: "b"), at: start)
         scheduler.add(2, as: item(), at: start)
-        #expect(scheduler.turn(at: start) == .init(start: [1]))
+        #expect(scheduler.decide(at: start) == .init(start: [1]))
         scheduler.addHostDelay(of: "a", user: 1, until: start + 60, at: start)
-        #expect(scheduler.turn(at: start) == .init(wait: [2]))
+        #expect(scheduler.decide(at: start) == .init(wait: [2]))
         scheduler.addHostDelay(of: "a", user: 1, until: start + 70, at: start)
-        #expect(scheduler.turn(at: start + 60) == .init())
-        #expect(scheduler.turn(at: start + 70) == .init(wait: [2]))
+        #expect(scheduler.decide(at: start + 60) == .init())
+        #expect(scheduler.decide(at: start + 70) == .init(wait: [2]))
         scheduler.addHostDelay(of: "a", user: 1, until: start + 90, at: start + 70)
         scheduler.endHostDelay(of: "a", user: 1)
-        #expect(scheduler.turn(at: start + 71) == .init(wait: [2]))
+        #expect(scheduler.decide(at: start + 71) == .init(wait: [2]))
         #expect(scheduler.pendingReasons(of: 2, at: start + 71).map(\.kind) == [.slot])
     }
 
@@ -260,16 +260,16 @@ struct SchedulerTests {
         var scheduler = Scheduler()
         scheduler.add(1, as: item(), at: start)
         scheduler.add(2, as: item(), at: start)
-        #expect(scheduler.turn(at: start).start == [1, 2])
+        #expect(scheduler.decide(at: start).start == [1, 2])
         scheduler.attemptEnded(1, pending: nil, at: start)
         scheduler.fullUntil = start + 15
-        #expect(scheduler.turn(at: start) == .init(stop: [2]))
+        #expect(scheduler.decide(at: start) == .init(stop: [2]))
         scheduler.attemptEnded(2, pending: nil, at: start)
         #expect(
             scheduler.pendingReasons(of: 1, at: start) == [PendingReason(.disk, until: start + 15)]
         )
         #expect(scheduler.nextDeadline == start + 15)
-        #expect(scheduler.turn(at: start + 15).start == [1, 2])
+        #expect(scheduler.decide(at: start + 15).start == [1, 2])
     }
 
     @Test func aHostThatAsksToWaitGetsNoTransferOfItsUser() {
@@ -283,13 +283,13 @@ struct SchedulerTests {
         scheduler.add(3, as: item(user: 2, session: 2), at: start)
         scheduler.add(4, as: mirrored, at: start)
         scheduler.add(5, as: promoted, at: start)
-        #expect(scheduler.turn(at: start).start.sorted() == [2, 3, 4, 5])
+        #expect(scheduler.decide(at: start).start.sorted() == [2, 3, 4, 5])
         #expect(
             scheduler.pendingReasons(of: 1, at: start)
                 == [PendingReason(.server, until: start + 60)]
         )
         #expect(scheduler.nextDeadline == start + 60)
-        #expect(scheduler.turn(at: start + 60).start == [1])
+        #expect(scheduler.decide(at: start + 60).start == [1])
     }
 
     @Test func aDelayOfAHostIsOnlyExtendedAndLastsTenMinutesAtMost() {
@@ -365,7 +365,7 @@ struct SchedulerWorld {
         scheduler = Scheduler(limits: limits)
     }
 
-    /// Makes a random event happen, and runs a turn.
+    /// Makes a random event happen, and decides.
     mutating func step() {
         switch Int.random(in: 0..<12, using: &random) {
         case 0...3: add()
@@ -377,7 +377,7 @@ struct SchedulerWorld {
         default:
             if Bool.random(using: &random) { scheduler.fullUntil = now + 3 }
         }
-        turn()
+        decide()
     }
 
     private mutating func add() {
@@ -442,19 +442,19 @@ struct SchedulerWorld {
         scheduler.conditions = conditions
     }
 
-    private mutating func turn() {
-        let turn = scheduler.turn(at: now)
-        for id in turn.stop {
+    private mutating func decide() {
+        let decision = scheduler.decide(at: now)
+        for id in decision.stop {
             if !running.contains(id) { faults.append("\(id) is told to stop, and does not run") }
             running.remove(id)
             stopping.insert(id)
         }
-        for id in turn.start {
+        for id in decision.start {
             if running.contains(id) || stopping.contains(id) { faults.append("\(id) runs twice") }
             if known[id] == nil { faults.append("\(id) is gone, and starts") }
             running.insert(id)
         }
-        if !turn.start.isEmpty, scheduler.fullUntil != nil { faults.append("the disk is full") }
+        if !decision.start.isEmpty, scheduler.fullUntil != nil { faults.append("the disk is full") }
         for id in running { checkMayRun(id) }
         checkLimits()
     }
@@ -490,7 +490,7 @@ struct SchedulerWorld {
         for id in known.keys { scheduler.change(id, at: now) { $0.blocks = [] } }
         for _ in 0..<2000 where !known.isEmpty {
             now += 1
-            turn()
+            decide()
             for id in stopping { scheduler.attemptEnded(id, pending: nil, at: now) }
             stopping = []
             for id in running.sorted().prefix(2) {

@@ -50,7 +50,7 @@ struct TransferStateTests {
         var state = state()
         let tasks = (1...4).map { FullTask($0, digest: "x") }
         try create([tasks[0]], in: &state)
-        #expect(state.turn(at: now).count == 1)
+        #expect(state.runScheduler(at: now).count == 1)
         receive(tasks[0], in: &state)
         // While the first gets its place, others come; its end does not change who leads these.
         try create(Array(tasks[1...2]), in: &state)
@@ -58,7 +58,7 @@ struct TransferStateTests {
         #expect(state.sharing.leader(of: 2) == 2)
         #expect(state.sharing.leader(of: 3) == 2)
         try create([tasks[3]], in: &state)
-        #expect(state.turn(at: now) == [.start(2, session: 1, acceptsAnyStatus: false)])
+        #expect(state.runScheduler(at: now) == [.start(2, session: 1, acceptsAnyStatus: false)])
         #expect(state.sharing.followers(of: 2) == [3, 4])
     }
 
@@ -66,13 +66,13 @@ struct TransferStateTests {
         var state = state()
         let tasks = (1...2).map { FullTask($0, digest: "x") }
         try create(tasks, in: &state)
-        _ = state.turn(at: now)
+        _ = state.runScheduler(at: now)
         receive(tasks[0], in: &state)
         #expect(state.followersToServe(by: 1, at: now) == [2])
         #expect(state.serve(2) == true)
         for task in tasks { state.schedule(task.record, request: task.request, at: now) }
         #expect(
-            state.turn(at: now) == [.start(1, session: 1, acceptsAnyStatus: false)]
+            state.runScheduler(at: now) == [.start(1, session: 1, acceptsAnyStatus: false)]
         )
     }
 
@@ -186,7 +186,7 @@ struct TransferStateTests {
         var state = state()
         let task = FullTask(1)
         try create([task], in: &state)
-        _ = state.turn(at: now)
+        _ = state.runScheduler(at: now)
         receive(task, in: &state)
         var reasons: [PendingReason] = []
         for _ in 0..<count {
@@ -302,7 +302,7 @@ struct TransferStateTests {
         let tasks = (1...4).map { FullTask($0, host: Scheduler.workerHost) }
         try create(tasks, in: &state)
         func started(_ state: inout TransferState) -> [Int64] {
-            state.turn(at: now).compactMap {
+            state.runScheduler(at: now).compactMap {
                 if case .start(let id, _, _) = $0 { id } else { nil }
             }
         }
@@ -345,7 +345,7 @@ struct TransferStateTests {
         var state = state { $0.handler = LaunchHandler(command: ["/bin/true"]) }
         let tasks = [FullTask(1), FullTask(2)]
         try create(tasks, in: &state)
-        _ = state.turn(at: now)
+        _ = state.runScheduler(at: now)
         #expect(state.endAttempt(of: 1) == true)
         let judgement = state.judge(.challenge, of: tasks[0], report: AttemptReport(), at: now)
         #expect(judgement == .record(SessionEvent(.challenged, time: now)))
@@ -364,7 +364,7 @@ struct TransferStateTests {
         var state = state()
         let task = FullTask(1)
         try create([task], in: &state)
-        _ = state.turn(at: now)
+        _ = state.runScheduler(at: now)
         #expect(state.endAttempt(of: 1) == true)
         let hold = PendingReason(.quota, until: now + TransferState.quotaWait)
         #expect(
@@ -373,7 +373,7 @@ struct TransferStateTests {
         #expect(state.waitsForQuota(1))
         state.endQuotaWaits(of: 1, at: now)
         #expect(!state.waitsForQuota(1))
-        #expect(state.turn(at: now) == [.start(1, session: 1, acceptsAnyStatus: false)])
+        #expect(state.runScheduler(at: now) == [.start(1, session: 1, acceptsAnyStatus: false)])
     }
 
     @Test func aTaskThatCouldNotBeGivenUpIsGivenUpLater() throws {
@@ -397,7 +397,7 @@ struct TransferStateTests {
         (configuration.connections, configuration.connectionsPerHost) = (9, 9)
         state.configuration = configuration
         try create((1...9).map { FullTask($0, host: $0 > 4 ? "b" : "a") }, in: &state)
-        #expect(state.turn(at: now).count == 3)
+        #expect(state.runScheduler(at: now).count == 3)
         #expect(state.scheduler.limits.perHost == 2)
         (configuration.connections, configuration.connectionsPerHost) = (2, 1)
         state.configuration = configuration
@@ -410,7 +410,7 @@ struct TransferStateTests {
         let task = FullTask(1)
         try create([task], in: &state)
         #expect(state.abort(1) == false)
-        _ = state.turn(at: now)
+        _ = state.runScheduler(at: now)
         #expect(state.abort(1) == true)
         guard case .none = state.begin(1, task: task, used: 0, at: now) else {
             Issue.record("a halted attempt begins")
@@ -439,14 +439,14 @@ struct TransferStateTests {
         var state = state()
         let (lost, refused) = (FullTask(1, host: "a"), FullTask(2, host: "b"))
         try create([lost, refused], in: &state)
-        #expect(state.turn(at: now).count == 2)
+        #expect(state.runScheduler(at: now).count == 2)
         fail(lost, begun: now, in: &state)
         fail(refused, begun: now, isUnreachable: false, in: &state)
         state.networkChanged(at: now + 1)
         let wait = PendingReason(.backoff, until: now + 3600)
         #expect(state.pendingReasons(of: 1, at: now + 1) == [PendingReason(.slot)])
         #expect(state.pendingReasons(of: 2, at: now + 1) == [wait])
-        #expect(state.turn(at: now + 1).count == 1)
+        #expect(state.runScheduler(at: now + 1).count == 1)
         fail(lost, begun: now + 1, in: &state)
         #expect(state.pendingReasons(of: 1, at: now + 2) == [wait])
     }
@@ -455,7 +455,7 @@ struct TransferStateTests {
         var state = state()
         let (lost, refused) = (FullTask(1, host: "a"), FullTask(2, host: "b"))
         try create([lost, refused], in: &state)
-        #expect(state.turn(at: now).count == 2)
+        #expect(state.runScheduler(at: now).count == 2)
         state.networkChanged(at: now + 1)
         fail(lost, begun: now, in: &state)
         fail(refused, begun: now, isUnreachable: false, in: &state)
@@ -487,7 +487,7 @@ struct TransferStateTests {
             var state = state()
             let task = FullTask(1)
             try create([task], in: &state)
-            _ = state.turn(at: now)
+            _ = state.runScheduler(at: now)
             #expect(state.endAttempt(of: 1) == true)
             let report = AttemptReport()
             guard case .record = state.judge(.challenge, of: task, report: report, at: now) else {
@@ -505,7 +505,7 @@ struct TransferStateTests {
         var state = state()
         let task = FullTask(1, host: Scheduler.workerHost)
         try create([task], in: &state)
-        _ = state.turn(at: now)
+        _ = state.runScheduler(at: now)
         _ = state.endAttempt(of: 1)
         let failure = TransferFailure(.storage, reason: "not enough space")
         #expect(state.judge(StagingEnd(failure, hold: .disk), of: task, at: now) == .wait)
@@ -544,7 +544,7 @@ struct TransferStateTests {
             #expect(state.endDiskWait(at: date) == false)
             #expect(state.waitForSpace(free: free, problem: error, at: date) == false)
         }
-        _ = state.turn(at: date + 15)
+        _ = state.runScheduler(at: date + 15)
         #expect(state.endDiskWait(at: date + 29) == false)
         #expect(state.nextDate(at: date + 29) == date + 30)
         #expect(state.endDiskWait(at: date + 30) == true)
@@ -556,7 +556,7 @@ struct TransferStateTests {
         var state = state()
         state.waitForSpace(free: .zero, at: now)
         state.unrecorded = [1]
-        _ = state.turn(at: now + 15)
+        _ = state.runScheduler(at: now + 15)
         #expect(state.endDiskWait(at: now + 60) == false)
         // The timer would fire at once, and again and again.
         #expect(state.nextDate(at: now + 60) == nil)

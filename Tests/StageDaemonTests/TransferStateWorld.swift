@@ -99,7 +99,7 @@ struct TransferStateWorld {
         }
     }
 
-    /// Makes a random event happen, and runs a turn.
+    /// Makes a random event happen, and runs the scheduler.
     mutating func step() {
         switch Int.random(in: 0..<20, using: &random) {
         case 0...2: create()
@@ -113,7 +113,7 @@ struct TransferStateWorld {
         case 18: expire()
         default: now += .random(in: 0...20, using: &random)
         }
-        turn()
+        runScheduler()
         check()
     }
 
@@ -305,13 +305,13 @@ struct TransferStateWorld {
         if Bool.random(using: &random) { state.networkChanged(at: now) }
     }
 
-    private mutating func turn() {
+    private mutating func runScheduler() {
         state.checkSpace(free: .mebibytes(1 << 10), at: now)
-        for effect in state.turn(at: now) {
+        for effect in state.runScheduler(at: now) {
             switch effect {
             case .yield(let id):
                 if !state.attempts.contains(id) { faults.append("\(id) stops, and does not run") }
-            case .stop: faults.append("a turn stops nothing at once")
+            case .stop: faults.append("the scheduler stops nothing at once")
             case .wait(let id):
                 if state.pendingReasons(of: id, at: now).isEmpty {
                     faults.append("\(id) does not wait")
@@ -429,7 +429,7 @@ struct TransferStateWorld {
                 }
             }
             for id in state.sessions.keys { state.sessions[id]?.challenged = [] }
-            turn()
+            runScheduler()
             check()
         }
         if !open.isEmpty { faults.append("left: \(open.keys.sorted())") }
