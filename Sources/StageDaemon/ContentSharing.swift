@@ -2,15 +2,24 @@ import DequeModule
 
 /// Decides which task downloads content that several tasks of a user request: the leader downloads, the followers
 /// wait for it.
+///
+/// A follower that cannot run is not considered again before something has changed for it, because a user may have any
+/// number of them.
 struct ContentSharing {
     private struct Group {
         var leader: Int64
-        /// Followers in order of arrival; removed ones are skipped when they reach the front.
-        var followers: Deque<Int64> = []
+        /// Followers that may be able to run, in order of arrival; removed ones are skipped when they reach the front.
+        var candidates: Deque<Int64> = []
+        /// Followers that could not run when they were considered, with removed ones and some of ``candidates``.
+        var others: Deque<Int64> = []
     }
 
     private var groups: [String: Group] = [:]
     private var keys: [Int64: String] = [:]
+    /// Followers that could not run when they were considered.
+    private var considered: Set<Int64> = []
+    /// Tasks with an entry in ``Group/others``.
+    private var listed: Set<Int64> = []
 
     /// The leaders of all groups.
     var leaders: [Int64] { groups.values.map(\.leader) }
@@ -24,7 +33,8 @@ struct ContentSharing {
     /// Returns the followers of a leader.
     func followers(of id: Int64) -> [Int64] {
         guard let key = keys[id], let group = groups[key], group.leader == id else { return [] }
-        return group.followers.filter { isFollower($0, of: key) }
+        return group.candidates.filter { isCandidate($0, for: key) }
+            + group.others.filter { considered.contains($0) && isFollower($0, of: key) }
     }
 
     /// Adds a task to the group of its content, as the leader if the group is new.
@@ -34,7 +44,7 @@ struct ContentSharing {
         if groups[key]?.leader == id || isFollower(id, of: key) { return groups[key]?.leader != id }
         keys[id] = key
         guard groups[key] == nil else {
-            groups[key]?.followers.append(id)
+            groups[key]?.candidates.append(id)
             return true
         }
         groups[key] = Group(leader: id)
@@ -43,23 +53,43 @@ struct ContentSharing {
 
     /// Removes a task; returns the follower that becomes the leader, if the task was the leader and has followers.
     mutating func leave(_ id: Int64) -> Int64? {
+        considered.remove(id)
         guard let key = keys.removeValue(forKey: id), groups[key]?.leader == id else { return nil }
-        while let next = groups[key]?.followers.popFirst() {
-            guard keys[next] == key else { continue }
+        guard let next = nextCandidate(for: key) ?? nextOther(for: key) else {
+            groups[key] = nil
+            return nil
+        }
+        groups[key]?.leader = next
+        return next
+    }
+
+    /// Makes the first follower for which `canRun` returns `true` the leader, and the leader a follower that cannot run.
+    ///
+    /// - Returns: The new leader; `nil` if no follower can run.
+    mutating func handOver(from leader: Int64, where canRun: (Int64) -> Bool) -> Int64? {
+        guard let key = keys[leader], groups[key]?.leader == leader else { return nil }
+        while let next = nextCandidate(for: key) {
+            guard canRun(next) else {
+                setAside(next, of: key)
+                continue
+            }
+            setAside(leader, of: key)
             groups[key]?.leader = next
             return next
         }
-        groups[key] = nil
         return nil
     }
 
-    /// Makes a follower the leader, and the leader the last follower.
-    mutating func handOver(from leader: Int64, to follower: Int64) {
-        guard let key = keys[leader], groups[key]?.leader == leader, isFollower(follower, of: key)
-        else { return }
-        groups[key]?.followers.removeAll { $0 == follower }
-        groups[key]?.followers.append(leader)
-        groups[key]?.leader = follower
+    /// Lets a follower that could not run be considered again.
+    mutating func reconsider(_ id: Int64) {
+        guard considered.remove(id) != nil, let key = keys[id] else { return }
+        groups[key]?.candidates.append(id)
+    }
+
+    /// Lets all followers of a leader that could not run be considered again.
+    mutating func reconsiderFollowers(of leader: Int64) {
+        guard let key = keys[leader], groups[key]?.leader == leader else { return }
+        while let next = nextOther(for: key) { groups[key]?.candidates.append(next) }
     }
 
     /// Makes a task the leader in place of one that is ending, which leaves the group.
@@ -67,10 +97,37 @@ struct ContentSharing {
         guard let old = groups[key]?.leader, old != id else { return }
         keys[old] = nil
         keys[id] = key
+        considered.remove(id)
         groups[key]?.leader = id
     }
 
     private func isFollower(_ id: Int64, of key: String) -> Bool {
         keys[id] == key && groups[key]?.leader != id
+    }
+
+    private func isCandidate(_ id: Int64, for key: String) -> Bool {
+        !considered.contains(id) && isFollower(id, of: key)
+    }
+
+    private mutating func nextCandidate(for key: String) -> Int64? {
+        while let next = groups[key]?.candidates.popFirst() {
+            if isCandidate(next, for: key) { return next }
+        }
+        return nil
+    }
+
+    /// Returns the next follower that could not run, which is then neither set aside nor a candidate.
+    private mutating func nextOther(for key: String) -> Int64? {
+        while let next = groups[key]?.others.popFirst() {
+            listed.remove(next)
+            if considered.remove(next) != nil { return next }
+        }
+        return nil
+    }
+
+    /// Moves a task to the followers that cannot run.
+    private mutating func setAside(_ id: Int64, of key: String) {
+        considered.insert(id)
+        if listed.insert(id).inserted { groups[key]?.others.append(id) }
     }
 }

@@ -186,7 +186,12 @@ extension TransferCoordinator {
             storage.move(.part(item.part), to: .finished(item.task))
             endCommit(of: item.task)
         }
-        await conclude(items.map { ($0.task, $0.event) })
+        // In steps, so that other changes of the journal are made in between.
+        var outcomes = items.map { (id: $0.task, event: $0.event) }[...]
+        while !outcomes.isEmpty {
+            await conclude(Array(outcomes.prefix(Journal.batchSize)))
+            outcomes = outcomes.dropFirst(Journal.batchSize)
+        }
     }
 
     /// Copies the content of a completed download for the other tasks that wait for the same content.

@@ -177,14 +177,9 @@ extension TransferState {
         case .fail(let failure):
             return unschedule(id) ? .fail(failure) : .wait
         }
-        handOver(task.request, of: item.user, at: now)
+        handOver(involving: id, at: now)
         assign(id, at: now)
         return judgement
-    }
-
-    /// Returns the blocks to store with a task.
-    func storedBlocks(of id: Int64) -> Scheduler.Blocks {
-        (scheduler.items[id]?.blocks ?? []).subtracting(.unrecorded)
     }
 
     private mutating func noteHost(of id: Int64, item: Scheduler.Item, isUnreachable: Bool) {
@@ -225,6 +220,7 @@ extension TransferState {
         guard scheduler.items[id]?.blocks.contains(.authentication) == true else { return }
         scheduler.change(id, at: now) { $0.blocks.remove(.authentication) }
         waitForDisk(id, problem: error.diskProblem, at: now)
+        handOver(involving: id, at: now)
     }
 }
 
@@ -311,6 +307,7 @@ extension TransferState {
         if let exempt, tasks.remove(exempt) != nil { quotaWaiters[user] = [exempt] }
         for id in tasks where scheduler.items[id]?.notBefore?.kind == .quota {
             scheduler.change(id, at: now) { $0.notBefore = nil }
+            handOver(involving: id, at: now)
         }
         return !tasks.isEmpty
     }

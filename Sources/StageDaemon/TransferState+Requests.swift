@@ -212,9 +212,7 @@ extension TransferState {
             sessions[record.session]?.challenged.remove(id)
         }
         endWait(of: id, by: change, at: now)
-        if let user = sessions[record.session]?.record.user {
-            handOver(task.request, of: user, at: now)
-        }
+        handOver(involving: id, at: now)
         guard change.rejectsChallenge == true, task.request.ignoresChallenges != true else {
             return false
         }

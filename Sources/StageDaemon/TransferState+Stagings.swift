@@ -156,11 +156,11 @@ extension TransferState {
 
     /// Returns whether a person has paused a staging that the stagings of a transient session replace.
     func replacesPaused(_ session: Session) -> Bool {
-        let ids = sessions(replacedBy: session)
-        return !ids.isEmpty
-            && scheduler.items.values.contains { item in
-                ids.contains(item.session) && item.blocks.contains(.user)
+        sessions(replacedBy: session).contains { id in
+            (scheduler.transfers[id] ?? []).contains { task in
+                scheduler.items[task]?.blocks.contains(.user) ?? false
             }
+        }
     }
 
     /// Starts the removal of the sessions that a transient session replaces, and returns them.

@@ -61,7 +61,7 @@ extension TransferState {
             )
         }
         expiries.insert(Expiry(date: record.deadline, task: record.id))
-        if let request { handOver(request, of: session.record.user, at: now) }
+        handOver(involving: record.id, at: now)
     }
 
     /// Removes a task that is about to end from the scheduler.
@@ -94,6 +94,11 @@ extension TransferState {
         guard let next = sharing.leave(id) else { return }
         scheduler.change(next, at: now) { $0.blocks.remove(.leader) }
         handOver(from: next, at: now)
+    }
+
+    /// Returns the blocks to store with a task.
+    func storedBlocks(of id: Int64) -> Scheduler.Blocks {
+        (scheduler.items[id]?.blocks ?? []).subtracting(.unrecorded)
     }
 
     /// Returns whether a task has not ended.
@@ -156,45 +161,37 @@ extension TransferState {
         return sharing.join(id, for: key)
     }
 
-    /// Makes a follower the leader if the leader of the request's content cannot run but the follower can.
-    mutating func handOver(_ request: TransferRequest, of user: UInt32, at now: Date) {
-        guard let key = Self.contentKey(of: request, user: user),
-            let leader = sharing.leader(for: key)
-        else { return }
-        handOver(from: leader, at: now)
+    /// Replaces the leader of a task's content if the leader cannot run but the task, or another one, can.
+    ///
+    /// Called when the task may begin or cease to be able to run.
+    mutating func handOver(involving id: Int64, at now: Date) {
+        sharing.reconsider(id)
+        if let leader = sharing.leader(of: id) { handOver(from: leader, at: now) }
     }
 
-    /// Replaces all leaders that cannot run any more.
+    /// Replaces all leaders that cannot run any more: time, network and power may let their followers run.
     mutating func handOverAll(at now: Date) {
-        for id in sharing.leaders { handOver(from: id, at: now) }
+        for id in sharing.leaders where scheduler.waitsIndefinitely(id, at: now) {
+            sharing.reconsiderFollowers(of: id)
+            handOver(from: id, at: now)
+        }
     }
 
     private mutating func handOver(from id: Int64, at now: Date) {
-        guard isPendingIndefinitely(id, at: now),
-            let next = sharing.followers(of: id).first(where: {
-                !isPendingIndefinitely($0, at: now)
-            })
-        else { return }
-        sharing.handOver(from: id, to: next)
+        guard scheduler.waitsIndefinitely(id, at: now) else { return }
+        // Taken out during the change, since the closure reads other parts of the state.
+        var sharing = ContentSharing()
+        swap(&sharing, &self.sharing)
+        let next = sharing.handOver(from: id) { !scheduler.waitsIndefinitely($0, at: now) }
+        swap(&sharing, &self.sharing)
+        guard let next else { return }
         scheduler.change(id, at: now) { $0.blocks.insert(.leader) }
         scheduler.change(next, at: now) { $0.blocks.remove(.leader) }
     }
 
-    /// Returns whether a task waits for a possibly lasting reason that does not apply to all tasks.
-    private func isPendingIndefinitely(_ id: Int64, at now: Date) -> Bool {
-        scheduler.pendingReasons(of: id, at: now).contains { reason in
-            switch reason.kind {
-            case .pausedByClient, .pausedByUser, .earliestBegin, .metered, .onBattery,
-                .powerSaver, .discretionary, .penalty, .quota, .authentication:
-                true
-            case .offline, .portal, .disk, .slot, .backoff, .server, .clock: false
-            }
-        }
-    }
-
     /// Returns the followers that a completed leader can serve with a copy.
     func followersToServe(by id: Int64, at now: Date) -> [Int64] {
-        sharing.followers(of: id).filter { waits($0) && !isPendingIndefinitely($0, at: now) }
+        sharing.followers(of: id).filter { waits($0) && !scheduler.waitsIndefinitely($0, at: now) }
     }
 
     /// Removes a follower from the scheduler to give it a copy; returns `false` if it no longer waits for one.
@@ -207,6 +204,20 @@ extension TransferState {
     /// Returns whether a task waits for another one's content and has no attempt.
     private func waits(_ id: Int64) -> Bool {
         scheduler.items[id]?.blocks.contains(.leader) ?? false && !attempts.contains(id)
+    }
+}
+
+extension Scheduler {
+    /// Returns whether a task waits for a possibly lasting reason that does not apply to all tasks.
+    fileprivate func waitsIndefinitely(_ id: Int64, at now: Date) -> Bool {
+        pendingReasons(of: id, at: now).contains { reason in
+            switch reason.kind {
+            case .pausedByClient, .pausedByUser, .earliestBegin, .metered, .onBattery,
+                .powerSaver, .discretionary, .penalty, .quota, .authentication:
+                true
+            case .offline, .portal, .disk, .slot, .backoff, .server, .clock: false
+            }
+        }
     }
 }
 

@@ -564,29 +564,3 @@ struct TransferStateTests {
         #expect(state.endDiskWait(at: now + 60) == true)
     }
 }
-
-struct ContentSharingTests {
-    @Test func theFirstTaskLeadsAndTheNextFollowInOrder() {
-        var sharing = ContentSharing()
-        let waiting = (1...4).map { sharing.join($0, for: "x") }
-        #expect(waiting == [false, true, true, true])
-        #expect(sharing.followers(of: 1) == [2, 3, 4])
-        #expect(sharing.leave(2) == nil)
-        #expect(sharing.leave(1) == 3)
-        #expect(sharing.leader(of: 4) == 3)
-        sharing.handOver(from: 3, to: 4)
-        #expect(sharing.followers(of: 4) == [3])
-        #expect(sharing.leave(4) == 3)
-        #expect(sharing.leave(3) == nil)
-        #expect(sharing.leaders == [])
-        #expect(sharing.join(5, for: "x") == false)
-    }
-
-    @Test func aLeaderThatIsReplacedLeavesAlone() {
-        var sharing = ContentSharing()
-        for id in 1...2 as ClosedRange<Int64> { _ = sharing.join(id, for: "x") }
-        sharing.replaceLeader(for: "x", by: 3)
-        #expect(sharing.leave(1) == nil)
-        #expect(sharing.followers(of: 3) == [2])
-    }
-}
