@@ -231,25 +231,13 @@ extension TransferState {
     /// Seconds between ends of a session's delays because of clients that attach.
     static let attachInterval = 10.0
 
-    /// Ends the delay of a task, or of the leader of its content, if it has one of the reasons: now, or at `date` if that
-    /// is later.
-    mutating func endWait(
-        of id: Int64,
-        for reasons: Set<PendingReason.Kind>,
-        by date: Date = .distantPast,
-        at now: Date
-    ) {
+    /// Ends the delay of a task, or of the leader of its content, if it has one of the reasons.
+    mutating func endWait(of id: Int64, for reasons: Set<PendingReason.Kind>, at now: Date) {
         for task in Set([id, sharing.leader(of: id) ?? id]) {
             guard let item = scheduler.items[task] else { continue }
             if reasons.contains(.server) { scheduler.endHostDelay(of: item.host, user: item.user) }
             guard let wait = item.notBefore, reasons.contains(wait.kind) else { continue }
-            scheduler.change(task, at: now) { item in
-                if date > now {
-                    item.notBefore?.until = min(wait.until ?? date, date)
-                } else {
-                    item.notBefore = nil
-                }
-            }
+            scheduler.change(task, at: now) { $0.notBefore = nil }
         }
     }
 
@@ -274,10 +262,20 @@ extension TransferState {
     /// Within ``attachInterval`` of such an end, delays end only after that time: clients that are restarted in a loop do not
     /// repeat failed requests in that loop. Not called for a launched handler, which is started for events and not for tasks.
     mutating func endWaits(of session: Int64, at now: Date) {
-        let date = max(sessions[session]?.nextEndOfDelays ?? now, now)
-        if date == now { sessions[session]?.nextEndOfDelays = now + Self.attachInterval }
+        let isEarly = sessions[session]?.nextEndOfDelays ?? now > now
+        sessions[session]?.mustEndDelays = isEarly
+        guard !isEarly else { return }
+        sessions[session]?.nextEndOfDelays = now + Self.attachInterval
         for id in scheduler.transfers[session] ?? [] {
-            endWait(of: id, for: Self.clientReasons, by: date, at: now)
+            endWait(of: id, for: Self.clientReasons, at: now)
+        }
+    }
+
+    /// Ends the delays of the sessions to which a client has attached too early for that.
+    mutating func endDueWaits(at now: Date) {
+        for (id, session) in sessions
+        where session.mustEndDelays && session.nextEndOfDelays <= now {
+            endWaits(of: id, at: now)
         }
     }
 }

@@ -28,6 +28,8 @@ struct TransferState {
         var isAttached = false
         /// Earliest date at which a client that attaches ends delays, since an earlier one has.
         var nextEndOfDelays = Date.distantPast
+        /// Set if a client has attached before that date, so that the delays end then.
+        var mustEndDelays = false
         /// Token of the handler's launch, from the decision to the handler's end.
         var launch: String?
         /// Set while the session is being removed and accepts nothing new.
@@ -126,6 +128,7 @@ struct TransferState {
 
     /// Runs the scheduler, which decides which attempts start and stop.
     mutating func runScheduler(at now: Date) -> [Effect] {
+        endDueWaits(at: now)
         let decision = scheduler.decide(at: now)
         var effects = decision.stop.map { Effect.yield($0) }
         for id in decision.start {
@@ -146,8 +149,11 @@ struct TransferState {
     func nextDate(at now: Date) -> Date? {
         var dates = [scheduler.nextDeadline, expiries.min?.date, diskWaitEnd]
         // A launch whose date has passed waits for another event, such as the end of another handler.
-        for session in sessions.values where mayLaunch(session) {
-            if let date = session.record.launchLimiter.notBefore, date > now { dates.append(date) }
+        for session in sessions.values {
+            if session.mustEndDelays { dates.append(session.nextEndOfDelays) }
+            guard mayLaunch(session), let date = session.record.launchLimiter.notBefore, date > now
+            else { continue }
+            dates.append(date)
         }
         return dates.compactMap(\.self).min()
     }

@@ -37,12 +37,12 @@ struct AttachDelayTests {
             _ = state.detach(1, at: now + second)
             _ = try state.attach("s", launch: nil, for: owner, at: now + second)
             #expect(state.runScheduler(at: now + second) == [])
-            let reason = PendingReason(.backoff, until: end)
-            #expect(state.pendingReasons(of: 1, at: now + second) == [reason])
+            #expect(state.nextDate(at: now + second) == end)
         }
         fail(task, in: &state, at: end)
         _ = state.detach(1, at: end)
         _ = try state.attach("s", launch: nil, for: owner, at: end)
-        fail(task, in: &state, at: end)
+        #expect(state.runScheduler(at: end) == [])
+        fail(task, in: &state, at: end + TransferState.attachInterval)
     }
 }
