@@ -1,6 +1,7 @@
 /// Failures of hosts that an engine's transfers observed, which order the mirrors of later transfers.
 struct MirrorHistory: Equatable, Sendable {
-    private var failed: Set<String> = []
+    /// Hosts that failed, and when that was found last.
+    private var failed: [String: Duration] = [:]
     /// Hosts that answer range requests incorrectly, and when that was found.
     private var rangeUnsafe: [String: Duration] = [:]
     /// Times before which no request is sent to hosts, since these have requested a delay (`Retry-After`).
@@ -20,13 +21,15 @@ struct MirrorHistory: Equatable, Sendable {
     }
 
     /// Records a failure of a host: later transfers try it after the others.
-    mutating func recordFailure(of host: String) { failed.insert(host) }
+    mutating func recordFailure(of host: String) { Self.record(host, at: time, in: &failed) }
 
     /// Records that a host delivered content.
-    mutating func recordSuccess(of host: String) { failed.remove(host) }
+    mutating func recordSuccess(of host: String) { failed[host] = nil }
 
     /// Records that a host answers range requests incorrectly: for an hour it receives no more of them.
-    mutating func recordUnsafeRanges(of host: String) { rangeUnsafe[host] = time }
+    mutating func recordUnsafeRanges(of host: String) {
+        Self.record(host, at: time, in: &rangeUnsafe)
+    }
 
     /// Returns whether range requests may be sent to a host.
     func allowsRanges(from host: String) -> Bool { rangeUnsafe[host] == nil }
@@ -44,9 +47,25 @@ struct MirrorHistory: Equatable, Sendable {
 
     /// Returns the indices of `hosts` in the order to try them: those that failed come last.
     func order(_ hosts: [String]) -> [Int] {
-        hosts.indices.filter { !failed.contains(hosts[$0]) }
-            + hosts.indices.filter { failed.contains(hosts[$0]) }
+        hosts.indices.filter { failed[hosts[$0]] == nil }
+            + hosts.indices.filter { failed[hosts[$0]] != nil }
     }
+
+    /// Records a host; at the limit it replaces the one that was recorded first, since users choose the hosts of a daemon.
+    private static func record(
+        _ host: String,
+        at time: Duration,
+        in hosts: inout [String: Duration]
+    ) {
+        if hosts[host] == nil, hosts.count >= maximumCount {
+            let first = hosts.min { $0.value < $1.value }
+            if let first { hosts[first.key] = nil }
+        }
+        hosts[host] = time
+    }
+
+    /// Maximum number of hosts that failed, and of those with incorrect responses to range requests.
+    static let maximumCount = 1024
 
     private static let rangeMemory = Duration.seconds(3600)
     /// Longest delay that holds for other transfers than the refused one: a server may mean one resource only.
