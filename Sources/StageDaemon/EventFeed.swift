@@ -49,9 +49,12 @@ final class EventFeed: Sendable {
         }
     }
 
-    /// Lets each attached client receive the current state of its tasks.
-    func noteMissedEvents() {
-        let subscriptions = state.withLock { Array($0.subscriptions.values) }
+    /// Lets the clients that are attached to sessions, all if `sessions` is `nil`, receive the current state of their tasks.
+    func noteMissedEvents(of sessions: Set<Int64>?) {
+        let subscriptions = state.withLock { state in
+            guard let sessions else { return Array(state.subscriptions.values) }
+            return sessions.compactMap { state.subscriptions[$0] }
+        }
         for subscription in subscriptions { subscription.noteMissedEvents() }
     }
 

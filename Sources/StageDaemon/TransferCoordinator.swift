@@ -198,15 +198,12 @@ actor TransferCoordinator {
 
     /// Performs the effects that ``TransferState`` has decided on.
     func perform(_ effects: [TransferState.Effect]) {
-        // A host may delay all tasks of a user at once.
-        let waiting = effects.count { effect in if case .wait = effect { true } else { false } }
-        let sendsEach = waiting <= Subscription.limit
-        if !sendsEach { sendAllPendingReasons() }
+        var waiting: [Int64] = []
         for effect in effects {
             switch effect {
             case .yield(let id): live[id]?.stop()
             case .stop(let id): live[id]?.stopSwitch.stop()
-            case .wait(let id): if sendsEach { sendPendingReasons(of: id) }
+            case .wait(let id): waiting.append(id)
             case .start(let id, let session, let acceptsAnyStatus):
                 let transfer = LiveTransfer(
                     id,
@@ -223,6 +220,7 @@ actor TransferCoordinator {
                 distribute(event, to: session)
             }
         }
+        sendPendingReasons(of: waiting)
     }
 
     /// Sets the timer to the next date that changes a task or session by time alone.
@@ -336,13 +334,27 @@ extension TransferCoordinator {
         if event.state == .waiting { distribute(event, to: session) }
     }
 
+    /// Sends the pending reasons of waiting tasks, which may be all those of a user whose host has requested a delay.
+    private func sendPendingReasons(of tasks: [Int64]) {
+        guard tasks.count > Subscription.limit else {
+            for id in tasks { sendPendingReasons(of: id) }
+            return
+        }
+        // Only clients of these tasks: one user must not make those of others read the state of all of theirs.
+        feed.noteMissedEvents(of: Set(tasks.compactMap { state.session(of: $0) }))
+        if feed.hasWatchers { sendToWatchers(tasks) }
+    }
+
     /// Sends the pending reasons of all tasks after a change of network, power or disk space.
     func sendAllPendingReasons() {
         // Attached clients read the state of their own tasks, however many tasks other users have.
-        feed.noteMissedEvents()
-        guard feed.hasWatchers else { return }
-        // At most 1,000 tasks; watchers request longer lists.
-        for id in state.scheduler.items.keys.sorted().prefix(1000) {
+        feed.noteMissedEvents(of: nil)
+        if feed.hasWatchers { sendToWatchers(state.scheduler.items.keys.sorted()) }
+    }
+
+    /// Sends the pending reasons of at most 1,000 tasks to watchers, which request longer lists.
+    private func sendToWatchers(_ tasks: [Int64]) {
+        for id in tasks.prefix(1000) {
             guard let session = state.session(of: id), let record = state.sessions[session]?.record
             else { continue }
             feed.sendToWatchers(state.change(of: id, at: readClock()), of: record)

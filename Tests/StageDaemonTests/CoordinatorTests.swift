@@ -116,6 +116,26 @@ struct CoordinatorTests {
         #expect(try await answer.value.state == .cancelled)
     }
 
+    /// A server that one user chooses may delay any number of that user's tasks again and again.
+    @Test func delaysOfManyTasksConcernTheClientOfTheirSessionOnly() async throws {
+        let (coordinator, _, task) = try await makeCoordinator()
+        _ = try await coordinator.makeSession("t", configuration: .init(), for: client)
+        var subscriptions: [Subscription] = []
+        for name in ["s", "t"] {
+            let subscription = try await coordinator.attach(
+                name,
+                after: nil,
+                launch: nil,
+                for: client
+            )
+            subscriptions.append(subscription)
+            #expect(subscription.takeMissedEvents())
+        }
+        let effects = (0...Subscription.limit).map { _ in TransferState.Effect.wait(task) }
+        await coordinator.perform(effects)
+        #expect(subscriptions.map { $0.takeMissedEvents() } == [true, false])
+    }
+
     /// A session that never had a client stays: its creator may repeat the request.
     @Test(arguments: [true, false])
     func aSessionThatItsClientHasLeftEndsWithTheRefusalOfItsStaging(
