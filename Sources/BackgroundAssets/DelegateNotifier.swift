@@ -99,7 +99,7 @@ final class DelegateNotifier: SessionReceiver {
         var event = SessionEvent(.changed, time: .now)
         event.task = task.id
         event.state = task.state
-        event.holds = task.holds
+        event.pendingReasons = task.pendingReasons
         notify(delegate, of: event, task: task)
     }
 
@@ -206,8 +206,8 @@ final class DelegateNotifier: SessionReceiver {
         guard let now = try? session.ask(.task(task.id)), now.isUnfinished,
             DownloadNote(now).isForeground, now.attempts > 0 || !onlyAttempted
         else { return }
-        let holds = now.holds.map(\.kind.rawValue).joined(separator: ", ")
-        let reason = now.lastProblem ?? "the download cannot begin now: \(holds)"
+        let reasons = now.pendingReasons.map(\.kind.rawValue).joined(separator: ", ")
+        let reason = now.lastProblem ?? "the download cannot begin now: \(reasons)"
         state.withLock { $0.stalls[task.id] = reason }
         var change = TransferChange()
         change.state = .cancelled

@@ -57,9 +57,9 @@ struct DownloadEventTracker {
     }
 
     private mutating func change(_ event: SessionEvent) -> [Step] {
-        let holds = event.holds ?? []
+        let reasons = event.pendingReasons ?? []
         if event.state == .running { return begin() }
-        let stall = stall(for: Set(holds.map(\.kind)).intersection(Self.stalls))
+        let stall = stall(for: Set(reasons.map(\.kind)).intersection(Self.stalls))
         guard isUnderWay, event.state == .waiting || event.state == .suspended else { return stall }
         isUnderWay = false
         return [.pause] + stall

@@ -60,9 +60,9 @@ extension ControlClient {
         let isCancelled = !changed.hasEnded || changed.state == .cancelled
         guard let rest else { return isCancelled }
         if isCancelled {
-            let holds = task.holds.map(\.kind)
-            if holds.contains(.pausedByUser) { _ = try await set(.paused, of: rest) }
-            if !holds.contains(.pausedByClient) { _ = try await set(.running, of: rest) }
+            let reasons = task.pendingReasons.map(\.kind)
+            if reasons.contains(.pausedByUser) { _ = try await set(.paused, of: rest) }
+            if !reasons.contains(.pausedByClient) { _ = try await set(.running, of: rest) }
         } else {
             _ = try await set(.cancelled, of: rest)
         }

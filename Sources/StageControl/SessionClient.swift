@@ -191,7 +191,7 @@ package final class SessionClient: Sendable {
                 if let end = change.stagingEnd {
                     // A repeated end would count as a second failure.
                     let task = try answer(to: .task(id), needsSession: false)
-                    if change.hasEnded(task) || end.isHolding(task) { return task }
+                    if change.hasEnded(task) || end.isPending(task) { return task }
                 }
                 return try answer(to: .change(id, by: change), needsSession: false)
             } catch .refused(let refusal) where refusal.code == .conflict {
@@ -338,9 +338,10 @@ package final class SessionClient: Sendable {
 
 extension StagingEnd {
     /// Returns whether the task already waits for the reason, and has the failure, of this end.
-    fileprivate func isHolding(_ task: TransferTask) -> Bool {
-        guard let hold, let failure else { return false }
-        return task.lastProblem == failure.reason && task.holds.contains { $0.kind == hold }
+    fileprivate func isPending(_ task: TransferTask) -> Bool {
+        guard let pendingReason, let failure else { return false }
+        return task.lastProblem == failure.reason
+            && task.pendingReasons.contains { $0.kind == pendingReason }
     }
 }
 

@@ -146,7 +146,7 @@ package struct SessionEvent: Hashable, Codable, Sendable {
         case resumed
         /// Bytes were transferred, or the head of a response has arrived.
         case progress
-        /// The task changed in another way, described by ``SessionEvent/state`` and ``SessionEvent/holds``.
+        /// The task changed in another way, described by ``SessionEvent/state`` and ``SessionEvent/pendingReasons``.
         case changed
         /// The server sent an authentication challenge (durable).
         case challenged
@@ -183,7 +183,7 @@ package struct SessionEvent: Hashable, Codable, Sendable {
     /// New state of the task.
     package var state: TransferTask.State?
     /// Reasons why the task does not run.
-    package var holds: [PendingReason]?
+    package var pendingReasons: [PendingReason]?
     /// Path of a finished download, which the client must move away before it acknowledges the event.
     ///
     /// `nil` if the file was already moved.

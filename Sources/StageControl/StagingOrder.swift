@@ -43,15 +43,15 @@ package struct StagingEnd: Hashable, Codable, Sendable {
     /// Reason why packs are missing; `nil` if all were staged.
     package var failure: TransferFailure?
     /// Reason for which the next attempt waits; `nil` if there must be none.
-    package var hold: PendingReason.Kind?
+    package var pendingReason: PendingReason.Kind?
 
     /// Creates the end of an attempt that staged all packs.
     package init() {}
 
     /// Creates the end of a failed attempt.
-    package init(_ failure: TransferFailure, hold: PendingReason.Kind?) {
+    package init(_ failure: TransferFailure, pendingReason: PendingReason.Kind?) {
         self.failure = failure
-        self.hold = hold
+        self.pendingReason = pendingReason
     }
 }
 

@@ -177,7 +177,7 @@ package struct TransferTask: Hashable, Codable, Sendable {
     package enum State: String, Codable, Sendable {
         /// Waiting for the client to resume it.
         case suspended
-        /// Waiting for the reasons in ``TransferTask/holds``.
+        /// Waiting for the reasons in ``TransferTask/pendingReasons``.
         case waiting
         /// Running.
         case running
@@ -203,7 +203,7 @@ package struct TransferTask: Hashable, Codable, Sendable {
     /// State of the task.
     package var state: State
     /// Reasons why a waiting task does not run.
-    package var holds: [PendingReason]
+    package var pendingReasons: [PendingReason]
     /// Time of creation.
     package var created: Date
     /// Content bytes received so far.
@@ -234,7 +234,7 @@ package struct TransferTask: Hashable, Codable, Sendable {
         self.request = request
         self.state = state
         self.created = created
-        holds = []
+        pendingReasons = []
         bytesReceived = .zero
         bytesSent = .zero
         attempts = 0

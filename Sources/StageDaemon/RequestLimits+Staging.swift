@@ -79,7 +79,7 @@ extension RequestLimits {
     /// Checks the reported end of a staging attempt.
     static func check(_ end: StagingEnd) throws(ControlRefusal) {
         guard let failure = end.failure else {
-            guard end.hold == nil else {
+            guard end.pendingReason == nil else {
                 throw ControlRefusal(
                     .invalid,
                     message: "a staging that is complete waits for nothing"

@@ -33,7 +33,9 @@ extension TransferCoordinator {
         let attempt = live[task.record.id]?.current.report(ended: now)
         var answer = state.describe(task, attempt: attempt, at: now)
         if unscheduled.contains(task.record.id), task.record.state != .ended {
-            (answer.state, answer.holds) = (.waiting, [PendingReason(.disk, until: retryDate)])
+            (answer.state, answer.pendingReasons) = (
+                .waiting, [PendingReason(.disk, until: retryDate)]
+            )
         }
         if client.readsHeaders, task.record.creator == client.user {
             answer.request.headers = task.request.headersOfCreator
@@ -235,7 +237,7 @@ extension TransferCoordinator {
         guard state.sessions[task.record.session] == nil else {
             return try await self.task(id, for: client)
         }
-        (answer.state, answer.holds) = (.cancelled, [])
+        (answer.state, answer.pendingReasons) = (.cancelled, [])
         return answer
     }
 }

@@ -216,7 +216,7 @@ actor TransferCoordinator {
                 var event = SessionEvent(.changed, time: .now)
                 event.task = id
                 event.state = .running
-                event.holds = []
+                event.pendingReasons = []
                 distribute(event, to: session)
             }
         }

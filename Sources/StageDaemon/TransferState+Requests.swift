@@ -250,12 +250,12 @@ extension TransferState {
         if let outcome = task.outcome, record.state == .ended {
             answer.describe(outcome)
         } else if let item = scheduler.items[record.id] {
-            answer.holds = pendingReasons(of: record.id, at: now)
+            answer.pendingReasons = pendingReasons(of: record.id, at: now)
             answer.state =
                 item.blocks.contains(.client)
-                ? .suspended : answer.holds.isEmpty ? .running : .waiting
+                ? .suspended : answer.pendingReasons.isEmpty ? .running : .waiting
         } else if unrecorded.contains(record.id) {
-            answer.holds = pendingReasons(of: record.id, at: now)
+            answer.pendingReasons = pendingReasons(of: record.id, at: now)
             answer.state = .waiting
         }
         return answer

@@ -87,7 +87,7 @@ extension TransferState {
         guard scheduler.items[id] != nil else { return .wait }
         guard let failure = end.failure else { return unschedule(id) ? .complete : .wait }
         histories[id, default: AttemptHistory()].problem = failure.reason
-        guard let reason = end.hold else { return unschedule(id) ? .fail(failure) : .wait }
+        guard let reason = end.pendingReason else { return unschedule(id) ? .fail(failure) : .wait }
         let failures = histories[id]?.failures ?? 0
         histories[id]?.failures += 1
         let until = now + wait(for: reason, afterFailures: failures)

@@ -133,7 +133,7 @@ extension TransferState {
         var event = SessionEvent(.changed, time: now)
         event.task = id
         event.state = reasons.isEmpty ? .running : .waiting
-        event.holds = reasons
+        event.pendingReasons = reasons
         return event
     }
 }

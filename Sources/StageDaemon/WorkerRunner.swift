@@ -129,7 +129,7 @@ struct WorkerRunner: Sendable {
     }
 
     private static func failure(_ reason: String) -> StagingEnd {
-        StagingEnd(TransferFailure(.storage, reason: reason), hold: .backoff)
+        StagingEnd(TransferFailure(.storage, reason: reason), pendingReason: .backoff)
     }
 
     private func worker(

@@ -158,7 +158,7 @@ struct ClientTaskState {
     /// Updates the record from the daemon's task, unless its end was recorded, which is newer.
     mutating func update(_ task: TransferTask) {
         guard !hasEnded else { return }
-        daemon?.holds = task.holds
+        daemon?.pendingReasons = task.pendingReasons
         bytesReceived = task.bytesReceived.rawValue
         bytesSent = task.bytesSent.rawValue
         bytesExpected = task.bytesExpected?.rawValue ?? bytesExpected
@@ -176,7 +176,7 @@ struct ClientTaskState {
         if let bytes = event.bytesReceived { bytesReceived = bytes.rawValue }
         if let bytes = event.bytesSent { bytesSent = bytes.rawValue }
         if let bytes = event.bytesExpected { bytesExpected = bytes.rawValue }
-        if let holds = event.holds { daemon?.holds = holds }
+        if let reasons = event.pendingReasons { daemon?.pendingReasons = reasons }
         if let response = event.response { self.response = HTTPURLResponse(response) }
         if request.kind == .upload, let body = event.body { bytesReceived = Int64(body.count) }
         guard [.completed, .failed, .cancelled].contains(event.kind) else { return true }
@@ -229,7 +229,7 @@ struct ClientTaskState {
     mutating func end() -> Bool {
         defer {
             hasEnded = true
-            daemon?.holds = []
+            daemon?.pendingReasons = []
         }
         return !hasEnded
     }

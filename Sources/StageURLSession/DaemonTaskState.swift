@@ -10,7 +10,7 @@ struct DaemonTaskState {
     /// Value of the session's `attachments` when it learned of the task from the daemon; `nil` for a task of this process.
     var discoveryAttachment: Int?
     /// Reasons for which the task waits.
-    var holds: [PendingReason] = []
+    var pendingReasons: [PendingReason] = []
     /// Pending reasons that the reader of the session's events received last.
     var reportedReasons: [PendingReason] = []
     /// Time of the last resumption; the daemon repeats the event, with this time, to a client that may have missed it.

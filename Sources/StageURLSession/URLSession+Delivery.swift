@@ -91,8 +91,9 @@ extension URLSession {
             }
         default:
             delegateCalls.add { [self] in
-                if let holds = event.holds, task.record.withLock({ $0.report(holds) }) {
-                    relay?.add(.waiting(task, holds))
+                if let reasons = event.pendingReasons, task.record.withLock({ $0.report(reasons) })
+                {
+                    relay?.add(.waiting(task, reasons))
                 }
                 link.finish(event.sequence)
             }

@@ -158,7 +158,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
     /// Reasons why the task waits, as last reported by the daemon.
     ///
     /// Not part of Apple's class.
-    open var pendingReasons: [PendingReason] { record.withLock { $0.daemon?.holds ?? [] } }
+    open var pendingReasons: [PendingReason] { record.withLock { $0.daemon?.pendingReasons ?? [] } }
 
     /// Priority among the tasks of a background session, from 0 to 1; no effect in a session in this process.
     open var priority: Float {

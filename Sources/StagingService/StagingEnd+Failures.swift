@@ -15,7 +15,7 @@ extension StagingEnd {
             self.init()
             return
         }
-        let (kind, hold): (TransferFailure.Kind, PendingReason.Kind) =
+        let (kind, reason): (TransferFailure.Kind, PendingReason.Kind) =
             switch failure.kind {
             case .captivePortal: (.unreachable, .portal)
             case .noSpace: (.storage, .disk)
@@ -32,7 +32,7 @@ extension StagingEnd {
                 status: failure.advice == .passProxyCredentials ? 407 : nil
             ),
             // Other processes may free space, without any change to this task.
-            hold: failure.retryAdvice == .never && hold != .disk ? nil : hold
+            pendingReason: failure.retryAdvice == .never && reason != .disk ? nil : reason
         )
     }
 }

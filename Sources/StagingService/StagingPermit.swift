@@ -91,9 +91,9 @@ struct StagingPermit: Sendable {
     ) async -> (StagedPacks, Outcome) {
         let (steps, step) = AsyncStream.makeStream(of: Step.self)
         guard let daemonTask = await open(reportingTo: step) else {
-            let holds = await unmetConditions()
-            return holds.isEmpty
-                ? (await work(nil), .finished(resumedTask: nil)) : (StagedPacks(), .held(holds))
+            let reasons = await unmetConditions()
+            return reasons.isEmpty
+                ? (await work(nil), .finished(resumedTask: nil)) : (StagedPacks(), .held(reasons))
         }
         let reporter = DaemonProgressReporter(of: daemonTask.id, environment: environment)
         // Not in the group, whose end would wait for a daemon that hangs.
@@ -152,21 +152,21 @@ struct StagingPermit: Sendable {
         /// Switch that stops the running work; `nil` if none runs.
         var work: StopSwitch?
         /// The daemon's latest reasons to wait that bind this process; `nil` before its first message.
-        var holds: [PendingReason]?
-        /// Set if the work was stopped because of ``holds``.
+        var pendingReasons: [PendingReason]?
+        /// Set if the work was stopped because of ``pendingReasons``.
         var isStopped = false
         /// Set if the daemon has held the task since the plan was made.
         var wasHeld = false
         var isCancelled = false
 
         /// True if a person has paused the task.
-        var isPaused: Bool { holds?.contains(where: \.kind.isOfPerson) ?? false }
+        var isPaused: Bool { pendingReasons?.contains(where: \.kind.isOfPerson) ?? false }
 
         /// Returns the reasons to wait that bind this process: network and power bind only discretionary
         /// stagings.
-        func binding(_ holds: [PendingReason]) -> [PendingReason] {
-            holds.filter { hold in
-                hold.kind.isOfPerson || isDiscretionary && hold.kind != .slot
+        func binding(_ reasons: [PendingReason]) -> [PendingReason] {
+            reasons.filter { reason in
+                reason.kind.isOfPerson || isDiscretionary && reason.kind != .slot
             }
         }
     }
@@ -181,19 +181,19 @@ struct StagingPermit: Sendable {
             var begins = false
             switch step {
             case .running, .over:
-                state.holds = []
+                state.pendingReasons = []
                 begins = true
             case .lost: begins = !state.isPaused
-            case .timedOut: begins = state.holds == nil
+            case .timedOut: begins = state.pendingReasons == nil
             case .gone:
-                if state.isPaused, state.work == nil { return .held(state.holds ?? []) }
+                if state.isPaused, state.work == nil { return .held(state.pendingReasons ?? []) }
                 begins = true
             case .held(let reasons):
                 let binding = state.binding(reasons)
                 let waitsForOthers = reasons.contains { $0.kind == .slot }
                 // The daemon has not granted the permit yet, and will send another message.
                 if binding.isEmpty, state.isDiscretionary || waitsForOthers { break }
-                state.holds = binding
+                state.pendingReasons = binding
                 if let outcome = hold(&state) { return outcome }
                 begins = binding.isEmpty
             case .cancelled:
@@ -207,7 +207,7 @@ struct StagingPermit: Sendable {
                 (state.work, state.isStopped) = (nil, false)
                 if let outcome = hold(&state) { return outcome }
                 // The daemon may have lifted the hold before the work had stopped.
-                begins = state.holds?.isEmpty ?? true
+                begins = state.pendingReasons?.isEmpty ?? true
             }
             if begins, state.work == nil {
                 let stop = StopSwitch()
@@ -220,7 +220,7 @@ struct StagingPermit: Sendable {
 
     /// Stops the work if the daemon has reasons to wait; returns the result if they end it.
     private func hold(_ state: inout State) -> Outcome? {
-        guard let holds = state.holds, !holds.isEmpty else { return nil }
+        guard let reasons = state.pendingReasons, !reasons.isEmpty else { return nil }
         state.wasHeld = true
         if let work = state.work {
             state.isStopped = true
@@ -228,8 +228,8 @@ struct StagingPermit: Sendable {
             return nil
         }
         // A timer waits for no person: its other runs would wait, too.
-        guard state.isPaused, waitsWhilePaused, !order.isPeriodic else { return .held(holds) }
-        report(holds.map(\.kind))
+        guard state.isPaused, waitsWhilePaused, !order.isPeriodic else { return .held(reasons) }
+        report(reasons.map(\.kind))
         return nil
     }
 
@@ -242,7 +242,7 @@ struct StagingPermit: Sendable {
             change.stagingEnd = end
             isReported = await submit(change, to: daemonTask)
         }
-        let isLeft = end == nil || end?.hold != nil
+        let isLeft = end == nil || end?.pendingReason != nil
         return .finished(resumedTask: isReported && isLeft ? daemonTask.id : nil)
     }
 

@@ -32,7 +32,8 @@ final class StagingPermitReceiver: SessionReceiver {
             state.withLock { $0.wasAttached = true }
             // Requested, because the daemon sends nothing about a task that it has lost.
             if let task = state.withLock({ $0.task }) { steps.yield(try now(task)) }
-        case .changed: steps.yield(event.state == .running ? .running : .held(event.holds ?? []))
+        case .changed:
+            steps.yield(event.state == .running ? .running : .held(event.pendingReasons ?? []))
         case .cancelled, .invalidated: steps.yield(.cancelled)
         case .completed, .failed: steps.yield(.over)
         default: break
@@ -51,7 +52,7 @@ final class StagingPermitReceiver: SessionReceiver {
             let task = try client.answer(to: .task(task))
             return switch task.state {
             case .running: .running
-            case .waiting, .suspended: .held(task.holds)
+            case .waiting, .suspended: .held(task.pendingReasons)
             case .cancelled: .cancelled
             case .completed, .failed: .over
             }

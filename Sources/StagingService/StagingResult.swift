@@ -77,9 +77,9 @@ public struct StagingResult: Sendable {
     private mutating func addOutcomes(of staged: StagedPacks) {
         resumedTask = staged.resumedTask ?? resumedTask
         for index in packs.indices {
-            if let holds = staged.waiting[packs[index].id] {
+            if let reasons = staged.waiting[packs[index].id] {
                 packs[index].outcome = .waiting
-                packs[index].reason = .held(holds.map(\.kind.rawValue))
+                packs[index].reason = .held(reasons.map(\.kind.rawValue))
                 packs[index].failure = nil
             }
             if let outcome = staged.outcomes[packs[index].id] { packs[index].add(outcome) }

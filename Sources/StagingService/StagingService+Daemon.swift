@@ -85,10 +85,10 @@ extension StagingService {
         case .finished(let task):
             staged.resumedTask = task
             if let task { report(.leftToDaemon(task: task)) }
-        case .held(let holds):
+        case .held(let reasons):
             for id in missing {
                 staged.outcomes[id] = nil
-                staged.waiting[id] = holds
+                staged.waiting[id] = reasons
             }
         case .cancelled:
             for id in missing { staged.outcomes[id] = .failed(.cancelled) }

@@ -83,7 +83,7 @@ import Testing
         world.manager.delegate = recorder
         try world.manager.schedule(world.download("a", of: "busy"))
         try await poll("no delay begins") {
-            try await world.tasks().first?.holds.map(\.kind) == [.server]
+            try await world.tasks().first?.pendingReasons.map(\.kind) == [.server]
         }
         try world.manager.startForegroundDownload(world.download("b"))
         try await recorder.ends(["finished b: /staged/2"], in: world)

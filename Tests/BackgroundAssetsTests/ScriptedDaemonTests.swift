@@ -72,7 +72,7 @@ import Testing
         try await world.attach()
         world.emit(.changed) {
             $0.state = .waiting
-            $0.holds = [PendingReason(reason)]
+            $0.pendingReasons = [PendingReason(reason)]
         }
         world.emit(.changed) { $0.state = .running }
         try await recorder.lines(["begin a"])
@@ -80,7 +80,7 @@ import Testing
         try world.manager.startForegroundDownload(world.download("a"))
         world.emit(.changed) {
             $0.state = .waiting
-            $0.holds = [PendingReason(reason)]
+            $0.pendingReasons = [PendingReason(reason)]
         }
         try await recorder.lines(["begin a", "pause a", "failed a: 102"])
         world.daemon.stop()

@@ -188,13 +188,13 @@ struct ScriptedDaemonTests {
         let task = session.downloadTask(with: try URL(text: "http://host/file"))
         task.resume()
         try await world.attach()
-        world.emit(.changed, task) { $0.holds = [PendingReason(.offline)] }
+        world.emit(.changed, task) { $0.pendingReasons = [PendingReason(.offline)] }
         world.emit(.progress, task) { $0.bytesReceived = ByteCount(5) }
         world.emit(.completed, task) { $0.location = "/staged/1" }
         var seen: [String] = []
         for await event in session.events {
             switch event {
-            case .waiting(_, let holds): seen.append("waiting \(holds.map(\.kind))")
+            case .waiting(_, let reasons): seen.append("waiting \(reasons.map(\.kind))")
             case .progress(_, let count, let expected): seen.append("\(count) of \(expected)")
             case .finishedDownloading(_, let file): seen.append(file.path)
             case .completed(_, _, let error):
@@ -221,22 +221,22 @@ struct ScriptedDaemonTests {
         let task = session.downloadTask(with: try URL(text: "http://host/file"))
         task.resume()
         try await world.attach()
-        world.emit(.changed, task) { $0.holds = [] }
+        world.emit(.changed, task) { $0.pendingReasons = [] }
         world.emit(.progress, task) { $0.bytesReceived = ByteCount(1) }
         var seen: [String] = []
         for await event in session.events {
             switch event {
-            case .waiting(_, let holds) where holds.isEmpty:
+            case .waiting(_, let reasons) where reasons.isEmpty:
                 seen.append("waiting for nothing")
                 world.emit(.completed, task)
-            case .waiting(_, let holds):
-                seen.append("waiting for \(holds.count)")
-                world.emit(.changed, task) { $0.holds = holds }
+            case .waiting(_, let reasons):
+                seen.append("waiting for \(reasons.count)")
+                world.emit(.changed, task) { $0.pendingReasons = reasons }
                 world.emit(.progress, task) { $0.bytesReceived = ByteCount(2) }
             case .progress(_, let count, _):
                 seen.append("\(count)")
-                let holds = count == 1 ? [PendingReason(.offline)] : []
-                world.emit(.changed, task) { $0.holds = holds }
+                let reasons = count == 1 ? [PendingReason(.offline)] : []
+                world.emit(.changed, task) { $0.pendingReasons = reasons }
             case .completed:
                 seen.append("completed")
                 session.finishTasksAndInvalidate()
@@ -255,7 +255,7 @@ struct ScriptedDaemonTests {
         try await world.attach()
         for count in Int64(1)...20 {
             world.emit(.changed, task) {
-                $0.holds = count.isMultiple(of: 2) ? [PendingReason(.offline)] : []
+                $0.pendingReasons = count.isMultiple(of: 2) ? [PendingReason(.offline)] : []
             }
             world.emit(.progress, task) { $0.bytesReceived = ByteCount(count) }
             try await poll { task.countOfBytesReceived == count }
@@ -271,7 +271,7 @@ struct ScriptedDaemonTests {
         var seen: [String] = []
         for await event in session.events {
             switch event {
-            case .waiting(_, let holds): seen.append("waiting for \(holds.count)")
+            case .waiting(_, let reasons): seen.append("waiting for \(reasons.count)")
             case .progress(_, let count, _): seen.append("\(count)")
             case .resumed(_, let offset, _): seen.append("resumed at \(offset)")
             case .completed:

@@ -156,7 +156,7 @@ struct RecordedCase: Sendable, CustomTestStringConvertible {
                     {"tasks": [
                         {"id": 1, "session": "s", "user": \(UserIdentity.current.user), "state": "suspended",
                          "request": {"token": "t1", "kind": "download", "url": "http://h/1"},
-                         "holds": [{"reason": "pausedByClient"}], "created": "*", "bytesReceived": 0,
+                         "pendingReasons": [{"reason": "pausedByClient"}], "created": "*", "bytesReceived": 0,
                          "bytesSent": 0, "attempts": 0},
                         {"id": 2, "request": {"token": "t2"}}, {"id": 3, "request": {"token": "t3"}}]}
                     """

@@ -145,10 +145,10 @@ private final class Receiver: SessionReceiver {
         try await poll { try await daemon.client.task(ids[0]).state == .running }
         var change = TransferChange()
         let failure = TransferFailure(.unreachable, reason: "the mirror is away")
-        change.stagingEnd = StagingEnd(failure, hold: .backoff)
+        change.stagingEnd = StagingEnd(failure, pendingReason: .backoff)
         relay.loseAnswers(to: "PATCH")
         let task = try client.change(ids[0], by: change)
-        #expect(task.holds.map(\.kind) == [.backoff])
+        #expect(task.pendingReasons.map(\.kind) == [.backoff])
         #expect(task.lastProblem == failure.reason)
         #expect(relay.requests.filter { $0.hasPrefix("PATCH") }.count == 1)
         await end(connection)

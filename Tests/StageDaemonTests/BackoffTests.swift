@@ -39,7 +39,7 @@ struct BackoffTests {
         server.answer(path, with: answer, .content([1, 2, 3]))
         let id = try await download(path, digest: digest)
         try await poll("the task is not put off") {
-            try await daemon.client.task(id).holds.map(\.kind) == [.backoff]
+            try await daemon.client.task(id).pendingReasons.map(\.kind) == [.backoff]
         }
         return id
     }
@@ -64,10 +64,10 @@ struct BackoffTests {
         server.answer("/a", with: .status(503).field("Retry-After", "600"), .content([1]))
         let id = try await download("/a")
         try await poll("the task is not put off") {
-            try await daemon.client.task(id).holds.map(\.kind) == [.server]
+            try await daemon.client.task(id).pendingReasons.map(\.kind) == [.server]
         }
         try await daemon.change(id, to: .running)
-        #expect(try await daemon.client.task(id).holds.map(\.kind) == [.server])
+        #expect(try await daemon.client.task(id).pendingReasons.map(\.kind) == [.server])
         try await daemon.change(id, to: .unpaused)
         try await hasCompleted(id)
     }
@@ -156,7 +156,7 @@ struct BackoffTests {
         try await hasCompleted(try await download("/c"))
         try await hasCompleted(lost)
         // It was reached, and its answer was no.
-        #expect(try await daemon.client.task(refused).holds.map(\.kind) == [.backoff])
+        #expect(try await daemon.client.task(refused).pendingReasons.map(\.kind) == [.backoff])
         #expect(server.requests(for: "/b").count == 1)
     }
 

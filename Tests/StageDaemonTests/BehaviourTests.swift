@@ -87,11 +87,11 @@ struct BehaviourTests {
     @Test func aPersonsPauseHoldsWhatTheClientWants() async throws {
         server.answer("/a", with: .content(noise(1000)))
         let id = try await daemon.download(server.url("/a")) { $0.isSuspended = true }
-        for (state, holds) in [
+        for (state, reasons) in [
             (.paused, [.pausedByClient, .pausedByUser]), (.running, [.pausedByUser]),
         ] as [(TransferChange.State, [PendingReason.Kind])] {
             try await daemon.change(id, to: state)
-            try await daemon.wait(for: holds, of: id)
+            try await daemon.wait(for: reasons, of: id)
         }
         // Not even the daemon's end changes that.
         try await daemon.kill()
@@ -184,7 +184,7 @@ struct BehaviourTests {
         #expect(head.bytesExpected == ByteCount(4 << 20))
         let later = try await daemon.events(within: .seconds(30)) { $0.task == waiting }
         #expect(later.last?.state == .waiting)
-        #expect(later.last?.holds?.map(\.kind) == [.earliestBegin])
+        #expect(later.last?.pendingReasons?.map(\.kind) == [.earliestBegin])
         gate.open()
     }
 
@@ -194,7 +194,7 @@ struct BehaviourTests {
         }
         let last = try #require(ids.last)
         let events = try await daemon.events { $0.task == last }
-        let waiting = events.filter { $0.holds?.map(\.kind) == [.earliestBegin] }
+        let waiting = events.filter { $0.pendingReasons?.map(\.kind) == [.earliestBegin] }
         #expect(waiting.compactMap(\.task) == ids)
     }
 
@@ -217,16 +217,16 @@ struct BehaviourTests {
         let id = try await daemon.download(server.url("/a")) { $0.earliestBegin = .now + 3600 }
         let stream = try await daemon.attach()
         defer { stream.close() }
-        _ = try await stream.take { $0.holds?.map(\.kind) == [.earliestBegin] }
+        _ = try await stream.take { $0.pendingReasons?.map(\.kind) == [.earliestBegin] }
         try await daemon.change(id, to: .paused)
-        _ = try await stream.take { $0.holds?.map(\.kind) == [.pausedByUser, .earliestBegin] }
+        _ = try await stream.take { $0.pendingReasons?.map(\.kind) == [.pausedByUser, .earliestBegin] }
         try await daemon.change(id, to: .unpaused)
-        _ = try await stream.take { $0.holds?.map(\.kind) == [.earliestBegin] }
+        _ = try await stream.take { $0.pendingReasons?.map(\.kind) == [.earliestBegin] }
         var change = TransferChange()
         change.earliestBegin = .now
         try await daemon.client.change(id, by: change)
         let begun = try await stream.take { $0.kind == .changed && $0.state == .running }
-        #expect(begun.last?.holds == [])
+        #expect(begun.last?.pendingReasons == [])
     }
 
     @Test func aClientIsToldWhatItsTaskWaitsForAfterItsTime() async throws {
@@ -241,7 +241,7 @@ struct BehaviourTests {
         }
         let reasons = [PendingReason(.slot, resource: .sessionConnections)]
         let events = try await daemon.events(of: "one") {
-            $0.task == waiting && $0.holds == reasons
+            $0.task == waiting && $0.pendingReasons == reasons
         }
         #expect(events.last?.state == .waiting)
     }
@@ -267,8 +267,8 @@ struct BehaviourTests {
         let id = try await daemon.download(server.url("/a")) { $0.earliestBegin = begin }
         let task = try await daemon.client.task(id)
         #expect(task.state == .waiting)
-        #expect(task.holds.map(\.kind) == [.earliestBegin])
-        #expect(abs(try #require(task.holds.first?.until).timeIntervalSince(begin)) < 0.01)
+        #expect(task.pendingReasons.map(\.kind) == [.earliestBegin])
+        #expect(abs(try #require(task.pendingReasons.first?.until).timeIntervalSince(begin)) < 0.01)
         let events = try await daemon.outcomes()
         #expect(events.map(\.kind) == [.completed])
         let started = try #require(events.first?.metrics?.started)

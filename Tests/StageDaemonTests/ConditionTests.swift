@@ -31,7 +31,7 @@ struct ConditionTests {
     /// Starts a transfer, loses a condition midway, and has it back.
     private func interrupt(
         _ id: Int64,
-        holds: [PendingReason.Kind],
+        reasons: [PendingReason.Kind],
         lose: () throws -> Void,
         regain: () throws -> Void
     ) async throws {
@@ -39,7 +39,7 @@ struct ConditionTests {
             try await daemon.client.task(id).bytesReceived > ByteCount(300_000)
         }
         try lose()
-        try await daemon.wait(for: holds, of: id)
+        try await daemon.wait(for: reasons, of: id)
         let kept = try await daemon.client.task(id)
         #expect(kept.state == .waiting)
         // The server goes on sending nothing: without the condition, the attempt would fail after a minute.
@@ -60,7 +60,7 @@ struct ConditionTests {
             $0.allowsExpensiveNetworkAccess = false
         }
         server.answer("/b", with: Answer.content(noise(100)))
-        try await interrupt(id, holds: [.metered]) {
+        try await interrupt(id, reasons: [.metered]) {
             try bus.set("Metered", of: .networkManager, to: .number(1))
         } regain: {
             try bus.set("Metered", of: .networkManager, to: .number(2))
@@ -78,7 +78,7 @@ struct ConditionTests {
         server.answer("/a", with: .content(body))
         let id = try await daemon.download(server.url("/a"))
         try await daemon.wait(for: .completed, of: id)
-        #expect(try await daemon.client.task(held).holds.map(\.kind) == [.metered])
+        #expect(try await daemon.client.task(held).pendingReasons.map(\.kind) == [.metered])
         #expect(server.requests(for: "/b").isEmpty)
     }
 
@@ -97,7 +97,7 @@ struct ConditionTests {
         _ = try await stream.take { $0.task == id }
         try bus.set("Metered", of: .networkManager, to: .number(1))
         let events = try await stream.take { event in
-            event.holds?.contains { $0.kind == .metered } ?? false
+            event.pendingReasons?.contains { $0.kind == .metered } ?? false
         }
         #expect(events.last?.task == id)
     }
@@ -148,7 +148,7 @@ struct ConditionTests {
 
     @Test func aPortalStopsEverything() async throws {
         let id = try await daemon.download(server.url("/a"))
-        try await interrupt(id, holds: [.portal]) {
+        try await interrupt(id, reasons: [.portal]) {
             try bus.set("Connectivity", of: .networkManager, to: .number(2))
         } regain: {
             try bus.set("Connectivity", of: .networkManager, to: .number(4))
@@ -157,7 +157,7 @@ struct ConditionTests {
 
     @Test func noNetworkStopsEverything() async throws {
         let id = try await daemon.download(server.url("/a"))
-        try await interrupt(id, holds: [.offline]) {
+        try await interrupt(id, reasons: [.offline]) {
             try bus.set("Connectivity", of: .networkManager, to: .number(1))
         } regain: {
             try bus.set("Connectivity", of: .networkManager, to: .number(4))
@@ -172,7 +172,7 @@ struct ConditionTests {
         }
         try await daemon.makeSession { $0.isDiscretionary = true }
         let id = try await daemon.download(server.url("/a"))
-        try await interrupt(id, holds: [.onBattery]) {
+        try await interrupt(id, reasons: [.onBattery]) {
             try bus.set("OnBattery", of: .power, to: .flag(true))
         } regain: {
             try bus.set("OnBattery", of: .power, to: .flag(false))

@@ -106,9 +106,9 @@ extension DaemonProcess {
     }
 
     /// Waits until a task waits for these reasons, and nothing else.
-    func wait(for holds: [PendingReason.Kind], of task: Int64) async throws {
-        try await StageTesting.poll("task \(task) never waits for \(holds)") {
-            try await client.task(task).holds.map(\.kind) == holds
+    func wait(for reasons: [PendingReason.Kind], of task: Int64) async throws {
+        try await StageTesting.poll("task \(task) never waits for \(reasons)") {
+            try await client.task(task).pendingReasons.map(\.kind) == reasons
         }
     }
 

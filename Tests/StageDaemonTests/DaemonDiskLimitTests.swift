@@ -69,10 +69,12 @@ struct DaemonDiskLimitTests {
             gate.open()
             try await daemon.wait(for: [.disk], of: id)
             #expect(try await daemon.client.task(id).state == .waiting)
-            _ = try await stream.take { $0.task == id && $0.holds?.map(\.kind) == [.disk] }
+            _ = try await stream.take { $0.task == id && $0.pendingReasons?.map(\.kind) == [.disk] }
             stream.close()
             // A client that attaches meanwhile is told as well.
-            _ = try await daemon.events { $0.task == id && $0.holds?.map(\.kind) == [.disk] }
+            _ = try await daemon.events {
+                $0.task == id && $0.pendingReasons?.map(\.kind) == [.disk]
+            }
             let full = "The disk is full, and all transfers wait"
             #expect(try daemon.said().contains(full))
             let metrics = try await daemon.client.metrics()

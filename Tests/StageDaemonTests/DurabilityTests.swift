@@ -200,7 +200,7 @@ struct ConcurrentChangeTests {
             #expect(task.request.description == "described")
             #expect(task.request.priority == 0.9)
             let reasons: [PendingReason.Kind] = [.pausedByClient, .pausedByUser, .earliestBegin]
-            #expect(task.holds.map(\.kind) == reasons)
+            #expect(task.pendingReasons.map(\.kind) == reasons)
         }
     }
 }

@@ -255,7 +255,7 @@ struct JournalFormTests {
         #expect(untested(Self.metrics) == [])
         #expect(untested(try #require(Self.metrics.attempt)) == [])
         let passing = ["sequence", "task", "session", "sessionNumber", "offset"]
-        #expect(untested(Self.event) == passing + ["state", "holds", "location"])
+        #expect(untested(Self.event) == passing + ["state", "pendingReasons", "location"])
     }
 
     @Test func eachKindHasItsName() throws {

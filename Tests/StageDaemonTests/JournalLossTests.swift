@@ -152,7 +152,7 @@ struct JournalLossTests {
         )
         let id = try await daemon.download(server.url("/new")) { $0.method = "POST" }
         try await daemon.wait(for: [.disk], of: id)
-        let problem = try await daemon.client.task(id).holds.first?.problem
+        let problem = try await daemon.client.task(id).pendingReasons.first?.problem
         #expect(problem?.contains("refused by a test") == true, "\(problem ?? "none")")
         let said = try daemon.said()
         #expect(said.contains("The disk cannot be written, and all transfers wait"))
@@ -175,8 +175,8 @@ struct JournalLossTests {
         )
         let id = try await daemon.download(server.url("/new"))
         try await poll("the end is not tried again") {
-            let holds = try await daemon.client.task(id).holds
-            return holds.map(\.kind) == [.disk] && holds.first?.until == nil
+            let reasons = try await daemon.client.task(id).pendingReasons
+            return reasons.map(\.kind) == [.disk] && reasons.first?.until == nil
         }
         try await daemon.changeJournal("DROP TRIGGER refusal")
         // Each change of another task sets the timer.

@@ -191,8 +191,8 @@ struct LaunchTests {
         try await peer.wait(for: "created")
         let launch = try #require(try peer.notes("started").first).time
         let task = try #require(try await daemon.client.tasks(in: "s").first)
-        #expect(task.holds.map(\.kind) == [.penalty])
-        let until = try #require(task.holds.first?.until).timeIntervalSince1970
+        #expect(task.pendingReasons.map(\.kind) == [.penalty])
+        let until = try #require(task.pendingReasons.first?.until).timeIntervalSince1970
         #expect(abs(until - launch - 6) < 4)
         #expect(server.requests(for: "/b").isEmpty)
         try await peer.wait(for: "acknowledged", count: 2)

@@ -30,7 +30,7 @@ struct LostBytesTests {
         let id = try await download()
         // After one failure the delay is below a fiftieth of a second.
         try await poll("the delays do not grow") {
-            try await daemon.client.task(id).holds.contains { hold in
+            try await daemon.client.task(id).pendingReasons.contains { hold in
                 hold.kind == .backoff && hold.until.map { $0 > Date.now + 1 } ?? false
             }
         }

@@ -44,7 +44,7 @@ struct ProgramTests {
         server.answer("/a", with: .content([1, 2, 3]))
         let id = try await daemon.download("\(front.baseURL)/a")
         try await daemon.wait(for: [.backoff], of: id)
-        let problem = try await daemon.client.task(id).holds.first?.problem
+        let problem = try await daemon.client.task(id).pendingReasons.first?.problem
         #expect(problem?.contains("the trusted authorities cannot be loaded") == true)
         try directory.rename("aside.pem", to: "front.pem", in: directory)
         try await daemon.change(id, to: .unpaused)

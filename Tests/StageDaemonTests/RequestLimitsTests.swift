@@ -289,15 +289,15 @@ struct RequestLimitsTests {
         var failure = TransferFailure(.storage, reason: String(repeating: "a", count: 8193))
         let length = "the reason of a failure has 0 to 8192 bytes, not 8193"
         #expect(throws: ControlRefusal(.invalid, message: length)) {
-            try RequestLimits.check(StagingEnd(failure, hold: nil))
+            try RequestLimits.check(StagingEnd(failure, pendingReason: nil))
         }
         (failure.reason, failure.resumeToken) = ("", "token")
         let token = "a staging leaves no 'resumeToken'"
         #expect(throws: ControlRefusal(.invalid, message: token)) {
-            try RequestLimits.check(StagingEnd(failure, hold: nil))
+            try RequestLimits.check(StagingEnd(failure, pendingReason: nil))
         }
         var end = StagingEnd()
-        end.hold = .backoff
+        end.pendingReason = .backoff
         let hold = "a staging that is complete waits for nothing"
         #expect(throws: ControlRefusal(.invalid, message: hold)) { try RequestLimits.check(end) }
     }

@@ -40,7 +40,7 @@ struct ResumedUploadTests {
     /// Waits until a task is put off, and the server has some bytes of its body.
     private func waitForCut(of id: Int64) async throws -> TransferTask {
         try await poll("the task is not put off") {
-            try await daemon.client.task(id).holds.map(\.kind) == [.backoff]
+            try await daemon.client.task(id).pendingReasons.map(\.kind) == [.backoff]
         }
         return try await daemon.client.task(id)
     }
@@ -229,7 +229,7 @@ struct ResumedUploadTests {
         let content = noise(1 << 20)
         let id = try await upload(content)
         try await poll("there is no challenge") {
-            try await daemon.client.task(id).holds.map(\.kind) == [.authentication]
+            try await daemon.client.task(id).pendingReasons.map(\.kind) == [.authentication]
         }
         var change = TransferChange()
         change.authorization = "Basic dTpw"

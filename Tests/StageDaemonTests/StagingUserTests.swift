@@ -279,7 +279,7 @@ struct StagingUserTests {
         try await poll("two workers never run") {
             let tasks = try await daemon.client.tasks(all: true)
             return tasks.count { $0.state == .running } == 2
-                && tasks.count { $0.holds.map(\.kind) == [.slot] } == 2
+                && tasks.count { $0.pendingReasons.map(\.kind) == [.slot] } == 2
         }
         for session in try await daemon.client.sessions(all: true) {
             let name = session.identifier.replacing("/", with: "%2F")

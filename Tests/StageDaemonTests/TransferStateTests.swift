@@ -508,7 +508,7 @@ struct TransferStateTests {
         _ = state.runScheduler(at: now)
         _ = state.endAttempt(of: 1)
         let failure = TransferFailure(.storage, reason: "not enough space")
-        #expect(state.judge(StagingEnd(failure, hold: .disk), of: task, at: now) == .wait)
+        #expect(state.judge(StagingEnd(failure, pendingReason: .disk), of: task, at: now) == .wait)
         let reasons = [PendingReason(.disk, until: now + 120)]
         #expect(state.pendingReasons(of: 1, at: now) == reasons)
         let error = "cannot write '/x': Read-only file system"

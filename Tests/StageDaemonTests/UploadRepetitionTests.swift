@@ -103,7 +103,7 @@ struct UploadRepetitionTests {
         server.answer("/in", with: lost, .content([1]))
         let id = try await upload(32 << 20) { $0.method = method }
         try await poll("the task is not put off") {
-            try await daemon.client.task(id).holds.map(\.kind) == [.backoff]
+            try await daemon.client.task(id).pendingReasons.map(\.kind) == [.backoff]
         }
         try await daemon.kill()
         try await daemon.start()

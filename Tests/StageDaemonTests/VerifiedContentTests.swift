@@ -58,7 +58,7 @@ struct VerifiedContentTests {
     @Test func verifiedContentWaitsForItsPlace() async throws {
         let id = try await fetchWithoutPlace()
         try await start(with: "error=ENOSPC")
-        #expect(try await daemon.client.task(id).holds.map(\.kind) == [.disk])
+        #expect(try await daemon.client.task(id).pendingReasons.map(\.kind) == [.disk])
         // It is tried again after 15 seconds, by another thread perhaps, which strace gives the fault once more.
         try await poll("it is never tried again") {
             try await daemon.client.task(id).state == .completed
@@ -119,16 +119,16 @@ struct UnplacedContentTests {
         defer { stream.close() }
         // A client that attaches is told the current state: what comes after it are events.
         _ = try await stream.take { event in
-            event.holds?.contains { $0.kind == .pausedByClient } ?? false
+            event.pendingReasons?.contains { $0.kind == .pausedByClient } ?? false
         }
         try await daemon.change(id, to: .running)
         let events = try await stream.take { event in
-            event.holds?.contains { $0.kind == .backoff } ?? false
+            event.pendingReasons?.contains { $0.kind == .backoff } ?? false
         }
         let event = try #require(events.last)
         #expect(event.task == id)
         // The move is repeated after 15 seconds, and after 30 if it fails again, of which the client is told too.
-        let until = try #require(event.holds?.first { $0.kind == .backoff }?.until)
+        let until = try #require(event.pendingReasons?.first { $0.kind == .backoff }?.until)
         #expect(until.timeIntervalSince(event.time) < 16, "\(event)")
     }
 
@@ -142,7 +142,7 @@ struct UnplacedContentTests {
 
     @Test func contentWithoutAPlaceWaitsAndIsNotReceivedAgain() async throws {
         let id = try await fetchWithoutPlace()
-        let reason = try #require(try await daemon.client.task(id).holds.first)
+        let reason = try #require(try await daemon.client.task(id).pendingReasons.first)
         #expect(reason.problem?.contains("/staged/\(name.string)'") == true, "\(reason)")
         try staged.remove(name)
         try await daemon.change(id, to: .unpaused)

@@ -31,11 +31,11 @@ struct WorkerTests {
         elif mode == "garbage":
             daemon.send(b'{"end": {"failure": 7}}')
             daemon.send(b"\\xff\\xfe")
-            daemon.send(b'{"end": {"hold": "slot"}}')
+            daemon.send(b'{"end": {"pendingReason": "slot"}}')
         elif mode == "marks":
             # The reason takes the daemon long to compare.
             marks = "\\u0301\\u0316" * 600
-            daemon.send(b'{"end": {"failure": {"kind": "lost", "reason": "%s"}, "hold": "backoff"}}' % marks.encode())
+            daemon.send(b'{"end": {"failure": {"kind": "lost", "reason": "%s"}, "pendingReason": "backoff"}}' % marks.encode())
         elif mode == "files":
             # The kernel refuses them from Linux 6.16 on, before that the daemon does.
             try:
@@ -111,10 +111,10 @@ struct WorkerTests {
             _ = try await placePeriodicOrder(in: "stagepack/1/2")
         }
         let held: [PendingReason.Kind] = [.pausedByClient, .pausedByUser]
-        #expect(try await daemon.client.task(first).holds.map(\.kind) == held)
+        #expect(try await daemon.client.task(first).pendingReasons.map(\.kind) == held)
         try await daemon.changeJournal("DROP TRIGGER refusal")
         let second = try await placePeriodicOrder(in: "stagepack/1/2")
-        #expect(try await daemon.client.task(second).holds.map(\.kind) == held)
+        #expect(try await daemon.client.task(second).pendingReasons.map(\.kind) == held)
         #expect(try await daemon.client.tasks().map(\.id) == [second])
     }
 
@@ -256,7 +256,7 @@ struct WorkerTests {
         try await start("", permissions: [.ownerReadWrite])
         let id = try await ask()
         let problem = try await pollForValue("it says no reason") {
-            try await daemon.client.task(id).holds.lazy.compactMap(\.problem).first
+            try await daemon.client.task(id).pendingReasons.lazy.compactMap(\.problem).first
         }
         #expect(problem.contains("Permission denied"))
         try await cancelAndEnd(id)
@@ -311,7 +311,7 @@ struct WorkerTests {
         let second = try await ask(in: "stagepack/1/2")
         let tasks = try await daemon.client.tasks()
         #expect(tasks.map(\.id) == [second])
-        #expect(tasks.map(\.holds) == [[PendingReason(.slot, resource: .workers)]])
+        #expect(tasks.map(\.pendingReasons) == [[PendingReason(.slot, resource: .workers)]])
         #expect(isRunning(first))
         try await poll("no worker follows") { starts() == 2 }
         #expect(!isRunning(first))

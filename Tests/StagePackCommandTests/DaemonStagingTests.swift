@@ -144,7 +144,7 @@ struct DaemonStagingTests {
             }
             try await withDaemon(world) { client in
                 let id = try #require(try await client.tasks().first?.id)
-                #expect(try await client.task(id).holds == [PendingReason(.pausedByUser)])
+                #expect(try await client.task(id).pendingReasons == [PendingReason(.pausedByUser)])
                 try world.speedUp()
                 #expect(try await world.installed.run("resume", "\(id)").status == 0)
                 for await ending in endings { #expect(ending.status == 0, "\(ending)") }
@@ -271,7 +271,7 @@ struct DaemonStagingTests {
             let task = try #require(first)
             #expect(task.state == .waiting)
             try await poll("it does not wait for the portal") {
-                try await client.task(task.id).holds.map(\.kind) == [.portal]
+                try await client.task(task.id).pendingReasons.map(\.kind) == [.portal]
             }
             let why = try await world.installed.run("why", "aurora")
             #expect(
@@ -345,8 +345,8 @@ struct DaemonStagingTests {
             }
             let line = "0 here, 1 waiting (it was paused); the next periodic run retries\n"
             #expect(hook.output.hasSuffix(": \(line)"), "\(hook)")
-            let holds = try await client.tasks().map(\.holds)
-            #expect(holds == [[PendingReason(.pausedByUser)]])
+            let reasons = try await client.tasks().map(\.pendingReasons)
+            #expect(reasons == [[PendingReason(.pausedByUser)]])
         }
     }
 
@@ -358,7 +358,7 @@ struct DaemonStagingTests {
         try await withDaemon(&installed) { installed, client in
             let id = try await client.stage(["aurora"], of: installed)
             try await poll("it does not wait for the disk") {
-                try await client.task(id).holds.map(\.kind) == [.disk]
+                try await client.task(id).pendingReasons.map(\.kind) == [.disk]
             }
             for command in ["tasks", "why"] {
                 let ending = try await installed.run(command)
@@ -485,7 +485,7 @@ struct PatientStagingTests {
             let why = try await world.installed.run("why", world.pack)
             #expect(why.output.contains("waiting, it was paused"), "\(why)")
             let tasks = try await client.tasks()
-            #expect(tasks.map(\.holds) == [[PendingReason(.pausedByUser)]])
+            #expect(tasks.map(\.pendingReasons) == [[PendingReason(.pausedByUser)]])
             let second = try #require(tasks.first?.id)
             #expect(second != first)
             #expect(world.bytesReceived == count)
@@ -539,7 +539,7 @@ struct PatientStagingTests {
             }
             try await world.wait(forMebibytes: 1)
             try set(.metered, true)
-            try await poll { try await client.task(id).holds.map(\.kind) == [.metered] }
+            try await poll { try await client.task(id).pendingReasons.map(\.kind) == [.metered] }
             try await world.waitForSilence()
             #expect(world.bytesReceived < world.size)
             try world.speedUp()

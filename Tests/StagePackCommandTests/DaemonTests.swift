@@ -102,11 +102,14 @@ struct DaemonTests {
             let id = try #require(try await client.createTasks([request], in: "maps").first)
             let paused = try await installed.run("pause", "\(id)")
             #expect(paused.status == 0, "\(paused.error)")
-            #expect(try await client.task(id).holds == [PendingReason(.pausedByUser)])
+            #expect(try await client.task(id).pendingReasons == [PendingReason(.pausedByUser)])
             let why = try await installed.run("why")
             #expect(why.output.contains("it was paused; 'stagepack resume \(id)' resumes it"))
             #expect(try await installed.run("resume", "\(id)").status == 0)
-            #expect(try await client.task(id).holds.contains(PendingReason(.pausedByUser)) == false)
+            #expect(
+                try await client.task(id).pendingReasons.contains(PendingReason(.pausedByUser))
+                    == false
+            )
             #expect(try await installed.run("cancel", "--session", "maps").status == 0)
             #expect(try await client.task(id).state == .cancelled)
             let unknown = try await installed.run("cancel", "4711")
@@ -178,9 +181,11 @@ struct DaemonTests {
             let id = try #require(try await client.tasks().first?.id)
             #expect(try await client.tasks().count == 1)
             #expect(try await installed.run("pause", "--all").status == 0)
-            #expect(try await client.task(id).holds == [PendingReason(.pausedByUser)])
+            #expect(try await client.task(id).pendingReasons == [PendingReason(.pausedByUser)])
             #expect(try await installed.run("resume", "--all").status == 0)
-            #expect(try await !client.task(id).holds.contains(PendingReason(.pausedByUser)))
+            #expect(
+                try await !client.task(id).pendingReasons.contains(PendingReason(.pausedByUser))
+            )
             #expect(try await installed.run("cancel", "--all").status == 0)
             #expect(try await client.task(id).state == .cancelled)
 
@@ -259,7 +264,7 @@ struct DaemonTests {
             let request = TransferRequest(token: "1", kind: .download, url: url)
             let id = try #require(try await client.createTasks([request], in: "maps").first)
             let hold = try await pollForValue("it never waits for another attempt") {
-                try await client.task(id).holds.first { $0.kind == .backoff }
+                try await client.task(id).pendingReasons.first { $0.kind == .backoff }
             }
             #expect(hold.problem?.contains("503") ?? false, "\(hold)")
             for arguments in [["tasks", "\(id)"], ["why"]] {

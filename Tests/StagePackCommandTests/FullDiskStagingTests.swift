@@ -79,7 +79,7 @@ struct FullDiskStagingTests {
             try await world.wait(forMebibytes: 1)
             try disk.fill()
             try await poll("it does not wait for the disk") {
-                try await client.task(id).holds.map(\.kind) == [.disk]
+                try await client.task(id).pendingReasons.map(\.kind) == [.disk]
             }
             #expect(try world.installed.staged() == [:])
             for command in ["tasks", "why"] {

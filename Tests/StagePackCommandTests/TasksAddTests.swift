@@ -254,7 +254,7 @@ struct TasksAddTests {
             var event = SessionEvent(.changed, time: .now)
             event.task = daemon.tasks.first?.id
             event.state = .waiting
-            event.holds = [reason]
+            event.pendingReasons = [reason]
             daemon.emit(event, in: "s")
             let ending = try await installed.run("tasks")
             let lines = ending.output.split(separator: "\n")

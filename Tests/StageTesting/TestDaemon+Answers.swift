@@ -170,7 +170,7 @@ extension TestDaemon.State {
 
     private func suspend(_ task: inout TransferTask) {
         task.state = .suspended
-        task.holds = [PendingReason(.pausedByClient)]
+        task.pendingReasons = [PendingReason(.pausedByClient)]
     }
 
     private mutating func acknowledge(
@@ -235,7 +235,7 @@ extension TestDaemon.State {
             throw ControlRefusal(.conflict, message: "nothing was asked")
         }
         switch change.state {
-        case .running: (task.state, task.holds) = (.waiting, [])
+        case .running: (task.state, task.pendingReasons) = (.waiting, [])
         case .suspended: suspend(&task)
         case .cancelled:
             var event = SessionEvent(.cancelled, time: .now)
@@ -252,9 +252,9 @@ extension TestDaemon.State {
 
     private mutating func end(_ staging: TransferTask, _ end: StagingEnd) -> TransferTask {
         var task = staging
-        if let failure = end.failure, let reason = end.hold {
+        if let failure = end.failure, let reason = end.pendingReason {
             task.state = .waiting
-            task.holds = [PendingReason(reason, problem: failure.reason)]
+            task.pendingReasons = [PendingReason(reason, problem: failure.reason)]
         } else {
             var event = SessionEvent(end.failure == nil ? .completed : .failed, time: .now)
             event.task = task.id
@@ -281,7 +281,9 @@ extension TestDaemon.State {
     mutating func emit(_ event: SessionEvent, in identifier: String) -> SessionEvent {
         var event = event
         if let id = event.task, let bytes = event.bytesReceived { tasks[id]?.bytesReceived = bytes }
-        if let id = event.task, let holds = event.holds { tasks[id]?.holds = holds }
+        if let id = event.task, let reasons = event.pendingReasons {
+            tasks[id]?.pendingReasons = reasons
+        }
         if [.challenged, .completed, .failed, .cancelled].contains(event.kind) {
             sessions[identifier]?.status.lastEvent += 1
             event.sequence = sessions[identifier]?.status.lastEvent

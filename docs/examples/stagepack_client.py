@@ -293,8 +293,8 @@ def last_event(client, session, number):
             if event["kind"] == "progress" and "bytesReceived" in event:
                 print(f"{event['bytesReceived']} of {event.get('bytesExpected', 'an unknown number of')} bytes", file=sys.stderr)
             if event["kind"] == "changed":
-                for hold in event.get("holds", []):
-                    print(f"waits: {hold['reason']} {hold.get('problem', '')}".rstrip(), file=sys.stderr)
+                for reason in event.get("pendingReasons", []):
+                    print(f"waits: {reason['reason']} {reason.get('problem', '')}".rstrip(), file=sys.stderr)
             if event.get("task") == number and event["kind"] in FINAL_EVENTS:
                 return event
     try:

@@ -95,7 +95,7 @@ extension SessionEvent {
         case .resumed: return "resumed at \(offset ?? .zero)"
         case .progress: return amount
         case .changed:
-            let reasons = (holds ?? []).map(\.text).joined(separator: "; ")
+            let reasons = (pendingReasons ?? []).map(\.text).joined(separator: "; ")
             return reasons.isEmpty ? "runs" : "waits: \(reasons)"
         case .challenged: return "waits: \(PendingReason.Kind.authentication.text)"
         case .completed: return "completed, \(amount)"

@@ -132,7 +132,7 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
         among tasks: [TransferTask],
         in scopes: ContainerScopes
     ) -> [TaskReport] {
-        let waiting = tasks.filter { !$0.holds.isEmpty }
+        let waiting = tasks.filter { !$0.pendingReasons.isEmpty }
         guard let pack else { return waiting.map(TaskReport.init) }
         let isKnown = scopes.scopes.contains { $0.session.knownPacks.contains(pack) }
         return waiting.filter { $0.request.isFor(pack) ?? isKnown }.map(TaskReport.init)

@@ -36,12 +36,14 @@ struct TaskReport: Encodable, CustomStringConvertible {
         let what = task.request.description.map { " (\($0.escapedForDisplay))" } ?? ""
         let url = task.request.url.withoutUser.escapedForDisplay
         var lines = ["\(task.id)  \(state)  \(amount)  \(url)\(what)  \(owner)"]
-        lines += task.holds.map { hold in
+        lines += task.pendingReasons.map { reason in
             let next =
-                hold.kind == .pausedByUser ? "; 'stagepack resume \(task.id)' resumes it" : ""
-            return "    waits: \(hold.text)\(next)"
+                reason.kind == .pausedByUser ? "; 'stagepack resume \(task.id)' resumes it" : ""
+            return "    waits: \(reason.text)\(next)"
         }
-        if let problem = task.lastProblem, !task.holds.contains(where: { $0.problem == problem }) {
+        if let problem = task.lastProblem,
+            !task.pendingReasons.contains(where: { $0.problem == problem })
+        {
             lines.append("    last problem: \(problem.escapedForDisplay)")
         }
         if let location { lines.append("    file: \(location.escapedForDisplay)") }
