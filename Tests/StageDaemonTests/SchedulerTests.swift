@@ -466,7 +466,7 @@ struct SchedulerWorld {
             || item.notBefore?.until ?? now > now
         if isHeld { faults.append("\(id) is held, and runs") }
         if !scheduler.pendingReasons(of: id, at: now).isEmpty {
-            faults.append("\(id) runs and has holds")
+            faults.append("\(id) runs and has reasons to wait")
         }
     }
 

@@ -371,7 +371,7 @@ struct TransferStateWorld {
         if !Set(state.scheduler.transfers.keys).isSubset(of: state.sessions.keys) {
             faults.append("transfers of a session that is gone are kept")
         }
-        for holds in state.quotaWaiters.values where !holds.isSubset(of: open.keys) {
+        for waiters in state.quotaWaiters.values where !waiters.isSubset(of: open.keys) {
             faults.append("a wait for quota is kept")
         }
         let launching = Set(state.sessions.values.compactMap(\.launch))
