@@ -156,7 +156,7 @@ struct FullDiskStagingTests {
     /// Waits until the only transfer of the daemon waits for the disk.
     private func waitForDisk(_ client: ControlClient) async throws {
         try await poll("it does not wait for the disk") {
-            try await client.tasks().map { $0.holds.map(\.kind) } == [[.disk]]
+            try await client.tasks().map { $0.pendingReasons.map(\.kind) } == [[.disk]]
         }
     }
 }

@@ -2,6 +2,7 @@ import FoundationEssentials
 import StageContainer
 import StageEngine
 import StageModel
+import StageSystem
 import StagingService
 import SystemPackage
 
