@@ -1,5 +1,6 @@
 import FoundationEssentials
 import Logging
+import StageConditions
 import StageControl
 import StageSystem
 import StageTesting
