@@ -1,3 +1,4 @@
+import StageControl
 import StageModel
 import StageSystem
 import StageTesting
