@@ -18,7 +18,7 @@ extension ManagedBackgroundAssetsError: LocalizedError, CustomStringConvertible 
     public var description: String {
         switch self {
         case .assetPackNotFound(let id): "there is no asset pack '\(id)'"
-        case .fileNotFound(let path): "no asset pack that is here has a file at '\(path)'"
+        case .fileNotFound(let path): "no staged asset pack has a file at '\(path)'"
         }
     }
 

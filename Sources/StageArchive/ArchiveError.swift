@@ -36,7 +36,7 @@ public indirect enum ArchiveError: Error, Equatable, Sendable, Codable {
         case fileAndDirectory
     }
 
-    /// A requirement without which root decodes no archive.
+    /// A requirement that is missing: without it, root does not unpack archives.
     public enum Missing: String, Sendable, Codable {
         /// Landlock in the kernel.
         case landlock
@@ -74,13 +74,13 @@ extension ArchiveError: CustomStringConvertible {
         case .interrupted(.exited(let status)):
             "the unpacking process exited with status \(status)"
         case .interrupted(.unknown):
-            "the unpacking process ended, and the kernel does not tell how, as where this process ignores SIGCHLD"
+            "the unpacking process ended with an unknown status; this process may ignore SIGCHLD"
         case .notConfined(.landlock):
-            "root decodes no archive without Landlock, which this kernel does not have"
+            "root unpacks archives only with Landlock, which this kernel does not have"
         case .notConfined(.callFilter):
-            "root decodes no archive without seccomp filters, which this kernel does not have"
+            "root unpacks archives only with seccomp filters, which this kernel does not have"
         case .notConfined(.ownProcess):
-            "root decodes no archive on a thread of its own process"
+            "root unpacks archives only in a separate process"
         case .cancelled:
             "unpacking was cancelled"
         }

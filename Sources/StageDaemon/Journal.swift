@@ -58,7 +58,7 @@ final class Journal: Sendable {
                 let wasLost = try forgetting() || (mark.number ?? 0) > 0
                 if wasLost {
                     logger.error(
-                        "The journal is gone, and a new one begins",
+                        "The journal is missing; the daemon creates a new one",
                         metadata: ["journal.path": "\(path)"]
                     )
                 }

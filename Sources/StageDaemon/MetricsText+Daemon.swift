@@ -14,7 +14,7 @@ extension MetricsText {
             ),
             Metric(
                 "stagepack_daemon_start_time_seconds",
-                help: "The time at which the daemon has started; counters begin there."
+                help: "The start time of the daemon, from which counters count."
             ),
             Metric("stagepack_daemon_sessions", help: "Sessions of clients."),
             Metric(

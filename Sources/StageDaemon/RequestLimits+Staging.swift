@@ -17,7 +17,7 @@ extension RequestLimits {
         guard let order = request.staging else {
             throw ControlRefusal(
                 .invalid,
-                message: "a staging has a 'staging' that says what is staged"
+                message: "a staging needs 'staging', the packs to stage"
             )
         }
         try check(request.url, bytes: 0...url, as: "'url'")

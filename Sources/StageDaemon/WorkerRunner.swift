@@ -232,7 +232,7 @@ extension ChildProcess.Ending {
         switch self {
         case .exited(let status): "ended with status \(status)"
         case .signalled(let signal): "was ended by signal \(signal)"
-        case .unknown: "ended, and the kernel does not tell how"
+        case .unknown: "ended with an unknown status"
         }
     }
 }

@@ -24,13 +24,13 @@ enum SystemShortage {
         let message =
             switch shortage {
             case .files(let count):
-                "the system lets it open \(count.quantity(of: "more file")), \(need.files) are needed: raise the limit "
+                "only \(count.quantity(of: "more file")) can be opened, and \(need.files) are needed: raise the limit "
                     + "('ulimit -n', LimitNOFILE= of the service)"
             case .threads(let count):
-                "the system lets it start \(count.quantity(of: "thread")), \(need.threads) are needed: raise the limit "
+                "only \(count.quantity(of: "thread")) can be started, and \(need.threads) are needed: raise the limit "
                     + "('ulimit -u', TasksMax= of the service)"
             case .memory:
-                "the system does not give it the memory that it needs: raise the limit "
+                "the system refused to allocate the required memory: raise the limit "
                     + "('ulimit -v', LimitAS= of the service)"
             case .procfs:
                 "'/proc' does not show this process: mount it ('mount -t proc proc /proc')"
@@ -44,25 +44,25 @@ enum SystemShortage {
 
     private static let trapWords = ResourceRequirements.TrapMessages(
         files: """
-            stagepackd: error: the system lets it open no more files: raise the limit ('ulimit -n', LimitNOFILE= of \
+            stagepackd: error: the system refused to open another file: raise the limit ('ulimit -n', LimitNOFILE= of \
             the service)
 
             """,
         threads: """
-            stagepackd: error: the system lets it start no more threads: raise the limit ('ulimit -u', TasksMax= of \
+            stagepackd: error: the system refused to start another thread: raise the limit ('ulimit -u', TasksMax= of \
             the service)
 
             """,
         memory: """
-            stagepackd: error: the system gives it no more memory: raise the limit ('ulimit -v', LimitAS= or \
+            stagepackd: error: the system refused to allocate memory: raise the limit ('ulimit -v', LimitAS= or \
             MemoryMax= of the service)
 
             """,
         procfs: """
-            stagepackd: error: '/proc' does not show this process any more: mount it ('mount -t proc proc /proc')
+            stagepackd: error: '/proc' no longer shows this process: mount it ('mount -t proc proc /proc')
 
             """,
         otherwise:
-            "stagepackd: error: the program ends by a fault of its own: report it, with the messages above\n"
+            "stagepackd: error: internal error: report it, with the messages above\n"
     )
 }

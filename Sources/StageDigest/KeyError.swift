@@ -47,7 +47,7 @@ extension KeyError: CustomStringConvertible {
         case .token(let reason):
             "found no private key in the token: \(reason)"
         case .ambiguousToken(let count):
-            "expected the URI of one private key, which \(count.quantity(of: "key")) fit"
+            "expected a URI that matches one private key, found \(count.quantity(of: "key"))"
         case .failed:
             "OpenSSL could not use the key"
         }

@@ -178,7 +178,7 @@ extension FileFault {
         case .isDirectory:
             "'\(path)' is a directory, and files are fetched one by one"
         case .packHasNoIndex:
-            "it has no index, so '\(path)' is not to be had without the whole pack"
+            "it is not an indexed pack, so '\(path)' cannot be fetched without the whole pack"
         case .isForOtherVersion(let required, let installed):
             "it requires application version '\(required)', found '\(installed)'"
         }

@@ -67,7 +67,7 @@ extension StagingEvent {
         case .contentChanged: "the server has another version"
         case .unreliableRanges(let detail):
             "the server answers requests for ranges wrongly (\(detail))"
-        case .wrongDigest: "what was received is not what the manifest names"
+        case .wrongDigest: "the received content has another digest than the manifest names"
         }
     }
 }

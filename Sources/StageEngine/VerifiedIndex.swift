@@ -135,7 +135,9 @@ struct IndexFetch: Sendable {
             throw error.stageError
         }
         guard let verified = IndexBytes(bytes, of: reference) else {
-            throw .index(reason: "it is not what the manifest names when it is decompressed")
+            throw .index(
+                reason: "its decompressed content has another digest than the manifest names"
+            )
         }
         return verified
     }

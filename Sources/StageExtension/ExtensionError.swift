@@ -82,8 +82,8 @@ extension ExtensionError: CustomStringConvertible {
         case .ended(let program, .signalled(let signal), let text):
             "downloader extension '\(program)' was ended by signal \(signal)\(Self.quote(text))"
         case .ended(let program, .unknown, let text):
-            "downloader extension '\(program)' ended, and the kernel does not tell how, as where this process "
-                + "ignores SIGCHLD\(Self.quote(text))"
+            "downloader extension '\(program)' ended with an unknown status; this process may "
+                + "ignore SIGCHLD\(Self.quote(text))"
         case .tooMuchOutput(let program, let limit):
             "downloader extension '\(program)' wrote more than \(limit.rawValue.quantity(of: "byte"))"
         case .invalidAnswer(let program, let error):

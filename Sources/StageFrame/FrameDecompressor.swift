@@ -40,7 +40,7 @@ extension FrameError: CustomStringConvertible {
         }
         // The two highest values mean 'unknown' and 'not a frame'.
         guard size < UInt64.max - 1, let count = Int(exactly: size) else {
-            throw .damaged(detail: "it does not say its length")
+            throw .damaged(detail: "it does not state its length")
         }
         return count
     }

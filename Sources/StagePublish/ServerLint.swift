@@ -3,8 +3,10 @@ package import StageTransfer
 
 /// Checks the servers of a manifest's objects: errors, and conditions that prevent resuming downloads.
 package enum ServerLint {
-    /// Requests the last byte of every archive, index and bundle from every mirror, and returns the findings,
-    /// in the order of the manifest, bundles last.
+    /// Requests the last byte of every object of the packs from every mirror, and returns the findings in the order of the
+    /// manifest, bundles last.
+    ///
+    /// Objects are archives, indexes, deltas of indexes, delta sets, patches and bundles.
     ///
     /// `manifestURL` is the future URL of the manifest; without it, archives whose URLs depend on it are
     /// findings.

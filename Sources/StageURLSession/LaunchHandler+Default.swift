@@ -78,7 +78,7 @@ extension LaunchHandler {
         var place = path
         repeat {
             guard let status = FileStatus(following: place) else {
-                return "'\(place)' is not there"
+                return "'\(place)' does not exist"
             }
             if let reason = status.foreignWriter { return "'\(place)': \(reason)" }
         } while place.removeLastComponent()

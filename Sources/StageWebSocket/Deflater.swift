@@ -48,7 +48,7 @@ import CZlib
         result.removeLast(4)
         if resets {
             let code = unsafe deflateReset(stream)
-            precondition(code == Z_OK, "zlib refused to begin anew")
+            precondition(code == Z_OK, "zlib refused to reset the stream")
         }
         return result
     }

@@ -50,7 +50,7 @@ import CZlib
         ends = 0
         if resets {
             let code = unsafe inflateReset(stream)
-            precondition(code == Z_OK, "zlib refused to begin anew")
+            precondition(code == Z_OK, "zlib refused to reset the stream")
         }
     }
 

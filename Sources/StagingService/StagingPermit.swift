@@ -316,7 +316,10 @@ struct StagingPermit: Sendable {
             connection.close()
             if case .lost(_, .some) = error { Self.lastTimeout.withLock { $0 = .now } }
             // Without a daemon, this process stages the packs alone.
-            logger.debug("The daemon does not help", metadata: ["error": "\(error)"])
+            logger.debug(
+                "The daemon is unavailable; this process stages the packs",
+                metadata: ["error": "\(error)"]
+            )
             return nil
         }
     }

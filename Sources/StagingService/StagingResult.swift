@@ -164,7 +164,7 @@ public struct StagingResult: Sendable {
             packs[index].outcome = .failed
             let pack = packs[index].pack
             packs[index].failure = .offline(
-                "pack '\(pack.id)': version \(pack.version) is not here"
+                "pack '\(pack.id)': version \(pack.version) is not in the container"
             )
         }
     }

@@ -112,7 +112,7 @@ extension StagingService {
             if let problem { throw .unknownPack(id, after: problem) }
             return nil
         }
-        guard !request.isOffline else { throw .offline("file '\(path)' is not here") }
+        guard !request.isOffline else { throw .offline("file '\(path)' is not in the container") }
         let container = try makeContainer(try target.container(for: offered.manifest))
         let manifest = try await store(offered, in: container, from: source)
         do throws(StageError) {

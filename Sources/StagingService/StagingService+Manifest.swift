@@ -21,7 +21,7 @@ extension StagingService {
                 try target.stored(reader).first(where: source.isOrigin)
             } ?? nil
         if request.isOffline {
-            guard let stored else { throw .offline("the manifest is not here") }
+            guard let stored else { throw .offline("the manifest is not in the container") }
             return (try accepted(stored, for: source, at: nil), nil)
         }
         let asked = Mutex<(url: String?, failure: String?)>((nil, nil))

@@ -185,7 +185,7 @@ struct CollectedDownload: Sendable {
         else {
             throw CommandFailure(
                 status: .daemonRefused,
-                message: "the daemon has no file of the download that this user may take",
+                message: "the daemon has no file of the download that this user may move",
                 hint: nil,
                 retryAdvice: .never
             )

@@ -252,12 +252,13 @@ struct HookRun: Sendable {
         case .failure(let failure):
             let isLate = interruption == .deadline
             let isCut = isLate && failure.status == .interrupted
-            let message = isCut ? "the deadline passed before the manifest came" : failure.message
+            let message =
+                isCut ? "the deadline passed before the manifest was downloaded" : failure.message
             let state =
                 if !staged.packs.isEmpty {
                     "\(staged.packs.count) staged\(staged.note)"
                 } else if session.target.hasEssentialPacks {
-                    "essential packs are here"
+                    "essential packs are staged"
                 } else {
                     "nothing staged"
                 }
@@ -296,7 +297,7 @@ struct HookRun: Sendable {
         after earlier: StagedSoFar
     ) -> Ending {
         let packs = runs.reports.flatMap(\.packs)
-        let here = packs.count { $0.outcome == .staged || $0.outcome == .present }
+        let available = packs.count { $0.outcome == .staged || $0.outcome == .present }
         var staged = earlier
         staged.add(packs)
         var failures = runs.failures.map(FailureReport.init) + runs.reports.flatMap(\.failures)
@@ -305,12 +306,12 @@ struct HookRun: Sendable {
         let paused = waiting.first.map { ", \(waiting.count) waiting (\($0.textOfReason))" } ?? ""
         guard let failure = failures.mostSevere else {
             guard paused.isEmpty else {
-                let text = "\(here) here\(staged.note)\(paused)"
+                let text = "\(available) staged\(staged.note)\(paused)"
                 return Ending(line: line(for: name, text), status: .unfinished, staged: staged)
             }
             let what =
                 staged.packs.isEmpty
-                ? "essential packs are here" : "\(staged.packs.count) staged\(staged.note)"
+                ? "essential packs are staged" : "\(staged.packs.count) staged\(staged.note)"
             return Ending(line: line(for: name, what, isFinished: true), status: .success)
         }
         let count = packs.count { $0.outcome == .failed }
@@ -329,7 +330,7 @@ struct HookRun: Sendable {
         return Ending(
             line: line(
                 for: name,
-                "\(here) here\(staged.note)\(paused)\(missing): \(message)"
+                "\(available) staged\(staged.note)\(paused)\(missing): \(message)"
                     + (release.map { "; \($0)" } ?? ""),
                 isFinished: release != nil,
                 transfers: runs.reports.compactMap(\.transfer)

@@ -104,8 +104,8 @@ struct IndexFile {
             try OfferMark.write(stored, to: store)
         } catch  where [.readOnlyFileSystem, .permissionDenied].contains(error.errno) {
             Console.note(
-                "stagepack: warning: the store is read-only, so a garbage collection does not know of this version until a "
-                    + "manifest is named to it that has it"
+                "stagepack: warning: the store is read-only: 'stagepack store gc' may remove the objects of this version unless it is "
+                    + "run with a manifest that names the version"
             )
         }
     }

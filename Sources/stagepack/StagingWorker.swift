@@ -88,7 +88,9 @@ struct StagingWorker: Sendable {
             )
         }
         if restrictions != .all {
-            Log.logger.warning("The kernel confines packs' staging less than it could")
+            Log.logger.warning(
+                "The kernel lacks sandbox features; staging runs with fewer restrictions"
+            )
         }
         return request
     }

@@ -53,11 +53,11 @@ enum SystemShortage {
     private static func message(for shortage: ResourceRequirements.Shortage) -> String {
         switch shortage {
         case .files(let count):
-            "the system lets it open \(count.quantity(of: "more file")), \(need.files) are needed"
+            "only \(count.quantity(of: "more file")) can be opened, and \(need.files) are needed"
         case .threads(let count):
-            "the system lets it start \(count.quantity(of: "thread")), \(need.threads) are needed"
+            "only \(count.quantity(of: "thread")) can be started, and \(need.threads) are needed"
         case .memory:
-            "the system does not give it the memory that it needs"
+            "the system refused to allocate the required memory"
         case .procfs:
             "'/proc' does not show this process"
         case .openat2:
@@ -78,7 +78,7 @@ enum SystemShortage {
 
             """,
         alone: """
-            stagepack: hook: nothing staged: the system lets it start no process: see 'ulimit -u', and 'pids.max' \
+            stagepack: hook: nothing staged: the system refused to start a process: see 'ulimit -u', and 'pids.max' \
             and 'memory.max' of the container or service; the next periodic run retries
 
             """,
@@ -92,27 +92,27 @@ enum SystemShortage {
 
     private static let trapWords = ResourceRequirements.TrapMessages(
         files: """
-            stagepack: error: the system lets it open no more files
+            stagepack: error: the system refused to open another file
             hint: raise the limit: see 'ulimit -n'
 
             """,
         threads: """
-            stagepack: error: the system lets it start no more threads and processes
+            stagepack: error: the system refused to start another thread or process
             hint: raise the limit: see 'ulimit -u', and 'pids.max' of the container or service
 
             """,
         memory: """
-            stagepack: error: the system gives it no more memory
+            stagepack: error: the system refused to allocate memory
             hint: raise the limit: see 'ulimit -v', and 'memory.max' of the container or service
 
             """,
         procfs: """
-            stagepack: error: '/proc' does not show this process any more
+            stagepack: error: '/proc' no longer shows this process
             hint: mount it: 'mount -t proc proc /proc'
 
             """,
         otherwise: """
-            stagepack: error: the program ends by a fault of its own
+            stagepack: error: internal error
             hint: report it, with the messages above
 
             """

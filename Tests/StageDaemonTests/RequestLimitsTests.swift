@@ -133,7 +133,7 @@ struct RequestLimitsTests {
     private static let member = "a staging has no members of a transfer"
 
     private static let stagings: [Row<TransferRequest>] = [
-        Row("a staging has a 'staging' that says what is staged") { $0.staging = nil },
+        Row("a staging needs 'staging', the packs to stage") { $0.staging = nil },
         Row(member) { $0.resumeToken = "r" }, Row(member) { $0.headers = [:] },
         Row(member) { $0.mirrors = [] }, Row(member) { $0.allowedDomains = [] },
         Row(member) { $0.sha256 = digest },

@@ -17,7 +17,7 @@ struct BusyPackTests {
         let arguments = ["prefetch", "--all", "--hook", "--deadline", "3", "--strict"]
         let hook = try await installed.world.program.run(arguments)
         let problem = "another process works on pack 'essential'"
-        let line = "0 here, 1 missing: \(problem); the next periodic run retries\n"
+        let line = "0 staged, 1 missing: \(problem); the next periodic run retries\n"
         #expect(hook.output.hasSuffix("stagepack: net.example.wallpaper: \(line)"), "\(hook)")
         #expect(hook.status == 42, "\(hook)")
         let entry = try installed.history()?.packs.first { $0.id == id }

@@ -343,7 +343,7 @@ struct DaemonStagingTests {
                 let id = try #require(try await client.tasks().first?.id)
                 #expect(try await installed.run("pause", "\(id)").status == 0)
             }
-            let line = "0 here, 1 waiting (it was paused); the next periodic run retries\n"
+            let line = "0 staged, 1 waiting (it was paused); the next periodic run retries\n"
             #expect(hook.output.hasSuffix(": \(line)"), "\(hook)")
             let reasons = try await client.tasks().map(\.pendingReasons)
             #expect(reasons == [[PendingReason(.pausedByUser)]])

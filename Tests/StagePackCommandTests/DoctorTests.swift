@@ -128,7 +128,7 @@ struct DoctorTests {
         let problems = try await report(installed, status: 3).problems()
         #expect(
             problems.map(\.finding) == [
-                "manifestURLs: 'file:///no/such/manifest.json' is not there"
+                "manifestURLs: 'file:///no/such/manifest.json' does not exist"
             ]
         )
     }

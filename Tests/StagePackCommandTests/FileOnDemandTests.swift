@@ -183,7 +183,7 @@ struct FileOnDemandTests {
         let whole = await storeError { try await store.url(for: "b", inPack: .aurora) }
         #expect(
             whole?.description
-                == "pack 'aurora': it has no index, so 'b' is not to be had without the whole pack"
+                == "pack 'aurora': it is not an indexed pack, so 'b' cannot be fetched without the whole pack"
         )
     }
 

@@ -60,7 +60,7 @@ struct HookGuardTests {
         let (ending, time) = try await hook(deadline: 60) { $0.send(signal) }
         let line =
             HookTests.start
-            + "stagepack: packs: 0 here, 1 missing: pack 'aurora': interrupted; the next periodic run retries\n"
+            + "stagepack: packs: 0 staged, 1 missing: pack 'aurora': interrupted; the next periodic run retries\n"
         #expect(ending == Program.Ending(status: 0, output: line, error: ""))
         #expect(time < .seconds(50))
     }

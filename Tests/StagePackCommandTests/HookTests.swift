@@ -38,7 +38,7 @@ struct HookTests {
         #expect(try installed.history()?.pending == [])
 
         let again = try await installed.run("prefetch", "--all", "--hook")
-        let line = "stagepack: net.example.wallpaper: essential packs are here\n"
+        let line = "stagepack: net.example.wallpaper: essential packs are staged\n"
         #expect(again.output == Self.start + line)
     }
 
@@ -109,9 +109,12 @@ struct HookTests {
         ("absent", "nothing staged: ", 10),
         ("silent", "nothing staged: the deadline passed while waiting for the manifest at '", 75),
         ("rubbish", "nothing staged: ", 11),
-        ("stalled pack", "0 here, 1 missing: pack 'essential': the deadline passed: 1.0 kB of", 75),
-        ("refused pack", "0 here, 1 missing: pack 'essential': ", 21),
-        ("offline", "nothing staged: the manifest is not here, and ", 75),
+        (
+            "stalled pack", "0 staged, 1 missing: pack 'essential': the deadline passed: 1.0 kB of",
+            75
+        ),
+        ("refused pack", "0 staged, 1 missing: pack 'essential': ", 21),
+        ("offline", "nothing staged: the manifest is not in the container, and ", 75),
     ]
 
     @Test(arguments: origins)
@@ -290,7 +293,7 @@ struct HookTests {
         let hook = try await installed.run("prefetch", "--all", "--hook", "--strict")
         #expect(hook.status == 43, "\(hook)")
         #expect(
-            hook.output.contains("0 here, 1 missing: pack 'essential': it is pinned"),
+            hook.output.contains("0 staged, 1 missing: pack 'essential': it is pinned"),
             "\(hook)"
         )
         #expect(hook.output.contains("stagepack pin --release essential"), "\(hook)")
@@ -386,11 +389,11 @@ struct HookTests {
         try installed.uninstall()
         let plan = try await installed.run("gc", "--unregistered", "--dry-run")
         #expect(plan.status == 0 && plan.error == "")
-        let planned = "net.example.wallpaper: not registered any more, 2 packs would be removed\n"
+        let planned = "net.example.wallpaper: no longer registered, 2 packs would be removed\n"
         #expect(plan.output == planned)
         #expect(try installed.staged() == ["essential": 1, "prefetch": 1])
         let ending = try await installed.run("gc", "--unregistered")
-        let output = "net.example.wallpaper: not registered any more, 2 packs removed\n"
+        let output = "net.example.wallpaper: no longer registered, 2 packs removed\n"
         #expect(ending == Program.Ending(status: 0, output: output, error: ""))
         #expect(!FileStatus.exists(installed.container))
     }
@@ -404,7 +407,7 @@ struct HookTests {
         var lease = try reader.lease(try PackID("essential"))
         #expect(lease != nil)
         let first = try await installed.run("gc", "--unregistered")
-        let line = "net.example.wallpaper: not registered any more, 1 pack removed"
+        let line = "net.example.wallpaper: no longer registered, 1 pack removed"
         #expect(first.output == line + "; 1 pack is in use\n")
         #expect(try installed.history() != nil)
         lease = nil

@@ -150,7 +150,7 @@ struct MisspeltWordTests {
         #expect(json.output.contains("\"similarPack\" : \"aurora\""), "\(json)")
     }
 
-    /// The parser's own faults, options that exclude each other among them.
+    /// The parser's own faults, options that cannot be combined among them.
     @Test(arguments: [
         (["plan", "--jsn"], "Unknown option '--jsn'. Did you mean '--json'?"),
         (["fetch"], "expected the packs, or --manifest-only."),

@@ -143,7 +143,7 @@ struct OwnFormatTests {
         #expect(status.contains("\(Self.news), the manifest in its own format, from "))
         #expect(status.contains("net.example.wallpaper, revision 1, from "))
         #expect(status.contains(#/gazette .* staged, kept until it is removed/#))
-        #expect(!status.contains("offered no more"))
+        #expect(!status.contains("no longer offered"))
         let doctor = try await succeed(installed, "doctor", "--container", place)
         #expect(doctor.contains("\(Self.news), in its own format"))
         #expect(doctor.contains("net.example.wallpaper, revision 1"))
@@ -222,7 +222,7 @@ struct OwnFormatTests {
         } else {
             try installed.uninstall()
             let ending = try await succeed(installed, "gc", "--unregistered")
-            #expect(ending.contains("\(Self.news): not registered any more, 1 pack removed"))
+            #expect(ending.contains("\(Self.news): no longer registered, 1 pack removed"))
         }
         #expect(try installed.staged() == ["title": 1, "rare": 1, "old": 1])
     }

@@ -94,7 +94,7 @@ struct RefusedArgumentTests {
     @Test func aHookPrintsNoJSON() async throws {
         let ending = try await Program().run(["prefetch", "--hook", "--strict", "--json"])
         #expect(ending.status == 64, "\(ending)")
-        #expect((ending.output + ending.error).contains(" exclude each other"), "\(ending)")
+        #expect((ending.output + ending.error).contains(" cannot be combined"), "\(ending)")
     }
 
     @Test func aDirectoryWithOtherFilesBecomesNoContainer() async throws {

@@ -175,7 +175,7 @@ struct RegistrationChangeTests {
         #expect(hook.output.contains("net.example.first: nothing staged: the deadline"), "\(hook)")
     }
 
-    /// Registers ten applications whose essential packs are here: a hook runs them after those that are new.
+    /// Registers ten applications whose essential packs are staged: a hook runs them after those that are new.
     private func addCompleteApplications(to installed: Installed) async throws {
         try installed.uninstall()
         var complete = installed.registration
@@ -223,7 +223,8 @@ struct RegistrationChangeTests {
         try installed.install()
         let hook = try await installed.run("prefetch", "--all", "--hook", "--deadline", "20")
         #expect(hook.output.contains("net.example.wallpaper: 1 staged"), "\(hook)")
-        let line = "net.example.game0: essential packs are here: the deadline passed while waiting"
+        let line =
+            "net.example.game0: essential packs are staged: the deadline passed while waiting"
         #expect(hook.output.contains(line), "\(hook)")
         // It is not repeated in the time that is left.
         #expect(server.requests(for: "/game0.json").count == earlier + 1)
@@ -288,7 +289,7 @@ struct RegistrationChangeTests {
         installed.world.server.answer("/painting.json", with: .status(503))
 
         let early = try await installed.run("gc", "--unregistered")
-        let delay = "the others stay until the manifest of 'net.example.painting' is here\n"
+        let delay = "the others stay until the manifest of 'net.example.painting' is downloaded\n"
         #expect(early.status == 0 && early.output.hasSuffix(delay), "\(early)")
         let json = try await installed.run("gc", "--unregistered", "--json")
         #expect(json.output.contains(#""awaited" : ["#), "\(json)")
@@ -299,11 +300,11 @@ struct RegistrationChangeTests {
         try publish([pack], for: "net.example.painting", at: "/painting.json")
         let hook = try await installed.run("prefetch", "--all", "--hook")
         #expect(
-            hook.output.hasSuffix("net.example.painting: essential packs are here\n"),
+            hook.output.hasSuffix("net.example.painting: essential packs are staged\n"),
             "\(hook)"
         )
         let ending = try await installed.run("gc", "--unregistered")
-        let line = "net.example.wallpaper: not registered any more, 1 pack removed\n"
+        let line = "net.example.wallpaper: no longer registered, 1 pack removed\n"
         #expect(ending == Program.Ending(status: 0, output: line, error: ""))
         #expect(try installed.staged() == ["old": 1])
         #expect(installed.world.server.requests(for: pack.path).count == 1)
@@ -327,7 +328,7 @@ struct RegistrationChangeTests {
         other.manifestURLs = [installed.world.server.url("/painting.json")]
         try installed.write(other.json(), to: "net.example.painting.json")
         let awaiting = try await installed.run("doctor")
-        let reason = "they stay until the manifest of 'net.example.painting' is here"
+        let reason = "they stay until the manifest of 'net.example.painting' is downloaded"
         #expect(awaiting.output.contains(reason), "\(awaiting)")
         #expect(!awaiting.output.contains("gc --unregistered'"), "\(awaiting)")
         try Directory.open(installed.folder).remove("net.example.painting.json")
@@ -335,7 +336,7 @@ struct RegistrationChangeTests {
         let next = "the next 'stagepack gc --unregistered' removes"
         #expect(removing.output.contains(next), "\(removing)")
         let ending = try await installed.run("gc", "--unregistered")
-        let line = "net.example.wallpaper: registered for another group now, 1 pack removed\n"
+        let line = "net.example.wallpaper: now registered for another group, 1 pack removed\n"
         #expect(ending == Program.Ending(status: 0, output: line, error: ""))
         let groups = installed.container.removingLastComponent()
         #expect(try Directory.open(groups).entries().map(\.path.string) == ["net.example.other"])
@@ -360,7 +361,7 @@ struct RegistrationChangeTests {
         #expect(names.count == 1, "\(json)")
         let ending = try await installed.run("gc", "--unregistered")
         let name = installed.registration.application
-        #expect(ending.output == "\(name): not registered any more, 2 packs removed\n", "\(ending)")
+        #expect(ending.output == "\(name): no longer registered, 2 packs removed\n", "\(ending)")
     }
 
     /// A link keeps the packs of a group whose name has changed.
@@ -388,7 +389,7 @@ struct RegistrationChangeTests {
         try installed.uninstall()
         let ending = try await installed.run("gc", "--unregistered")
         let line =
-            "\(installed.registration.application): not registered any more, 1 pack removed\n"
+            "\(installed.registration.application): no longer registered, 1 pack removed\n"
         #expect(ending == Program.Ending(status: 0, output: line, error: ""))
         #expect(try installed.staged().isEmpty)
         // For the next installation.

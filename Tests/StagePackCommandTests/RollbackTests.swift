@@ -33,7 +33,7 @@ struct RollbackTests {
         let reader = try #require(try ContainerReader.open(world.container))
         let lease = try #require(try reader.lease(.aurora))
         let said = try await world.succeed("rollback", "aurora")
-        #expect(said.hasPrefix("aurora: version 1 in the place of version 2, and pinned to it; "))
+        #expect(said.hasPrefix("aurora: rolled back from version 2 to 1 and pinned; undo with "))
         #expect(try world.staged(.aurora) == StagedFiles(versions[0]))
         #expect(try StagedFiles(lease.content) == StagedFiles(versions[1]))
         #expect(try await world.succeed("verify") == "aurora: as it was staged\n")
@@ -56,12 +56,12 @@ struct RollbackTests {
         #expect(why.contains("aurora, version 3: left, \(held)\n"))
         #expect(
             why.contains(
-                "  to do: 'stagepack pin --release aurora --container \(world.container)' lets it be updated"
+                "  to do: run 'stagepack pin --release aurora --container \(world.container)' to permit updates"
             )
         )
 
         let released = try await world.succeed("pin", "aurora", "--release")
-        #expect(released == "aurora: not pinned to version 1 any more\n")
+        #expect(released == "aurora: no longer pinned to version 1\n")
         try await world.succeed("prefetch", "--event", "periodic")
         #expect(try world.staged(.aurora) == StagedFiles(versions[2]))
         // This rollback returns to version 1, not to version 2, which the first rollback rejected.
@@ -105,7 +105,8 @@ struct RollbackTests {
         }
         let offline = try await world.run("fetch", "aurora", "--offline", "--quiet")
         #expect(offline.status == 75)
-        let problem = "pack 'aurora': version 2 is not here, and the network may not be used"
+        let problem =
+            "pack 'aurora': version 2 is not in the container, and the network may not be used"
         #expect(offline.error.contains(problem))
         #expect(try world.staged(.aurora) == StagedFiles(versions[0]))
 
@@ -120,7 +121,7 @@ struct RollbackTests {
         let said = try await world.succeed("rollback", "aurora")
         #expect(
             said
-                == "aurora: version 2 in the place of version 1 again, and not pinned any more\n"
+                == "aurora: rollback undone: version 2 is staged again, not pinned\n"
         )
         #expect(try world.staged(.aurora) == StagedFiles(versions[1]))
         #expect(try await world.succeed("pin") == "")

@@ -195,7 +195,7 @@ struct SettingsFileTests {
         let hook = try await installed.run("prefetch", "--all", "--hook")
         #expect(hook.status == 0, "\(hook)")
         #expect(hook.error == "")
-        #expect(hook.output.contains("essential packs are here: \(Self.file)"), "\(hook)")
+        #expect(hook.output.contains("essential packs are staged: \(Self.file)"), "\(hook)")
         for command in [["path", "aurora"], ["load", "aurora"], ["verify", "aurora"]] {
             let ending = try await installed.world.program.run(command + application)
             #expect(ending.status == 0, "\(command): \(ending)")

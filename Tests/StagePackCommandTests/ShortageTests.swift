@@ -162,7 +162,7 @@ struct ShortageTests {
         #expect(files.status == 71)
         #expect(
             files.error.contains(
-                #/^stagepack: error: the system lets it open \d+ more files, 48 are needed\nhint: raise the limits/#
+                #/^stagepack: error: only \d+ more files? can be opened, and 48 are needed\nhint: raise the limits/#
             )
         )
         let (json, _) = try #require(try await run(["prefetch", "--json"], .files(20)))
@@ -172,7 +172,7 @@ struct ShortageTests {
         )
         #expect(strict.status == 71)
         #expect(
-            strict.output.hasPrefix("stagepack: hook: nothing staged: the system lets it open ")
+            strict.output.hasPrefix("stagepack: hook: nothing staged: only ")
         )
     }
 

@@ -201,7 +201,7 @@ struct TasksAddTests {
             }
             let kept = try await installed.run("tasks", "clear")
             #expect(kept.status == 0 && kept.output.isEmpty, "\(kept)")
-            #expect(kept.error.contains("1 file not taken away: \(done); "), "\(kept)")
+            #expect(kept.error.contains("1 file not moved away: \(done); "), "\(kept)")
             #expect(try await client.tasks().count == 4)
 
             let list = try await installed.run("tasks", "\(done)").output

@@ -127,7 +127,7 @@ class CommandLimits:
     def check_end(self, name, done):
         said = done.stderr.strip()
         expect(done.returncode in self.statuses, f"it ended with {done.returncode}: {said[-800:]}")
-        expect("fault of its own" not in said and "Fatal error" not in said, f"it trapped: {said[-800:]}")
+        expect("internal error" not in said and "Fatal error" not in said, f"it trapped: {said[-800:]}")
         if name.startswith("hook"):
             expect(done.returncode == 0, f"the hook ended with {done.returncode}: {said[-800:]}")
             expect(len(done.stdout.splitlines()) == 1, f"the hook said: {done.stdout!r}")
@@ -200,7 +200,7 @@ class DaemonLimits:
 
     def check_end(self, name, daemon, status, kind):
         said = daemon.said()
-        expect("Fatal error" not in said and "fault of its own" not in said, f"it trapped: {said}")
+        expect("Fatal error" not in said and "internal error" not in said, f"it trapped: {said}")
         if status is None:
             daemon.ask("GET", "tasks", within=10)
             return

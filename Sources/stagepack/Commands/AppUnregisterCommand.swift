@@ -10,8 +10,8 @@ struct AppUnregisterCommand: ReportingSubcommand {
         commandName: "unregister",
         abstract: "Remove the registration that 'register' made.",
         discussion: """
-            The packs stay: 'gc --unregistered' removes those of applications that are not \
-            registered any more. A registration that a package has installed goes with the package.
+            The packs stay: 'gc --unregistered' removes those of applications that are no \
+            longer registered. A registration that a package has installed is removed with the package.
             """
     )
 

@@ -30,7 +30,7 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
 
     @Option(
         help: ArgumentHelp(
-            "The bytes that packs may take, as 500MB, 20GB or 20GiB; without it, the smallest 'quota' of "
+            "The bytes that packs may take, as 500MB, 20GB or 20GiB. Default: the smallest 'quota' of "
                 + "the group's registrations.",
             valueName: "size"
         ),
@@ -43,7 +43,7 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
 
     @Flag(
         help: ArgumentHelp(
-            "Remove the packs of applications that were registered and are no more, in every "
+            "Remove the packs of applications that are no longer registered, in every "
                 + "container of the system (as root) or of the user."
         )
     )

@@ -15,8 +15,8 @@ struct DeltaCommand: ReportingSubcommand {
         discussion: """
             Makes delta sets or patches in the store that the index lies in: for each version that '--from' names, \
             what changed since, as differences from it, frame by frame or as one stream, whichever is smaller. \
-            The bundles of all versions have to be in the store; the sources are not needed. What is there \
-            is left alone, and what does not make the update smaller is not kept.
+            The bundles of all versions have to be in the store; the sources are not needed. Existing \
+            delta sets and patches are left alone; new ones that do not make the update smaller are not kept.
 
             Clients use it once their manifest names it: with '--manifest' the manifest is edited, and \
             'stagepack manifest add' finds sets and patches by itself. A manifest names those from the 16 newest \
@@ -42,13 +42,13 @@ struct DeltaCommand: ReportingSubcommand {
     var bases: [String]
 
     @Flag(
-        help: "Make delta sets only, also where patches are smaller; patches that are there stay."
+        help: "Make delta sets only, also where patches are smaller; existing patches are kept."
     )
     var noPatches = false
 
     @Option(
         help: ArgumentHelp(
-            "How hard to compress new patches, 1 to 22; those that are there stay. Without it: 19, or 12 "
+            "The compression level of new patches, 1 to 22; existing patches are kept. Default: 19, or 12 "
                 + "for parts of more than 8 MiB where 19 is not expected to save much.",
             valueName: "number"
         )
@@ -72,7 +72,7 @@ struct DeltaCommand: ReportingSubcommand {
 
     mutating func validate() throws {
         if bases.isEmpty {
-            throw ValidationError("'delta' takes older versions: pass '--from'.")
+            throw ValidationError("'delta' needs older versions: pass '--from'.")
         }
         if let level {
             guard 1...22 ~= level else {

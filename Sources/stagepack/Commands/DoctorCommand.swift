@@ -29,7 +29,7 @@ struct DoctorCommand: NetworkedSubcommand, ReportingSubcommand {
     mutating func validate() throws {
         try scope.check(with: source)
         if online, network.isOffline {
-            throw ValidationError("--online and --offline exclude each other.")
+            throw ValidationError("--online and --offline cannot be combined.")
         }
     }
 

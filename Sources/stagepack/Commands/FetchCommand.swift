@@ -50,7 +50,7 @@ struct FetchCommand: NetworkedSubcommand {
 
     func validate() throws {
         if manifestOnly, !packs.isEmpty {
-            throw ValidationError("--manifest-only and packs exclude each other.")
+            throw ValidationError("--manifest-only cannot be combined with packs.")
         }
         if !manifestOnly, packs.isEmpty {
             throw ValidationError("expected the packs, or --manifest-only.")

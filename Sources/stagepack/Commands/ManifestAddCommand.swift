@@ -32,7 +32,7 @@ struct ManifestAddCommand: ReportingSubcommand {
 
     @Option(
         help: ArgumentHelp(
-            "Where the archive is going to be, as the manifest has it. Without it: its path from the "
+            "The future URL of the archive, for the manifest. Default: its path from the "
                 + "manifest's directory, or its name if it is elsewhere.",
             valueName: "url"
         )
@@ -41,7 +41,7 @@ struct ManifestAddCommand: ReportingSubcommand {
 
     @Option(
         help: ArgumentHelp(
-            "The format of the archive. Without it: what its name ends with.",
+            "The format of the archive. Default: the one that its name ends with.",
             valueName: "format"
         )
     )
@@ -49,7 +49,7 @@ struct ManifestAddCommand: ReportingSubcommand {
 
     @Option(
         help: ArgumentHelp(
-            "Orders packs of one policy: higher comes first. Without it: as it was.",
+            "Orders packs of one policy: higher comes first. Default: unchanged.",
             valueName: "number"
         )
     )
@@ -157,7 +157,7 @@ struct ManifestAddCommand: ReportingSubcommand {
                 """
                 stagepack: warning: '\(archive.forDisplay())' is not in the manifest's directory, where clients \
                 will ask for '\(reference)'
-                hint: put it there, or pass its place with --url
+                hint: move it there, or pass its URL with --url
                 """
             )
         }

@@ -17,8 +17,8 @@ struct ManifestLintCommand: ReportingSubcommand {
         commandName: "lint",
         abstract: "Report errors and probable mistakes in manifests.",
         discussion: """
-            Archives with relative URLs have to be beside the manifest, with its sizes and digests. With '--online', each URL is asked for the last byte of its archive: whether it is there, \
-            has the right size, and could be continued if it broke off. Signed metadata beside a \
+            Archives with relative URLs have to be beside the manifest, with its sizes and digests. With '--online', requests the last byte of every object of the packs from every mirror, \
+            and checks that it exists, has the right size, and that its download can be resumed. Signed metadata beside a \
             manifest has to name it as it is, and not to expire soon.
 
             Ends with status 3 if a manifest has an error, or a warning with '--strict'.
@@ -175,7 +175,7 @@ struct ManifestLintCommand: ReportingSubcommand {
             return LintFinding(
                 severity: .warning,
                 member: "\(member).url",
-                message: "'\(name)' is not there beside the manifest",
+                message: "'\(name)' does not exist beside the manifest",
                 hint: "put it there; if it is only on the server, pass --online --manifest-url URL"
             )
         }
@@ -183,7 +183,7 @@ struct ManifestLintCommand: ReportingSubcommand {
             severity: .error,
             member: member,
             message:
-                "'\(name)' is not what the manifest says: expected \(expected), found \(found)",
+                "'\(name)' does not match the manifest: expected \(expected), found \(found)",
             hint: "add it to the manifest as a new version: 'stagepack manifest add'"
         )
     }

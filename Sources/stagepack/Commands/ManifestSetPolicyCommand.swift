@@ -6,10 +6,10 @@ import StageSystem
 struct ManifestSetPolicyCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "set-policy",
-        abstract: "Say when a pack of a manifest is fetched.",
+        abstract: "Change the download policy of a pack in a manifest.",
         discussion: """
-            The manifest's revision goes up. 'stagepack manifest add' takes the policy of the recipe \
-            again.
+            Increases the manifest's revision. A later 'stagepack manifest add' replaces the policy \
+            with that of the recipe.
             """
     )
 
@@ -32,7 +32,7 @@ struct ManifestSetPolicyCommand: ReportingSubcommand {
     @Argument(help: "The policy.") var policy: Policy
 
     @Option(
-        help: ArgumentHelp("The event that it is for. Without it: all of them.", valueName: "event")
+        help: ArgumentHelp("The event to set the policy for. Default: all.", valueName: "event")
     )
     var event: [Event] = []
 

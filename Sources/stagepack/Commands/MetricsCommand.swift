@@ -21,7 +21,7 @@ struct MetricsCommand: StagePackSubcommand {
     @Option(
         name: [.customShort("o"), .customLong("output-path")],
         help: ArgumentHelp(
-            "The file to write, whose name has to end in '.prom'. Without it: standard output.",
+            "The file to write, whose name has to end in '.prom'. Default: standard output.",
             valueName: "file"
         ),
         completion: .file(extensions: ["prom"])

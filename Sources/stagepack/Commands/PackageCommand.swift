@@ -33,8 +33,8 @@ struct PackageCommand: ReportingSubcommand {
     @Option(
         name: [.customShort("o"), .customLong("output-path")],
         help: ArgumentHelp(
-            "The archive to write, or the store. Without it: in the current directory, the archive "
-                + "named after the pack.",
+            "The archive or the store to write. Default: an archive in the current directory, named "
+                + "after the pack.",
             valueName: "path"
         ),
         completion: .file()
@@ -43,7 +43,7 @@ struct PackageCommand: ReportingSubcommand {
 
     @Option(
         help: ArgumentHelp(
-            "tar.zst, tar.gz, tar.xz or tar. Without it: what the archive's name ends with, else "
+            "tar.zst, tar.gz, tar.xz or tar. Default: the one that the archive's name ends with, else "
                 + "tar.zst.",
             valueName: "format"
         ),
@@ -54,8 +54,8 @@ struct PackageCommand: ReportingSubcommand {
 
     @Option(
         help: ArgumentHelp(
-            "How hard to compress: up to 19 for tar.zst, up to 22 for an indexed pack and its patches, up to 9 for "
-                + "the others. Without it: 19 (fast for incompressible files), 9 for tar.gz, 6 for tar.xz.",
+            "The compression level: up to 19 for tar.zst, up to 22 for an indexed pack and its patches, up to 9 for "
+                + "the others. Default: 19 (fast for incompressible files), 9 for tar.gz, 6 for tar.xz.",
             valueName: "number"
         )
     )
@@ -80,7 +80,7 @@ struct PackageCommand: ReportingSubcommand {
 
     @Flag(
         help:
-            "With '--base': make delta sets only, also where patches are smaller; patches that are there stay."
+            "With '--base': make delta sets only, also where patches are smaller; existing patches are kept."
     )
     var noPatches = false
 

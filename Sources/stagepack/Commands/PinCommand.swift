@@ -35,8 +35,10 @@ struct PinCommand: SourcedSubcommand, ReportingSubcommand {
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
     mutating func validate() throws {
-        if release, pack == nil { throw ValidationError("--release takes a pack.") }
-        if release, version != nil { throw ValidationError("--release takes no version.") }
+        if release, pack == nil { throw ValidationError("--release needs a pack.") }
+        if release, version != nil {
+            throw ValidationError("--release cannot be combined with a version.")
+        }
     }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
@@ -159,6 +161,6 @@ struct ReleaseReport: Codable, CustomStringConvertible {
     var version: Int?
 
     var description: String {
-        version.map { "\(pack): not pinned to version \($0) any more" } ?? "\(pack): was not pinned"
+        version.map { "\(pack): no longer pinned to version \($0)" } ?? "\(pack): was not pinned"
     }
 }

@@ -27,7 +27,7 @@ struct PrefetchCommand: NetworkedSubcommand {
 
     @Option(
         help: ArgumentHelp(
-            "The event: install, update or periodic. Without it: install until every pack "
+            "The event: install, update or periodic. Default: install until every pack "
                 + "essential to it is staged, then update.",
             valueName: "event"
         )
@@ -57,7 +57,7 @@ struct PrefetchCommand: NetworkedSubcommand {
 
     mutating func validate() throws {
         if hook, output.json {
-            throw ValidationError("--hook and --json exclude each other: a hook prints lines.")
+            throw ValidationError("--hook and --json cannot be combined: a hook prints lines.")
         }
         if isHook, output.json {
             throw ValidationError(

@@ -81,10 +81,11 @@ struct RollbackReport: Codable, CustomStringConvertible {
     }
 
     var description: String {
-        let versions = "version \(version ?? 0) in the place of version \(from ?? 0)"
-        guard isPinned else { return "\(pack): \(versions) again, and not pinned any more" }
-        let release = HintSource.current.local("pin", "--release", pack.text)
-        return "\(pack): \(versions), and pinned to it"
-            + (release.map { "; \($0) lets it be updated" } ?? "")
+        guard isPinned else {
+            return "\(pack): rollback undone: version \(version ?? 0) is staged again, not pinned"
+        }
+        let undo = HintSource.current.local("rollback", pack.text)
+        return "\(pack): rolled back from version \(from ?? 0) to \(version ?? 0) and pinned"
+            + (undo.map { "; undo with \($0)" } ?? "")
     }
 }

@@ -9,7 +9,7 @@ struct SignCommand: ReportingSubcommand {
         abstract: "Sign a manifest as it is now.",
         discussion: """
             Writes signed metadata (The Update Framework) beside the manifest: targets metadata that \
-            names it, snapshot and timestamp. 'stagepack keys init' comes first, once.
+            names it, snapshot and timestamp. Run 'stagepack keys init' once before.
 
             Metadata with fewer signatures than its threshold is kept as a draft in 'metadata.draft', \
             and not published; the holders of further keys run the same command one after the other.

@@ -56,7 +56,7 @@ struct SimulateCommand: StagePackSubcommand {
             throw ValidationError("Name the application: either --app or --registration.")
         }
         if stage, fault == .noSpace {
-            throw ValidationError("--stage cannot be had with --fault no-space.")
+            throw ValidationError("--stage cannot be combined with --fault no-space.")
         }
     }
 

@@ -17,7 +17,7 @@ struct StoreCommand: AsyncParsableCommand {
 struct StoreCollectCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "gc",
-        abstract: "Remove the objects of a store that no manifest names any more.",
+        abstract: "Remove the objects of a store that no manifest names any longer.",
         discussion: """
             Name every manifest that is published and has packs in the store. An object that none of them names \
             stays for the time of '--keep' after it was first found so, since clients may have an older manifest; \
@@ -55,7 +55,7 @@ struct StoreCollectCommand: ReportingSubcommand {
 
     mutating func validate() throws {
         if manifest.isEmpty {
-            throw ValidationError("'store gc' takes every published manifest: pass '--manifest'.")
+            throw ValidationError("'store gc' needs every published manifest: pass '--manifest'.")
         }
     }
 

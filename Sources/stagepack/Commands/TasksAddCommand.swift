@@ -14,7 +14,7 @@ struct TasksAddCommand: ReportingSubcommand {
         discussion: """
             Prints the transfer, which outlives this command and the session of its user. The same \
             URL and digest again are the same transfer, until it fails, is cancelled, or its file is \
-            taken away. 'stagepack tasks' says where the file is when it has come. With '--output-path' the command waits for the file and moves it there; interrupted, it \
+            moved away. 'stagepack tasks' prints the path of the finished file. With '--output-path' the command waits for the file and moves it there; interrupted, it \
             leaves the transfer to the daemon, and the same command again waits for it. While the daemon is restarted, as by an upgrade of \
             its package, it connects again for up to 30 seconds. The file gets the mode of any new file, which the umask determines.
             """
@@ -40,7 +40,7 @@ struct TasksAddCommand: ReportingSubcommand {
     @Option(
         name: [.customShort("o"), .customLong("output-path")],
         help: ArgumentHelp(
-            "Wait until the file has come, and move it here; a file that is there is replaced.",
+            "Wait for the download, and move the file to this path; an existing file is replaced.",
             valueName: "file"
         ),
         completion: .file()
@@ -182,7 +182,7 @@ extension CommandFailure {
 }
 
 extension TransferRequest {
-    /// Returns the request with a token that no task has which ended without a file, or whose file was taken away.
+    /// Returns the request with a token that no task has which ended without a file, or whose file was moved away.
     ///
     /// The daemon answers a token that it knows with the task that has it.
     fileprivate func replacing(

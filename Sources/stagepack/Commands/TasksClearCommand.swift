@@ -9,13 +9,13 @@ struct TasksClearCommand: ReportingSubcommand {
         commandName: "clear",
         abstract: "Remove downloads of 'tasks add' that have ended from the list.",
         discussion: """
-            Until then they count for the limits of their user. Downloads whose files were not taken \
-            away stay, with those that ended beside them; with '--files' all go, and their files. \
+            Until then they count for the limits of their user. While a file of a session has not been moved away, \
+            all downloads of that session stay; '--files' removes them and their files. \
             Transfers of applications are left alone.
             """
     )
 
-    @Flag(help: "Remove files too that were not taken away.") var files = false
+    @Flag(help: "Also remove files that were not moved away.") var files = false
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
@@ -57,7 +57,7 @@ struct TasksClearCommand: ReportingSubcommand {
         if !kept.isEmpty {
             let numbers = kept.map { "\($0.task.id)" }.joined(separator: ", ")
             Console.note(
-                "\(kept.count.quantity(of: "file")) not taken away: \(numbers); move what is needed, and use '--files'"
+                "\(kept.count.quantity(of: "file")) not moved away: \(numbers); move what is needed, and use '--files'"
             )
         } else if removed.isEmpty, !json {
             Console.note("no download has ended")
@@ -72,7 +72,7 @@ struct TasksClearCommand: ReportingSubcommand {
             && (session.identifier == name || session.identifier.hasPrefix("\(name)."))
     }
 
-    /// Returns whether a download may have a file that was not taken away: also if this process cannot see the daemon's directory.
+    /// Returns whether a download may have a file that was not moved away: also if this process cannot see the daemon's directory.
     private static func mayHaveFile(_ report: TaskReport, in downloads: DownloadDirectory?) -> Bool
     {
         guard report.task.state == .completed else { return false }

@@ -90,8 +90,8 @@ extension SessionEvent {
     private var text: String {
         switch kind {
         case .attached, .heartbeat: return ""
-        case .finishedEvents: return "session '\(name)': all has ended"
-        case .invalidated: return "session '\(name)' is gone"
+        case .finishedEvents: return "session '\(name)': all tasks have ended"
+        case .invalidated: return "session '\(name)' was invalidated"
         case .resumed: return "resumed at \(offset ?? .zero)"
         case .progress: return amount
         case .changed:

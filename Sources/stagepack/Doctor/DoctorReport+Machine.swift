@@ -96,7 +96,8 @@ extension DoctorReport {
         let isPrivileged = Confinement.isPrivileged
         let missing = version > 0 ? "no filters of system calls (seccomp)" : "no Landlock"
         let consequence =
-            isPrivileged ? "root unpacks no archive" : "archives are unpacked with less confinement"
+            isPrivileged
+            ? "root cannot unpack archives" : "archives are unpacked with less confinement"
         add(
             isPrivileged ? .problem : .note,
             subject: "confinement",

@@ -90,7 +90,7 @@ extension DoctorReport {
         )
     }
 
-    /// The command that removes the packs of applications that are not registered any more.
+    /// The command that removes the packs of applications that are no longer registered.
     private static let collection = HintSource.quoted(["gc", "--unregistered"])
 
     /// Checks that the registration of an application is valid, and that the files which it names exist.
@@ -158,7 +158,7 @@ extension DoctorReport {
                     if !registered.hasEssentialPacks(id) {
                         "they stay until the new one has its essential packs"
                     } else if let awaited {
-                        "they stay until the manifest of '\(awaited)' is here"
+                        "they stay until the manifest of '\(awaited)' is downloaded"
                     } else {
                         "the next \(Self.collection) removes them"
                     }
@@ -178,7 +178,7 @@ extension DoctorReport {
             guard let url = URL(string: text), url.isFileURL,
                 !FileStatus.exists(FilePath(url.path(percentEncoded: false)))
             else { return nil }
-            return "manifestURLs: '\(text.forDisplay())' is not there"
+            return "manifestURLs: '\(text.forDisplay())' does not exist"
         }
     }
 

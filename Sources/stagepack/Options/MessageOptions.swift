@@ -26,7 +26,7 @@ struct MessageOptions: ParsableArguments {
 
     func validate() throws {
         if verbose, quiet {
-            throw ValidationError("--verbose and --quiet exclude each other.")
+            throw ValidationError("--verbose and --quiet cannot be combined.")
         }
     }
 }

@@ -7,7 +7,7 @@ struct NewFileOptions: ParsableArguments {
     @Option(
         name: [.customShort("o"), .customLong("output-path")],
         help: ArgumentHelp(
-            "The file to write, which must not exist. Without it: standard output.",
+            "The file to write, which must not exist. Default: standard output.",
             valueName: "file"
         ),
         completion: .file()

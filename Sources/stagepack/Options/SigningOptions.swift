@@ -50,7 +50,7 @@ struct PassphraseOptions: ParsableArguments {
         name: .customLong("passphrase-fd"),
         help: ArgumentHelp(
             "Read passphrases and PINs from this file descriptor, a line for each encrypted key or token; the "
-                + "last line is for all further ones. Without it: asked for at the terminal.",
+                + "last line is for all further ones. Default: asks at the terminal.",
             valueName: "number"
         )
     )
@@ -70,7 +70,7 @@ struct PassphraseOptions: ParsableArguments {
 struct SigningProgramOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "The seconds that a signing program may take for an answer before it is ended. Without it: 120.",
+            "The seconds to wait for an answer of a signing program before it is killed. Default: 120.",
             valueName: "seconds"
         )
     )
@@ -136,7 +136,7 @@ struct RoleNumber: ExpressibleByArgument {
 struct RootOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "The number of keys that must sign for a role. Without it: 1, or as it was.",
+            "The number of keys that must sign for a role. Default: 1, or unchanged.",
             valueName: "role=number"
         )
     )
@@ -144,8 +144,8 @@ struct RootOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The number of days for which metadata of a role is valid. Without it: root 400, targets 200, "
-                + "snapshot and timestamp 14, or as it was.",
+            "The number of days for which metadata of a role is valid. Default: root 400, targets 200, "
+                + "snapshot and timestamp 14, or unchanged.",
             valueName: "role=days"
         )
     )

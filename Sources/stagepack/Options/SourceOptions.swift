@@ -36,7 +36,7 @@ struct SourceOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The container. Without it: the one of the application's group, for the system when "
+            "The container. Default: that of the application's group, for the system when "
                 + "run by root, else for the user.",
             valueName: "dir"
         ),
@@ -47,7 +47,7 @@ struct SourceOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The installed version of the application, where no registration tells it.",
+            "The installed version of the application, if no registration names it.",
             valueName: "version"
         )
     )
@@ -99,10 +99,10 @@ struct SourceOptions: ParsableArguments {
 
     mutating func validate() throws {
         if !manifest.isEmpty, app != nil {
-            throw ValidationError("--manifest and --app exclude each other.")
+            throw ValidationError("--manifest and --app cannot be combined.")
         }
         if root != nil, app != nil {
-            throw ValidationError("--root and --app exclude each other.")
+            throw ValidationError("--root and --app cannot be combined.")
         }
     }
 }

@@ -24,7 +24,7 @@ struct DeltaReport: Encodable, CustomStringConvertible {
     /// The reason why an older version has no delta set when the number of versions exceeds the manifest's
     /// limit.
     static let tooMany =
-        "no delta set, since a manifest names \(ManifestLimits.deltas), and newer ones are there"
+        "no delta set: a manifest names at most \(ManifestLimits.deltas), and newer versions use them all"
 
     init(from name: String, _ update: BaseUpdate) {
         from = name
@@ -52,12 +52,12 @@ struct DeltaReport: Encodable, CustomStringConvertible {
             case (.made, _):
                 "a patch of \(patchSize); \(transfers) instead of \(downloadSizeWithoutSet)"
             case (.present, _):
-                "a patch of \(patchSize), which was there; \(transfers) instead of "
+                "an existing patch of \(patchSize); \(transfers) instead of "
                     + "\(downloadSizeWithoutSet)"
             case (_, .made):
                 "a delta set of \(setSize); \(transfers) instead of \(downloadSizeWithoutSet)"
             case (_, .present):
-                "a delta set of \(setSize), which was there; \(transfers) instead of "
+                "an existing delta set of \(setSize); \(transfers) instead of "
                     + "\(downloadSizeWithoutSet)"
             case (_, .useless):
                 "no delta set, since one of \(setSize) would save nothing; \(transfers)"

@@ -180,7 +180,7 @@ extension HistoryReport.Entry: CustomStringConvertible {
         if let pin {
             lines.append("  held: \(pin.text), since \(InternetTime(pin.since).text)")
             if let release = HintSource.current.local("pin", "--release", id.text) {
-                lines.append("  to do: \(release) lets it be updated")
+                lines.append("  to do: run \(release) to permit updates")
             }
         }
         if let problem {

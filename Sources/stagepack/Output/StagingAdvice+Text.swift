@@ -123,7 +123,7 @@ extension StagingAdvice {
         case .tellPublisherOfOtherFile:
             "tell the publisher: the file on the server is not the manifest's"
         case .tellPublisherOfMissingFile: "tell the publisher: the server does not have the file"
-        case .tellPublisherOfRefusal: "tell the publisher: the server does not give the file"
+        case .tellPublisherOfRefusal: "tell the publisher: the server refuses to send the file"
         case .tellPublisherOfServer: "tell the publisher: the address or the server must be changed"
         case .tellPublisherOfEncoding:
             "tell the publisher: the server must send the file without an encoding"

@@ -315,7 +315,7 @@ extension StatusReport.PackStatus {
         switch state {
         case .staged: "staged"
         case .outdated: "outdated, version \(offeredVersion ?? 0) is offered"
-        case .obsolete: "staged, offered no more"
+        case .obsolete: "staged, no longer offered"
         case .kept: "staged, kept until it is removed"
         case .missing:
             downloaded.map { "\($0) of \(downloadSize ?? .zero) downloaded" } ?? "not staged"

@@ -14,7 +14,7 @@ struct UnregisteredReport: Encodable, CustomStringConvertible {
     var applications: [ApplicationID] = []
     /// The applications whose records stay, because not all of their packs could be removed.
     var remaining: [ApplicationID] = []
-    /// Those of the applications that are registered for another group now.
+    /// Those of the applications that are now registered for another group.
     var moved: [ApplicationID] = []
     /// The registered applications whose manifest has to be stored first, since the packs may be theirs, too.
     var awaited: [ApplicationID] = []
@@ -110,8 +110,8 @@ struct UnregisteredReport: Encodable, CustomStringConvertible {
         guard !(applications + remaining).isEmpty else { return "" }
         let gone = (applications + remaining).uniqued.filter { !moved.contains($0) }
         let subjects = [
-            Self.subject(gone, state: "not registered any more"),
-            Self.subject(moved, state: "registered for another group now"),
+            Self.subject(gone, state: "no longer registered"),
+            Self.subject(moved, state: "now registered for another group"),
         ]
         let count = packs.count.quantity(of: "pack")
         let rest =
@@ -119,7 +119,8 @@ struct UnregisteredReport: Encodable, CustomStringConvertible {
             ? "" : "; \(inUse.count.quantity(of: "pack is", plural: "packs are")) in use"
         let missing = awaited.map { "'\($0)'" }.joined(separator: ", ")
         let delay =
-            awaited.isEmpty ? "" : "; the others stay until the manifest of \(missing) is here"
+            awaited.isEmpty
+            ? "" : "; the others stay until the manifest of \(missing) is downloaded"
         return subjects.compactMap(\.self).joined(separator: "; ")
             + ", \(count) \(isDryRun ? "would be " : "")removed\(rest)\(delay)"
     }
