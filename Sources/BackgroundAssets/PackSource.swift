@@ -199,7 +199,7 @@ final class PackSource: Sendable {
     private func withdraw(_ id: PackID) async -> Bool {
         do throws(ControlError) {
             let client = try await ControlClient.discover(environment: ProcessEnvironment.current)
-            let tasks = try await client.withdraw(id) { isMeant($0) }
+            let tasks = try await client.withdraw(id) { usesContainer(of: $0) }
             return !tasks.isEmpty
         } catch {
             // Without a daemon, no transfer can install the pack again.
@@ -208,7 +208,7 @@ final class PackSource: Sendable {
     }
 
     /// Returns whether an order of this user is for a container of the store.
-    private func isMeant(_ order: StagingOrder) -> Bool {
+    private func usesContainer(of order: StagingOrder) -> Bool {
         if let path = order.container { return store.containers.contains(FilePath(path)) }
         guard case .application(let id) = catalogue else { return false }
         return order.application == id.text

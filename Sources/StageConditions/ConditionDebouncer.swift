@@ -34,11 +34,11 @@ struct ConditionDebouncer {
     /// Advances the time; returns whether the conditions in effect have changed.
     mutating func advance(to now: Duration) -> Bool {
         let before = current
-        for need in ConditionNeed.allCases { settle(need, at: now) }
+        for need in ConditionNeed.allCases { update(need, at: now) }
         return current != before
     }
 
-    private mutating func settle(_ need: ConditionNeed, at now: Duration) {
+    private mutating func update(_ need: ConditionNeed, at now: Duration) {
         if !current.isSatisfied(need), latest.isSatisfied(need) {
             let start = goneSince[need] ?? now
             goneSince[need] = start

@@ -206,7 +206,7 @@ extension ConditionLoop {
         let isAlone = connection?.awaitsSocket ?? true
         if !hasSettled, isAlone || watch.isSettled || now >= sources.readingTimeout {
             hasSettled = true
-            board.settle()
+            board.completeFirstReadings()
         }
     }
 

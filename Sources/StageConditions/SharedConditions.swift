@@ -84,7 +84,7 @@ extension SharedConditions {
     func reportNetworkChange() { networkChange.yield() }
 
     /// Marks the first readings as complete.
-    func settle() {
+    func completeFirstReadings() {
         let (waiters, conditions) = state.withLock { state in
             defer { state.settling.removeAll() }
             state.isSettled = true

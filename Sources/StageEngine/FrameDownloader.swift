@@ -122,7 +122,7 @@ struct FrameDownloader: Sendable {
                 try await fetch(part, from: deltas.mirrors, into: consumer, progress: progress)
             } catch {
                 // Writes the frames that arrived completely; bundles provide the rest.
-                await consumer.settle()
+                await consumer.waitForEnqueuedPieces()
                 guard case .transfer = error else { throw error }
             }
             progress.addUndecoded(try await consumer.finish())
@@ -179,7 +179,7 @@ struct FrameDownloader: Sendable {
                 rest = rest.dropFirst(bytes.count)
                 progress.receiveWindow.add(bytes.count)
                 consumer.take(.bytes(bytes))
-                await consumer.settle()
+                await consumer.waitForEnqueuedPieces()
             }
         } catch {
             // Writes the frames that arrived completely, so that a later run does not request them again.

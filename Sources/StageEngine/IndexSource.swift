@@ -274,7 +274,9 @@ struct IndexSource: Sendable {
         }
     }
 
-    private func take(_ local: ReusableContent) async throws(StageError) -> ReusableContent.Lost {
+    private func take(
+        _ local: ReusableContent
+    ) async throws(StageError) -> ReusableContent.UnusableContent {
         let lost = try await withCancellableThread { cancellation throws(StageError) in
             try StageError.wrapping { () throws(FileError) in
                 try local.take { cancellation.isRequested }

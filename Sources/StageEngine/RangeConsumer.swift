@@ -94,7 +94,7 @@ final class RangeConsumer: Sendable {
     }
 
     /// Waits until all enqueued pieces are processed.
-    func settle() async {
+    func waitForEnqueuedPieces() async {
         await withCheckedContinuation { continuation in
             queue.async { continuation.resume() }
         }

@@ -18,7 +18,7 @@ struct ReusableContent: Sendable {
     private let base: IndexSource.Base?
 
     /// Expected content that is missing or does not match its digest.
-    struct Lost: Sendable {
+    struct UnusableContent: Sendable {
         /// Files without any content in the area, by their entries.
         var files: [Int] = []
         /// Missing frames, including those of the lost files.
@@ -53,8 +53,8 @@ struct ReusableContent: Sendable {
     }
 
     /// Takes the expected content from the generation; returns `nil` if stopped early.
-    func take(unless isStopped: () -> Bool) throws(FileError) -> Lost? {
-        var lost = Lost()
+    func take(unless isStopped: () -> Bool) throws(FileError) -> UnusableContent? {
+        var lost = UnusableContent()
         guard let base else { return lost }
         var old = DirectoryCursor(base.content)
         var cursor = DirectoryCursor(tree.content)
@@ -98,7 +98,7 @@ struct ReusableContent: Sendable {
     /// Adds all frames of lost files.
     ///
     /// Parts that an earlier run left are not trusted, since the file may have been removed.
-    private func addFrames(_ lost: inout Lost) {
+    private func addFrames(_ lost: inout UnusableContent) {
         guard !lost.files.isEmpty else { return }
         var others = [Bool](repeating: true, count: expected.done.count)
         for file in lost.files { others[file] = false }

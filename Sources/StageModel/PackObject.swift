@@ -8,14 +8,14 @@ package struct PackObject: Equatable, Sendable {
     package var size: ByteCount
     /// Digests; a URL that contains one of them always has the same content.
     ///
-    /// The first one is the object's.
-    package var names: [Digest]
+    /// The first one is the digest of the object.
+    package var digests: [Digest]
 
-    fileprivate init(_ member: String, url: String?, size: ByteCount, names: Digest...) {
+    fileprivate init(_ member: String, url: String?, size: ByteCount, digests: Digest...) {
         self.member = member
         self.url = url
         self.size = size
-        self.names = names
+        self.digests = digests
     }
 }
 
@@ -25,15 +25,15 @@ extension Pack {
     /// Only the index names bundles.
     package var objects: [PackObject] {
         let archive = self.archive.map {
-            PackObject("archive", url: $0.url, size: $0.size, names: $0.digest)
+            PackObject("archive", url: $0.url, size: $0.size, digests: $0.digest)
         }
         guard let index else { return [archive].compactMap(\.self) }
         let table = index.fileTableDelta.map {
-            PackObject("index.fileTableDelta", url: $0.url, size: $0.size, names: $0.digest)
+            PackObject("index.fileTableDelta", url: $0.url, size: $0.size, digests: $0.digest)
         }
         var objects = [
             archive,
-            PackObject("index", url: index.url, size: index.size, names: index.digest),
+            PackObject("index", url: index.url, size: index.size, digests: index.digest),
             table,
         ]
         for (place, delta) in index.deltas.enumerated() {
@@ -43,14 +43,14 @@ extension Pack {
                     member,
                     url: delta.url,
                     size: delta.size,
-                    names: delta.digest,
+                    digests: delta.digest,
                     index.contentDigest
                 ),
                 delta.patch.map {
-                    PackObject("\(member).patch", url: $0.url, size: $0.size, names: $0.digest)
+                    PackObject("\(member).patch", url: $0.url, size: $0.size, digests: $0.digest)
                 },
                 delta.frames.map {
-                    PackObject("\(member).frames", url: nil, size: $0.size, names: $0.digest)
+                    PackObject("\(member).frames", url: nil, size: $0.size, digests: $0.digest)
                 },
             ]
         }

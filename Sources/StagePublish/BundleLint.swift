@@ -43,7 +43,7 @@ struct BundleLint: Sendable {
             manifest.urls(forBundle: bundle.digest, of: reference, manifestURL: manifestURL).map {
                 ObjectCheck(
                     size: ByteCount(bundle.size),
-                    names: [bundle.digest],
+                    digests: [bundle.digest],
                     url: $0,
                     member: "\(member): bundles[\(place)]"
                 )

@@ -15,7 +15,7 @@ struct DeltaFrameMaker: Sendable {
     private let width: Int
     private let report: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
 
-    private typealias Made = UnpublishedDeltaSet.Made
+    private typealias DeltaFrame = UnpublishedDeltaSet.DeltaFrame
 
     /// The compression level of all sets: lower levels miss matches in a window, and higher ones take ten
     /// times as long for a fiftieth fewer bytes.
@@ -70,23 +70,23 @@ struct DeltaFrameMaker: Sendable {
     }
 
     /// Creates the delta frames of groups on `width` processors, each of which takes every `width`th group.
-    private func frames(of groups: [DeltaPlan.Group]) async -> [Result<[[Made]], FileError>] {
-        await withTaskGroup(of: (Int, Result<[[Made]], FileError>).self) { tasks in
+    private func frames(of groups: [DeltaPlan.Group]) async -> [Result<[[DeltaFrame]], FileError>] {
+        await withTaskGroup(of: (Int, Result<[[DeltaFrame]], FileError>).self) { tasks in
             for part in 0..<width {
                 let own = stride(from: part, to: groups.count, by: width).map { groups[$0] }
                 tasks.addTask { (part, await withBlockingThread { frames(ofOwn: own) }) }
             }
-            var results = [Result<[[Made]], FileError>](repeating: .success([]), count: width)
+            var results = [Result<[[DeltaFrame]], FileError>](repeating: .success([]), count: width)
             for await (part, result) in tasks { results[part] = result }
             return results
         }
     }
 
-    private func frames(ofOwn groups: [DeltaPlan.Group]) -> Result<[[Made]], FileError> {
+    private func frames(ofOwn groups: [DeltaPlan.Group]) -> Result<[[DeltaFrame]], FileError> {
         var compressor = FrameCompressor(level: Self.level)
         var decompressor = FrameDecompressor()
         do throws(FileError) {
-            var made: [[Made]] = []
+            var made: [[DeltaFrame]] = []
             for group in groups {
                 made.append(
                     try frames(of: group, compressor: &compressor, decompressor: &decompressor)
@@ -102,12 +102,12 @@ struct DeltaFrameMaker: Sendable {
         of group: DeltaPlan.Group,
         compressor: inout FrameCompressor,
         decompressor: inout FrameDecompressor
-    ) throws(FileError) -> [Made] {
+    ) throws(FileError) -> [DeltaFrame] {
         guard let window = try old.bytes(of: group.window, decompressor: &decompressor) else {
             return []
         }
         compressor.load(prefix: window.span)
-        var made: [Made] = []
+        var made: [DeltaFrame] = []
         for position in group.frames {
             guard let content = try new.content(of: position, decompressor: &decompressor) else {
                 continue
@@ -121,7 +121,7 @@ struct DeltaFrameMaker: Sendable {
                 to: content.count
             )
             guard tried == content else { continue }
-            made.append(Made(position: position, bytes: bytes, digest: Digest(of: bytes)))
+            made.append(DeltaFrame(position: position, bytes: bytes, digest: Digest(of: bytes)))
         }
         return made
     }

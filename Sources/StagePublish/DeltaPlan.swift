@@ -86,21 +86,21 @@ struct DeltaPlan: Equatable {
             switch file.content {
             case .part(let frame, let offset):
                 guard left.contains(frame) else { continue }
-                let twin = counterparts[path].flatMap(choice.addresses.range(ofEntry:))
+                let counterpart = counterparts[path].flatMap(choice.addresses.range(ofEntry:))
                 let piece = PlaceChoice.Piece(
                     range: offset..<offset + Int(file.size),
-                    twin: twin?.prefix(PlaceChoice.reach)
+                    counterpart: counterpart?.prefix(PlaceChoice.reach)
                 )
                 parts[frame, default: []].append(piece)
             case .frames(let list):
                 guard list.contains(where: { left.contains($0) && chosen[$0] == nil }) else {
                     continue
                 }
-                let twin = counterparts[path]
+                let counterpart = counterparts[path]
                 choose(
                     list,
                     of: new,
-                    near: twin,
+                    near: counterpart,
                     of: old,
                     missing: left,
                     by: choice,
@@ -122,14 +122,14 @@ struct DeltaPlan: Equatable {
     private static func choose(
         _ list: [Int],
         of new: ContentIndex,
-        near twin: Int?,
+        near counterpart: Int?,
         of old: ContentIndex,
         missing left: Set<Int>,
         by choice: PlaceChoice,
         chosen: inout [Int: PlaceChoice.Result]
     ) {
-        let file = twin.flatMap(choice.addresses.range(ofEntry:))
-        let anchors = twin.map(old.anchors(in:)) ?? [:]
+        let file = counterpart.flatMap(choice.addresses.range(ofEntry:))
+        let anchors = counterpart.map(old.anchors(in:)) ?? [:]
         // Content is expected to continue where that of the previous frame ends.
         var expected = file?.lowerBound
         for frame in list {
@@ -138,7 +138,7 @@ struct DeltaPlan: Equatable {
                 expected = file.lowerBound + place
             } else if left.contains(frame), chosen[frame] == nil {
                 let near = expected.flatMap { choice.surroundings(of: $0, length: length) }
-                let piece = PlaceChoice.Piece(range: 0..<Int(length), twin: near)
+                let piece = PlaceChoice.Piece(range: 0..<Int(length), counterpart: near)
                 let result = choice.places(for: [piece], of: frame)
                 chosen[frame] = result
                 if let best = result.best { expected = best }

@@ -112,10 +112,10 @@ enum EntryValidator {
         var folded: [String: Int] = [:]
         for (index, entry) in entries.enumerated() {
             let path = entry.content.path
-            guard let twin = folded.updateValue(index, forKey: path.text.lowercased()) else {
+            guard let earlier = folded.updateValue(index, forKey: path.text.lowercased()) else {
                 continue
             }
-            warnings.append(.nameCollision(entries[twin].content.path, path))
+            warnings.append(.nameCollision(entries[earlier].content.path, path))
         }
         for entry in entries {
             guard case .link(let target) = entry.content.kind,

@@ -140,22 +140,22 @@ extension ManifestLint {
         mutating func repetitions(in pack: Pack, at member: String) -> [LintFinding] {
             var findings: [LintFinding] = []
             let key = pack.id.text.lowercased()
-            if let twin = ids[key] {
+            if let earlier = ids[key] {
                 findings.append(
                     warning(
                         at: "\(member).id",
-                        "'\(pack.id)' differs only by case from '\(twin.id)' of \(twin.member).id"
+                        "'\(pack.id)' differs only by case from '\(earlier.id)' of \(earlier.member).id"
                     )
                 )
             } else {
                 ids[key] = (member, pack.id)
             }
             let kind = pack.index == nil ? "archive" : "index"
-            if let twin = digests[pack.contentDigest] {
+            if let earlier = digests[pack.contentDigest] {
                 findings.append(
                     warning(
                         at: "\(member).\(kind).sha256",
-                        "the \(kind) is the same as \(twin).\(kind)"
+                        "the \(kind) is the same as \(earlier).\(kind)"
                     )
                 )
             } else {

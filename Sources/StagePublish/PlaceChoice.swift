@@ -8,7 +8,7 @@ struct PlaceChoice {
         /// Its byte range in the frame.
         var range: Range<Int>
         /// The addresses of the corresponding old file; `nil` if there is none.
-        var twin: Range<Int64>?
+        var counterpart: Range<Int64>?
     }
 
     /// The old content that a frame is compared with.
@@ -20,7 +20,7 @@ struct PlaceChoice {
     }
 
     /// A group of nearby sample locations.
-    private struct Spot {
+    private struct LocationCluster {
         /// The addresses, including the bytes that the fingerprints cover.
         var range: Range<Int64>
         /// The numbers of the samples, each once.
@@ -34,7 +34,7 @@ struct PlaceChoice {
     static let reach = Int64(256 << 10)
     /// The fewest bytes that are added on each side of a location.
     private static let margin = Int64(2 << 10)
-    /// The distance from which locations belong to different spots.
+    /// The distance from which locations belong to different clusters.
     private static let gap = Int64(32 << 10)
 
     let matches: SampleMatches
@@ -69,17 +69,21 @@ struct PlaceChoice {
     ) -> Int64? {
         var covered = samples.map { $0.addresses.contains { found.contains($0 - 1) } }
         var best: Int64?
-        for spot in spots(of: samples, in: piece) {
-            let gain = spot.samples.count { !covered[$0] }
+        for cluster in clusters(of: samples, in: piece) {
+            let gain = cluster.samples.count { !covered[$0] }
             // A single sample among many may be a coincidence, or a header common to all files of a type.
             guard gain > 1 || gain * 4 > samples.count else { continue }
-            for sample in spot.samples { covered[sample] = true }
-            if best == nil { best = spot.start }
+            for sample in cluster.samples { covered[sample] = true }
+            if best == nil { best = cluster.start }
             let reach = min(
-                max(Int64(spot.samples.count) << Int64(matches.sampler.bits + 1), Self.margin),
+                max(Int64(cluster.samples.count) << Int64(matches.sampler.bits + 1), Self.margin),
                 Self.reach
             )
-            add(spot.range.lowerBound - reach..<spot.range.upperBound + reach, of: spot, to: &found)
+            add(
+                cluster.range.lowerBound - reach..<cluster.range.upperBound + reach,
+                of: cluster,
+                to: &found
+            )
         }
         // Changes close to each other leave few common samples even in similar content.
         guard samples.isEmpty || covered.count(where: { $0 }) * 8 < samples.count * 7 else {
@@ -90,13 +94,14 @@ struct PlaceChoice {
             let range = best - reach..<best + Int64(piece.range.count) + reach
             insert(range.clamped(to: file), into: &found)
         }
-        if let twin = piece.twin { insert(twin, into: &found) }
+        if let counterpart = piece.counterpart { insert(counterpart, into: &found) }
         return best
     }
 
-    /// Adds the part of a range that is within the file of a spot.
-    private func add(_ range: Range<Int64>, of spot: Spot, to found: inout AddressSet) {
-        insert(range.clamped(to: addresses.file(at: spot.range.upperBound - 1)), into: &found)
+    /// Adds the part of a range that is within the file of a cluster.
+    private func add(_ range: Range<Int64>, of cluster: LocationCluster, to found: inout AddressSet)
+    {
+        insert(range.clamped(to: addresses.file(at: cluster.range.upperBound - 1)), into: &found)
     }
 
     /// Adds addresses while the window has space.
@@ -106,19 +111,20 @@ struct PlaceChoice {
         found.insert(range.lowerBound..<min(range.upperBound, range.lowerBound + room))
     }
 
-    /// Returns the spots of samples, those with the most samples first; among equals, those near the
+    /// Returns the clusters of samples, those with the most samples first; among equals, those near the
     /// corresponding file first.
-    private func spots(of samples: [SampleMatches.Sample], in piece: Piece) -> [Spot] {
+    private func clusters(of samples: [SampleMatches.Sample], in piece: Piece) -> [LocationCluster]
+    {
         var places: [(address: Int64, sample: Int)] = []
         for (number, sample) in samples.enumerated() {
             for address in sample.addresses { places.append((address, number)) }
         }
         places.sort { $0 < $1 }
-        var spots: [Spot] = []
+        var clusters: [LocationCluster] = []
         var file: Range<Int64> = 0..<0
         var seen: Set<Int> = []
         for (address, sample) in places {
-            let isNear = spots.last.map {
+            let isNear = clusters.last.map {
                 address < $0.range.upperBound + Self.gap && address <= file.upperBound
                     && $0.range.count < Self.reach * 2
             }
@@ -128,16 +134,18 @@ struct PlaceChoice {
                 let first = max(file.lowerBound, address - Int64(ContentSampler.reach))
                 let distance = Int64(samples[sample].offset - piece.range.lowerBound)
                 let start = max(file.lowerBound, address - distance)
-                spots.append(Spot(range: first..<address, samples: [], start: start))
+                clusters.append(LocationCluster(range: first..<address, samples: [], start: start))
             }
-            let last = spots.count - 1
-            spots[last].range = spots[last].range.lowerBound..<address
-            if seen.insert(sample).inserted { spots[last].samples.append(sample) }
+            let last = clusters.count - 1
+            clusters[last].range = clusters[last].range.lowerBound..<address
+            if seen.insert(sample).inserted { clusters[last].samples.append(sample) }
         }
-        func isNearTwin(_ spot: Spot) -> Bool { piece.twin?.overlaps(spot.range) ?? false }
-        return spots.sorted {
+        func overlapsCounterpart(_ cluster: LocationCluster) -> Bool {
+            piece.counterpart?.overlaps(cluster.range) ?? false
+        }
+        return clusters.sorted {
             if $0.samples.count != $1.samples.count { return $0.samples.count > $1.samples.count }
-            if isNearTwin($0) != isNearTwin($1) { return isNearTwin($0) }
+            if overlapsCounterpart($0) != overlapsCounterpart($1) { return overlapsCounterpart($0) }
             return $0.range.lowerBound < $1.range.lowerBound
         }
     }

@@ -91,11 +91,13 @@ struct PrefixChoice {
                     weights[found] += Self.whole / sample.addresses.count
                 }
             }
-            guard let twin = counterparts[new.entries.pathBytes(at: piece.entry)] else { continue }
+            guard let counterpart = counterparts[new.entries.pathBytes(at: piece.entry)] else {
+                continue
+            }
             let near = piece.offset - Self.reach..<piece.offset + Int64(piece.length) + Self.reach
             // The weight of a quarter of the piece's samples, distributed over the pieces nearby by their lengths.
             let share = (piece.length * Self.whole) >> (matches.sampler.bits + 2)
-            for position in self.pieces(of: twin, in: near) {
+            for position in self.pieces(of: counterpart, in: near) {
                 weights[position] += share * source.pieces[position].length / near.count
             }
         }

@@ -22,7 +22,7 @@ package enum ServerLint {
                 checks += manifest.urls(for: object, of: pack, manifestURL: manifestURL ?? "").map {
                     ObjectCheck(
                         size: object.size,
-                        names: object.names,
+                        digests: object.digests,
                         url: $0,
                         member: "packs[\(index)].\(object.member)"
                     )
@@ -70,7 +70,7 @@ extension Manifest {
     ) -> [String] {
         if let url = object.url { return urls(for: url, manifestURL: manifestURL) }
         guard let index = pack.index else { return [] }
-        return urls(forDeltaSet: object.names[0], of: index, manifestURL: manifestURL)
+        return urls(forDeltaSet: object.digests[0], of: index, manifestURL: manifestURL)
     }
 }
 
@@ -79,7 +79,7 @@ struct ObjectCheck: Sendable {
     /// The expected size.
     var size: ByteCount
     /// Digests; a URL that contains one of them always has the same content.
-    var names: [Digest]
+    var digests: [Digest]
     var url: String
     /// The path of the manifest member that names it.
     var member: String
@@ -219,7 +219,7 @@ struct ObjectCheck: Sendable {
         _ summary: ResponseSummary,
         defect: ValidatorDefect?
     ) -> [LintFinding] {
-        let isNamed = names.contains { url.contains($0.description) }
+        let isNamed = digests.contains { url.contains($0.description) }
         guard let defect, !isNamed else { return [] }
         let reason = Self.explanation(of: defect, summary: summary)
         return [

@@ -7,7 +7,7 @@ import SystemPackage
 /// A delta set with the bytes of its frames, before the digests of its indexes are known.
 struct UnpublishedDeltaSet: Sendable {
     /// A delta frame to keep.
-    struct Made: Sendable {
+    struct DeltaFrame: Sendable {
         /// The position of the frame that it restores.
         var position: Int
         var bytes: [UInt8]
@@ -25,10 +25,10 @@ struct UnpublishedDeltaSet: Sendable {
     /// Adds the results of groups; of `n` results, each contains every `n`th group.
     mutating func add(
         _ groups: [DeltaPlan.Group],
-        results: [Result<[[Made]], FileError>]
+        results: [Result<[[DeltaFrame]], FileError>]
     ) throws(PackagingError) {
         do throws(FileError) {
-            var parts: [[[Made]]] = []
+            var parts: [[[DeltaFrame]]] = []
             for result in results { parts.append(try result.get()) }
             for (position, group) in groups.enumerated() {
                 add(parts[position % parts.count][position / parts.count], of: group.window)
@@ -38,7 +38,7 @@ struct UnpublishedDeltaSet: Sendable {
         }
     }
 
-    private mutating func add(_ made: [Made], of window: DeltaSet.Window) {
+    private mutating func add(_ made: [DeltaFrame], of window: DeltaSet.Window) {
         let count = made.reduce(Int64(0)) { $0 + Int64($1.bytes.count) }
         // The other half of the limit is left for the table, which needs far less.
         guard !made.isEmpty, size + count <= ManifestLimits.deltaSetSize.rawValue / 2 else {

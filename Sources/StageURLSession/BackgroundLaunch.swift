@@ -71,12 +71,12 @@ public struct BackgroundLaunch: Hashable, Sendable {
     ) async throws {
         let watch = LaunchWatch(identifier, limit: daemonTimeout)
         watch.begin()
-        let once = Once()
+        let hasResumed = OneShotFlag()
         let problem = await withCheckedContinuation {
             (continuation: CheckedContinuation<ControlError?, Never>) in
-            watch.whenExpired { if once.isFirst() { continuation.resume(returning: $0) } }
+            watch.whenExpired { if hasResumed.claim() { continuation.resume(returning: $0) } }
             handler.application(handleEventsForBackgroundURLSession: identifier) {
-                if once.isFirst() { continuation.resume(returning: nil) }
+                if hasResumed.claim() { continuation.resume(returning: nil) }
             }
         }
         if let problem { throw problem }
@@ -95,14 +95,14 @@ public struct BackgroundLaunch: Hashable, Sendable {
         if let session = SessionRegistry.session(identifier) {
             // Tasks that the handler created belong to the launch.
             await session.flush()
-            let once = Once()
+            let hasResumed = OneShotFlag()
             let result = await withCheckedContinuation {
                 (continuation: CheckedContinuation<Result<Bool, ControlError>, Never>) in
                 watch.whenExpired {
-                    if once.isFirst() { continuation.resume(returning: .failure($0)) }
+                    if hasResumed.claim() { continuation.resume(returning: .failure($0)) }
                 }
                 session.link.connection.finishLaunch {
-                    if once.isFirst() { continuation.resume(returning: .success($0)) }
+                    if hasResumed.claim() { continuation.resume(returning: .success($0)) }
                 }
             }
             if try result.get() { return }

@@ -117,9 +117,9 @@ extension URLAuthenticationChallenge {
 }
 
 /// A flag that is set once, by the first caller.
-final class Once: Sendable {
-    private let wasDone = Atomic(false)
+final class OneShotFlag: Sendable {
+    private let isSet = Atomic(false)
 
-    /// Returns whether this is the first call.
-    func isFirst() -> Bool { !wasDone.exchange(true, ordering: .acquiringAndReleasing) }
+    /// Sets the flag; returns `true` for the first call, `false` for all others.
+    func claim() -> Bool { !isSet.exchange(true, ordering: .acquiringAndReleasing) }
 }

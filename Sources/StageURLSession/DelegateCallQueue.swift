@@ -60,15 +60,15 @@ final class DelegateCallQueue: Sendable {
     }
 
     private func schedule() {
-        let once = Once()
+        let hasEnded = OneShotFlag()
         let operation = BlockOperation { [self] in
-            guard once.isFirst() else { return }
+            guard hasEnded.claim() else { return }
             // The lock is not held meanwhile: a call may add others.
             state.withLock { $0.take() }?()
             if state.withLock({ $0.hasPendingCalls() }) { schedule() }
         }
         // An operation that the application cancels ends without running its block: another one makes the call.
-        operation.completionBlock = { [self] in if once.isFirst() { schedule() } }
+        operation.completionBlock = { [self] in if hasEnded.claim() { schedule() } }
         queue.addOperation(operation)
     }
 }

@@ -64,7 +64,7 @@ extension HTTPCookieStorage {
     func cookiesToSend(to url: URL) -> [HTTPCookie] {
         var bytes = 0
         let found = (cookies(for: url) ?? []).filter {
-            url.belongsToDomain(of: $0) && $0.isFor(url)
+            url.belongsToDomain(of: $0) && $0.allowsSending(to: url)
         }
         return found.sorted { $0.isSent(before: $1) }.filter { cookie in
             bytes += cookie.name.utf8.count + cookie.value.utf8.count + 3
@@ -91,7 +91,7 @@ extension HTTPCookie {
     }
 
     /// Returns whether scheme, path and time allow the cookie to be sent, and a field can carry it.
-    fileprivate func isFor(_ url: URL) -> Bool {
+    fileprivate func allowsSending(to url: URL) -> Bool {
         guard !isSecure || URLReference(url.absoluteString).schemeName == "https",
             expiresDate ?? .distantFuture > .now,
             !(name + value).utf8.contains(where: { $0 < 0x20 || $0 == 0x7F })

@@ -163,12 +163,12 @@ extension URLSession {
         }
         let url = event.response?.url ?? task.record.withLock { $0.request.url }
         let question = Challenge(event.challenge ?? "", url: url)
-        let once = Once()
+        let hasAnswered = OneShotFlag()
         let proposed = question.credential(from: rules.urlCredentialStorage)
         // A credential that failed once fails again.
         let fallback = failures == 0 ? UnchangingCredential(value: proposed) : nil
         let answer: ChallengeAnswer = { [self] disposition, credential in
-            guard once.isFirst() else { return }
+            guard hasAnswered.claim() else { return }
             let isLeft = disposition == .performDefaultHandling && fallback?.value != nil
             let answered =
                 isLeft

@@ -63,7 +63,7 @@ public struct StagingResult: Sendable {
     /// Adds the outcome of each pack of the plan.
     mutating func add(_ staged: StagedPacks) {
         replaceEntries(of: Set(packs.map(\.id)), staging: staged)
-        settle(staged.evicted)
+        replacePlannedEvictions(with: staged.evicted)
         addOutcomes(of: staged)
     }
 
@@ -170,13 +170,13 @@ public struct StagingResult: Sendable {
     }
 
     /// Replaces the planned evictions by those that took place.
-    private mutating func settle(_ gone: [Eviction]) {
+    private mutating func replacePlannedEvictions(with performed: [Eviction]) {
         evicted = []
         for index in packs.indices where packs[index].outcome == .evicted {
             packs[index].outcome = .present
             packs[index].reason = .inUse
         }
-        add(gone)
+        add(performed)
     }
 
     /// Adds evictions that a dry run would carry out after staging the packs.

@@ -33,7 +33,7 @@ struct IndexFile {
     /// Keeps garbage collections away from the index's store until the lock ends; `nil` outside of a store.
     ///
     /// Hold it from before ``readForOffer(canBeArchive:)`` until the manifest is written.
-    func lockForOffer() async throws(CommandFailure) -> StoreLock? {
+    func lockStoreAgainstCollection() async throws(CommandFailure) -> StoreLock? {
         do throws(FileError) {
             guard let store = try store() else { return nil }
             return try await StoreLock(store, canBeReadOnly: true)

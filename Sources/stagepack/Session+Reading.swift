@@ -100,7 +100,7 @@ extension Session {
 
 extension Session {
     /// Returns whether an order of this user is for a container that this session's commands change.
-    func isMeant(_ order: StagingOrder, container: FilePath) -> Bool {
+    func changesContainer(of order: StagingOrder, at container: FilePath) -> Bool {
         if let path = order.container { return FilePath(path) == container }
         guard target.container == nil, knownContainer == container,
             let own = target.registration, let name = order.application

@@ -102,7 +102,7 @@ struct DeltaCommand: ReportingSubcommand {
         )
         let updates = try await write(to: stored, from: versions, in: store)
         // Reads the index again, now with the new sets.
-        let lock = try await IndexFile(index).lockForOffer()
+        let lock = try await IndexFile(index).lockStoreAgainstCollection()
         let present = try await IndexFile(index).readForOffer()
         var report = DeltasReport(index: index, updates, from: versions)
         report.unnamedBases = present.unnamedBases

@@ -86,7 +86,7 @@ struct ManifestAddCommand: ReportingSubcommand {
         let record = try record(for: source)
         guard let format = format?.format ?? ManifestLint.format(ofPath: archive) else {
             let index = IndexFile(archive)
-            let lock = try await index.lockForOffer()
+            let lock = try await index.lockStoreAgainstCollection()
             let stored = try await index.readForOffer(canBeArchive: true)
             try check(record, against: stored.reference.digest)
             if stored.unnamedBases > 0 {

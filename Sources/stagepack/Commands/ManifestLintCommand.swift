@@ -164,8 +164,8 @@ struct ManifestLintCommand: ReportingSubcommand {
                 )
             } else {
                 let digest = try Digest(of: file)
-                if digest == object.names[0] { return nil }
-                (expected, found) = ("\(object.names[0])", "\(digest)")
+                if digest == object.digests[0] { return nil }
+                (expected, found) = ("\(object.digests[0])", "\(digest)")
             }
         } catch {
             guard error.errno == .noSuchFileOrDirectory else {

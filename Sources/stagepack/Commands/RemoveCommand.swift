@@ -241,7 +241,7 @@ private struct PackRemoval {
         guard let client else { return [] }
         do throws(ControlError) {
             return try await client.withdraw(id) { [session] order in
-                session.isMeant(order, container: container)
+                session.changesContainer(of: order, at: container)
             }
         } catch {
             Log.logger.warning(
