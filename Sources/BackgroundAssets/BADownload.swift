@@ -11,15 +11,15 @@ import StageExtension
 public class BADownload: Hashable, CustomStringConvertible, @unchecked Sendable {
     /// The state of a download.
     public enum State: Int, Sendable {
-        /// It failed.
+        /// The download failed.
         case failed = -1
-        /// It was created, and not scheduled yet.
+        /// The download was created, and not scheduled yet.
         case created = 0
-        /// It is queued.
+        /// The download is queued.
         case waiting = 1
-        /// It is in progress.
+        /// The download is in progress.
         case downloading = 2
-        /// It has succeeded.
+        /// The download has succeeded.
         case finished = 3
     }
 

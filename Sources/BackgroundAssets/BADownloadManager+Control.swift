@@ -95,7 +95,7 @@ extension BADownloadManager {
 }
 
 extension Duration {
-    /// Returns the time until a date, of 30 years at most; zero after it.
+    /// Returns the time until a date, at most about 31 years; zero after it.
     fileprivate static func until(_ date: Date) -> Duration {
         .seconds(min(max(date.timeIntervalSinceNow, 0), 1_000_000_000))
     }

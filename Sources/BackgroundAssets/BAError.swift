@@ -34,11 +34,11 @@ public enum BAErrorCode: Int, Hashable, Sendable {
     case downloadDoesNotExist = 113
     /// The file's host is not in the allow list.
     case sessionDownloadDisallowedByDomain = 202
-    /// There is no allowance for such downloads.
+    /// There is no allowance for the download.
     case sessionDownloadDisallowedByAllowance = 203
     /// The file was larger than the remaining allowance.
     case sessionDownloadAllowanceExceeded = 204
-    /// Such downloads must wait for the first launch.
+    /// The download is not permitted before the first launch of the application.
     case sessionDownloadNotPermittedBeforeAppLaunch = 206
 }
 

@@ -100,7 +100,7 @@ final class DownloadSession: Sendable {
                     _ = try client.change(task.id, by: promotion)
                     return
                 } catch .refused(let refusal) where Self.ends.contains(refusal.code) {
-                    // It has ended meanwhile, so a new one is created.
+                    // The task has ended meanwhile, so a new one is created.
                 } catch {
                     throw BAError(error)
                 }

@@ -117,7 +117,7 @@ final class PackSource: Sendable {
                 present.append((pack, record))
             }
         }
-        // As in runs, the registration of the application determines which others count.
+        // The registration of the application determines which other applications count, as in runs.
         guard !present.isEmpty, case .application(let id) = catalogue,
             let own = RegistrationLocations.registration(of: id, in: registrations)
         else { return kept }

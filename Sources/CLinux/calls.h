@@ -85,7 +85,7 @@ static const struct {
     {SYS_utimensat, 0},
     {SYS_setpgid, 0},
     {SYS_setsid, EPERM},
-    // Also the error of these calls if the filter does not allow their arguments.
+    // The filter also uses this error for arguments of these calls that it does not allow.
     {SYS_openat, EACCES},
     {SYS_mkdirat, EPERM},
     {SYS_mknodat, EPERM},
@@ -315,7 +315,7 @@ static inline void stage_emit_checked(
     for (size_t index = 0; index < STAGE_COUNT(rule->where); index++) {
         uint32_t offset = (uint32_t)offsetof(struct seccomp_data, args) +
                           rule->where[index].argument * (uint32_t)sizeof(uint64_t);
-        // Both halves of an argument, the lower one first, as on every processor above.
+        // Compares both halves of an argument, the lower one first, as on every processor above.
         for (int half = 0; half < 2; half++) {
             uint32_t mask = (uint32_t)(rule->where[index].mask >> (32 * half));
             if (mask == 0) continue;

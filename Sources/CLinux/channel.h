@@ -94,7 +94,7 @@ STAGE_CHECKED static inline ssize_t stage_receive_bytes(int socket, void *bytes,
     return -1;
 }
 
-/// Has the kernel refuse open files that others send to `socket`, and to the connections of a listening one that are
+/// Makes the kernel refuse open files that others send to `socket`, and to the connections of a listening one that are
 /// made from now on: their sendmsg(2) fails with EPERM (SO_PASSRIGHTS, Linux 6.16). Does nothing on older kernels.
 static inline void stage_refuse_files(int socket) {
     int accepts = 0;

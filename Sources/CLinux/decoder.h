@@ -153,7 +153,7 @@ STAGE_CHECKED static inline int stage_filter_decoder(int channel) {
         STAGE_ALLOW(SYS_brk),
         // Threads of this process.
         STAGE_ALLOW_WITH(SYS_clone, 0, STAGE_CLONE_THREAD),
-        // Its flags are in memory: the C library then asks clone(2).
+        // The flags of clone3(2) are in memory, which filters cannot read; after ENOSYS the C library uses clone(2).
         STAGE_REFUSE(SYS_clone3, ENOSYS),
         STAGE_ALLOW(SYS_futex),
         STAGE_ALLOW(SYS_set_robust_list),

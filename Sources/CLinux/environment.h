@@ -20,7 +20,7 @@ static inline int stage_is_believed(const char *variable) {
         // The maximum size of its value in bytes.
         size_t limit;
     } believed[] = {
-        // They disable the network for a run, or shorten it: HookRun and guard.h ignore a longer deadline.
+        // These variables disable the network for a run, or shorten it: HookRun and guard.h ignore a longer deadline.
         {"STAGEPACK_OFFLINE", ~0ul},
         {"STAGEPACK_HOOK_DEADLINE", ~0ul},
         {"DPKG_MAINTSCRIPT_NAME", ~0ul},

@@ -9,7 +9,7 @@
 struct stage_guard {
     /// The milliseconds after which the run is killed.
     int64_t limit;
-    /// The same in memory that guard and run share, where the run can change it; NULL if there is none.
+    /// The limit in memory that guard and run share, where the run can change it; NULL if there is none.
     int64_t *shared_limit;
     /// If not 0, the guard exits with the status of the run, or with one of the statuses below; else with 0.
     int is_strict;

@@ -159,7 +159,7 @@ STAGE_CHECKED static inline enum stage_sandbox_step stage_enter_sandbox(
     if (stage_take_streams(sandbox->input, sandbox->output, sandbox->errors, pipe) != 0) {
         return STAGE_STEP_STREAMS;
     }
-    // Not earlier: the host may have more files open than the limit of the program.
+    // Sets the limits last: the host may have more files open than the limit of the program.
     if (stage_take_limits(sandbox) != 0) return STAGE_STEP_LIMITS;
     stage_reset_signals();
     report->filters_calls =

@@ -143,7 +143,7 @@ STAGE_CHECKED static inline int stage_is_clock_synchronized(void) {
 
 /// Returns 1 if the kernel generates the content of `file` (procfs, sysfs and the like), else 0.
 STAGE_CHECKED static inline int stage_is_kernel_content(int file) {
-    // Those that linux/magic.h does not name.
+    // File systems that linux/magic.h does not name.
     enum { FUSECTL = 0x65735543, MQUEUE = 0x19800202, CONFIGFS = 0x62656570, RPC_PIPEFS = 0x67596969 };
     struct statfs status;
     if (fstatfs(file, &status) != 0) return -1;
@@ -217,7 +217,7 @@ STAGE_CHECKED static inline int stage_set_access_time(int file, time_t seconds) 
 STAGE_CHECKED static inline int stage_act_as(
     unsigned user, unsigned group, const unsigned *groups, size_t count) {
     if (syscall(SYS_setgroups, count, groups) != 0) return -1;
-    // Both return the previous value and report no error; the invalid -1 below changes nothing and reads the value.
+    // Both calls return the previous value and report no error; the invalid -1 below changes nothing and reads the value.
     syscall(SYS_setfsgid, group);
     syscall(SYS_setfsuid, user);
     if (syscall(SYS_setfsgid, -1) == (long)group && syscall(SYS_setfsuid, -1) == (long)user) return 0;

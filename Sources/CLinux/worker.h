@@ -25,7 +25,7 @@ STAGE_CHECKED static inline int stage_keep_capabilities(uint32_t kept) {
 static const struct {
     uint16_t call, error;
 } stage_worker_refused[] = {
-    // Also the error of these calls if the filter does not allow their arguments.
+    // The filter also uses this error for arguments of these calls that it does not allow.
     {SYS_socket, EAFNOSUPPORT},
     {SYS_socketpair, EACCES},
     // Without a bound port, which Landlock sees, the kernel chooses one.
@@ -36,9 +36,9 @@ static const struct {
     {SYS_utimensat, EPERM},
     {SYS_unshare, EPERM},
     {SYS_clone, EPERM},
-    // Its flags are in memory: the C library then asks clone(2).
+    // The flags of clone3(2) are in memory, which filters cannot read; after ENOSYS the C library uses clone(2).
     {SYS_clone3, ENOSYS},
-    // Its requests are not seen by filters.
+    // Filters do not see the requests of io_uring(7).
     {SYS_io_uring_setup, ENOSYS},
     {SYS_io_uring_enter, ENOSYS},
     {SYS_io_uring_register, ENOSYS},

@@ -149,7 +149,7 @@ import SystemPackage
         }
     }
 
-    /// More than the padding of any blocking factor in use.
+    /// The maximum padding: more than that of any blocking factor in use.
     private static let maximumPadding: Int64 = 16 << 20
 
     private func note(_ bytes: UnsafeRawBufferPointer) {

@@ -26,7 +26,7 @@ final class WritePool: Sendable {
 
     private let sharedState = ConditionVariable(State())
 
-    /// The most batches: 8 MiB.
+    /// The maximum number of batches: together they take 8 MiB.
     private static let maximumBatches = (8 << 20) / WriteBatch.capacity
 
     /// Submits a full batch.

@@ -20,7 +20,7 @@ extension Container {
             }
             guard error.isNotRegularFile, name != Self.repairLock else { throw error }
         }
-        // One process at a time: otherwise a second one could remove the file that the first has created.
+        // Only one process repairs at a time: a second one could remove the file that the first has created.
         let repair = try waitForLock(Self.repairLock, mode: .exclusive)
         if let status = try directory.status(FilePath(name)), status.kind != .file {
             try directory.removeTree(name)

@@ -56,7 +56,7 @@ public final class StagingArea: Sendable {
         try content.setMode(.directory)
     }
 
-    /// Lets readers access the generation and releases its lock, after the move out of `staging/`.
+    /// Makes the generation accessible to readers and releases its lock, after the move out of `staging/`.
     func open() throws(FileError) {
         try directory.setMode(.directory)
         lock.withLock { $0 = nil }

@@ -206,7 +206,7 @@ extension Container {
                 history.json(),
                 to: application.recordName,
                 in: histories,
-                // It contains the work that a hook has left to the periodic run.
+                // The history contains the work that a hook has left to the periodic run.
                 durably: true
             )
         }

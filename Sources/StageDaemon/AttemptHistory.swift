@@ -84,7 +84,7 @@ struct AttemptHistory: Sendable {
         if report.received >= highestReceived + .kibibytes(256) {
             (failures, highestReceived) = (0, report.received)
         }
-        // So is an upload that advanced by 256 KiB beyond its highest offset, or reached its end.
+        // An upload that advanced by 256 KiB beyond its highest offset, or reached its end, resets the backoff, too.
         let isWhole =
             report.uploadOffset == report.total && report.uploadOffset > highestUploadOffset
         if report.uploadOffset >= highestUploadOffset + .kibibytes(256) || isWhole {

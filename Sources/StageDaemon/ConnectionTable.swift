@@ -217,8 +217,8 @@ struct ConnectionTable {
 }
 
 extension ConnectionTable.Limits {
-    /// Creates limits from the number of descriptors: half of them, at most 1,024, for clients, of which one user
-    /// gets an eighth.
+    /// Creates limits from the number of descriptors: half of them for clients, at least 16 and at most 1,024; an eighth of
+    /// these for one user, at least 8.
     init(descriptors: Int) {
         total = min(max(descriptors / 2, 16), 1024)
         perUser = max(total / 8, 8)

@@ -60,7 +60,7 @@ extension MetricsText {
         ])
     }
 
-    /// Adds the samples of the figures; those that are 0, too, so that each series exists from the start.
+    /// Adds a sample for each figure, including zeros, so that every series exists from the start.
     mutating func add(_ figures: TransferFigures) {
         add("stagepack_daemon_sessions", value: Double(figures.sessions))
         for isStaging in [false, true] {

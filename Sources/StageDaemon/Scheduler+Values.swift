@@ -14,7 +14,7 @@ extension Scheduler {
         var slice = 300.0
     }
 
-    /// Reasons that block a transfer until an explicit action removes them.
+    /// Reasons that block a transfer until a request or the end of another task removes them, and not a date.
     struct Blocks: OptionSet, Sendable {
         let rawValue: UInt8
         static let client = Blocks(rawValue: 1 << 0)

@@ -255,7 +255,8 @@ extension TransferCoordinator {
         if let transfer { state.note(transfer.current.report(ended: readClock()), of: id) }
     }
 
-    /// Resumes the callers that wait for attempts that will never begin, since the daemon is shutting down.
+    /// Resumes the callers of ``abort(_:)`` at shutdown: the attempts that they wait for were scheduled, but will not run, and so
+    /// will not end.
     func abandonAborts() {
         hasAbandonedAborts = true
         for id in Array(abortWaiters.keys) { _ = endAttempt(of: id) }

@@ -157,7 +157,7 @@ package enum LibraryContext {
     /// Also replaces OpenSSL's default user interface, through which a provider would ask for a PIN on the
     /// terminal.
     nonisolated(unsafe) package static let forTokens: OpaquePointer? = {
-        // Also loads the texts of OpenSSL's errors.
+        // Loads the texts of OpenSSL's errors, too.
         _ = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_LOAD_CRYPTO_STRINGS), nil)
         let method = unsafe UI_UTIL_wrap_read_pem_callback(
             { buffer, size, _, _ in

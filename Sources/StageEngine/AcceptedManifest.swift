@@ -297,9 +297,7 @@ extension StageError {
 }
 
 extension String {
-    /// `true` for an http URL.
     fileprivate var isPlainHTTP: Bool { URLReference(self).origin?.scheme == "http" }
 
-    /// `true` for a file URL.
     fileprivate var isLocal: Bool { URLReference(self).schemeName == "file" }
 }

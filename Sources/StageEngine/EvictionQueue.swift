@@ -58,7 +58,7 @@ public struct EvictionQueue: Equatable, Sendable {
         }
         let considered = chosen.count
         var left: [Eviction] = []
-        // Of those that suffice without one of them, the ones that would be evicted last stay.
+        // Keeps chosen generations that are not needed for the goal, beginning with the one that would be evicted last.
         for place in chosen.indices.reversed() where bytes > .zero {
             let generation = chosen[place].generation
             space.remove(generation)

@@ -331,7 +331,7 @@ public struct Planner: Sendable {
         case .event(let request, let essentialOnly):
             switch state == nil ? nil : refusal(of: pack) {
             case .pinned(let pin):
-                // Its files are missing, and the pin forbids the offered version.
+                // The files of the pack are missing, and the pin forbids the offered version.
                 let isNeeded =
                     incomplete.contains(pack.id)
                     && skipReason(for: pack, request, essentialOnly: essentialOnly) == nil

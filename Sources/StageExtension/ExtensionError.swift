@@ -4,11 +4,11 @@ public import StageSystem
 /// Error of running a downloader extension; `program` is its path.
 @nonexhaustive
 public indirect enum ExtensionError: Error, Equatable, Sendable {
-    /// The extension, or its scratch folder, could not be created.
+    /// The extension could not be started, or its scratch folder could not be created.
     case notStarted(program: String, FileError)
     /// The extension exceeded its deadline.
     case deadlineExceeded(program: String, Duration, standardError: String)
-    /// The extension exited with an error; `standardError` is the end of its output.
+    /// The extension exited with a nonzero status, or a signal killed it; `standardError` is the end of its standard error.
     case ended(program: String, ChildProcess.Ending, standardError: String)
     /// The extension wrote more output than permitted.
     case tooMuchOutput(program: String, limit: ByteCount)

@@ -16,7 +16,7 @@ package struct ContentIndex: Equatable, Sendable {
     package struct Bundle: Hashable, Sendable {
         /// The digest of the whole object, which is also its name.
         package var digest: Digest
-        /// Its size in bytes.
+        /// The size of the object in bytes.
         package var size: Int64
 
         /// Creates a bundle from its parts.

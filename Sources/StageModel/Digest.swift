@@ -3,7 +3,7 @@ public struct Digest: Hashable, Sendable {
     /// The number of bytes in a digest.
     public static let byteCount = 32
 
-    // Not SIMD4: it is aligned to 32 bytes, but Swift 6.3 does not align frames of asynchronous functions so,
+    // SIMD4 is not used: it is aligned to 32 bytes, but Swift 6.3 does not align frames of asynchronous functions so,
     // and these would write beyond their frames.
     private var words: InlineArray<4, UInt64>
 

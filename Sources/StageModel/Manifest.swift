@@ -131,13 +131,13 @@ extension Pack {
 public struct PackIndex: Hashable, Sendable {
     /// The index's URL: absolute, or relative to each mirror; bundles are at `../b/<SHA-256>` from it.
     public var url: String
-    /// Its exact size for download, in bytes.
+    /// The exact download size of the index, in bytes.
     public var size: ByteCount
-    /// The digest of its bytes as downloaded.
+    /// The digest of the index as downloaded.
     public var digest: Digest
-    /// Its decompressed size.
+    /// The decompressed size of the index, in bytes.
     public var contentSize: ByteCount
-    /// The digest of its decompressed bytes.
+    /// The digest of the decompressed index.
     public var contentDigest: Digest
     /// The bytes of bundles that a first installation downloads.
     public var bundleSize: ByteCount
@@ -152,9 +152,9 @@ public struct PackIndex: Hashable, Sendable {
     public struct FileTableDelta: Hashable, Sendable {
         /// The delta's URL: absolute, or relative to each mirror.
         public var url: String
-        /// Its exact size for download, in bytes.
+        /// The exact download size of the delta, in bytes.
         public var size: ByteCount
-        /// The digest of its bytes as downloaded.
+        /// The digest of the delta as downloaded.
         public var digest: Digest
 
         /// Creates a reference from its parts.
@@ -171,9 +171,9 @@ public struct PackIndex: Hashable, Sendable {
         public var base: Digest
         /// The delta's URL.
         public var url: String
-        /// Its exact size for download, in bytes.
+        /// The exact download size of the delta, in bytes.
         public var size: ByteCount
-        /// The digest of its bytes as downloaded.
+        /// The digest of the delta as downloaded.
         public var digest: Digest
         /// The delta set with smaller frames for clients that have the older version; `nil` for none.
         public var frames: DeltaFrames?
@@ -202,9 +202,9 @@ public struct PackIndex: Hashable, Sendable {
     ///
     /// Its URL is `../d/<SHA-256>` from the index.
     public struct DeltaFrames: Hashable, Sendable {
-        /// Its exact size.
+        /// The exact download size of the delta set, in bytes.
         public var size: ByteCount
-        /// The digest of its bytes, which is also its name.
+        /// The digest of the delta set, which is also its name.
         public var digest: Digest
         /// The size of the table at its start.
         public var tableSize: ByteCount
@@ -225,14 +225,14 @@ public struct PackIndex: Hashable, Sendable {
     public struct Patch: Hashable, Sendable {
         /// The patch's URL: absolute, or relative to each mirror.
         public var url: String
-        /// Its exact size for download, in bytes.
+        /// The exact download size of the patch, in bytes.
         public var size: ByteCount
-        /// The digest of its bytes as downloaded.
+        /// The digest of the patch as downloaded.
         public var digest: Digest
-        /// The most bytes that a part of it decompresses to, which a decoder keeps in memory; at most
+        /// The maximum number of bytes that a part of the patch decompresses to, which a decoder keeps in memory; at most
         /// ``ManifestLimits/windowSize``.
         public var windowSize: ByteCount
-        /// The most bytes of the older version that it keeps beside them; at most ``ManifestLimits/windowSize``.
+        /// The maximum number of bytes of the older version that a decoder keeps beside them; at most ``ManifestLimits/windowSize``.
         public var prefixSize: ByteCount
 
         /// Creates a reference from its parts.
@@ -286,13 +286,13 @@ public struct PackArchive: Hashable, Sendable {
     public var url: String
     /// The container format.
     public var format: ArchiveFormat
-    /// Its exact size for download, in bytes.
+    /// The exact download size of the archive, in bytes.
     public var size: ByteCount
-    /// The digest of its bytes as downloaded.
+    /// The digest of the archive as downloaded.
     public var digest: Digest
     /// The file name for the format ``ArchiveFormat/file``; `nil` for the last component of ``url``.
     public var fileName: String?
-    /// The most bytes of content that a decoder keeps in memory; `nil` if the publisher does not state it.
+    /// The maximum number of bytes of content that a decoder keeps in memory; `nil` if the publisher does not state it.
     ///
     /// Only for ``ArchiveFormat/tarZstandard``, and at most ``ManifestLimits/windowSize``.
     public var windowSize: ByteCount?

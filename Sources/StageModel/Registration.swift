@@ -96,7 +96,7 @@ public struct Registration: Hashable, Sendable {
     public struct Program: Hashable, Sendable {
         /// The absolute path of the executable.
         public var path: String
-        /// Its arguments, without its name.
+        /// The arguments, without the program name.
         public var arguments: [String]
 
         /// Creates a program from its path and arguments.

@@ -50,7 +50,7 @@ struct IndexedPackRun: ~Copyable {
         case nothing
         case part(FramePacker.Slot, offset: Int)
         case frames([FramePacker.Slot])
-        /// The same content as another entry.
+        /// The content is that of another entry.
         case same(entry: Int)
     }
 

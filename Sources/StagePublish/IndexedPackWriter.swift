@@ -15,7 +15,7 @@ package struct IndexedPack: Equatable, Sendable {
     package var userInfo: String?
     /// The index.
     package var index: ContentIndex
-    /// Its reference for the manifest; URLs are relative to the store.
+    /// The reference to the index for the manifest; URLs are relative to the store.
     package var reference: PackIndex
     /// The archive of the same files, with a URL relative to the store; `nil` without one.
     package var archive: PackArchive?

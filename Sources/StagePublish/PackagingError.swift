@@ -28,7 +28,7 @@ package indirect enum PackagingError: Error, Equatable, Sendable {
 
 /// The reason why a version cannot be the base of a delta set.
 package enum BaseFault: Equatable, Sendable {
-    /// It is the new version itself.
+    /// The base is the new version itself.
     case sameVersion
     /// The store lacks this bundle of the version, or part of it.
     case missingBundle(Digest)

@@ -257,7 +257,7 @@ private struct PatchReader: Sendable {
     }
 }
 
-/// Both sides of a part in memory.
+/// The old and the new content of a part, in memory.
 private struct PartContent {
     let prefix: [UInt8]
     /// The encoded runs and the content, to which the frame decompresses.

@@ -5,7 +5,7 @@ import StageIndex
 struct PlaceChoice {
     /// The part of a new frame that belongs to one file.
     struct Piece {
-        /// Its byte range in the frame.
+        /// The byte range of the piece in the frame.
         var range: Range<Int>
         /// The addresses of the corresponding old file; `nil` if there is none.
         var counterpart: Range<Int64>?
@@ -29,10 +29,10 @@ struct PlaceChoice {
         var start: Int64
     }
 
-    /// The most bytes that are added on each side of a location, and the most bytes of a corresponding file
-    /// for a small file.
+    /// The maximum number of bytes that are added on each side of a location, and that are used of the counterpart of a small
+    /// file.
     static let reach = Int64(256 << 10)
-    /// The fewest bytes that are added on each side of a location.
+    /// The minimum number of bytes that are added on each side of a location.
     private static let margin = Int64(2 << 10)
     /// The distance from which locations belong to different clusters.
     private static let gap = Int64(32 << 10)
@@ -111,7 +111,7 @@ struct PlaceChoice {
         found.insert(range.lowerBound..<min(range.upperBound, range.lowerBound + room))
     }
 
-    /// Returns the clusters of samples, those with the most samples first; among equals, those near the
+    /// Returns the clusters of samples, those with the most samples first; among equals, those that overlap the
     /// corresponding file first.
     private func clusters(of samples: [SampleMatches.Sample], in piece: Piece) -> [LocationCluster]
     {

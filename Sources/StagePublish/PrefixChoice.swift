@@ -51,7 +51,7 @@ struct PrefixChoice {
         let densities = found.map {
             weights[$0] * IndexLimits.frameLength / source.pieces[$0].length
         }
-        // Of pieces with equal densities, the first ones are chosen.
+        // Among pieces with equal densities, chooses the first ones.
         let ranked = found.indices.sorted {
             (-densities[$0], found[$0]) < (-densities[$1], found[$1])
         }

@@ -8,7 +8,7 @@ package import SystemPackage
 package struct RecipeEvaluation: Sendable {
     /// An entry of the pack.
     package struct Entry: Hashable, Sendable {
-        /// Its path and type in the pack; never a copy.
+        /// The path and type of the entry in the pack; never a copy.
         package var content: ContentEntry
         /// The file size; 0 for directories and links.
         package var size: ByteCount
@@ -18,9 +18,9 @@ package struct RecipeEvaluation: Sendable {
         /// The directory that the source path is relative to; empty for the working directory.
         package var root: FilePath
 
-        /// The path to read it from.
+        /// The path to read the entry from.
         ///
-        /// Made anew each time: paths are most of the memory of hundreds of thousands of entries.
+        /// Not stored: paths are most of the memory of hundreds of thousands of entries.
         package var file: FilePath { Self.located(source, in: root) }
 
         /// Returns the path to read a source from.

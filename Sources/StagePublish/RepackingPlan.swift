@@ -1,14 +1,14 @@
 import StageIndex
 
-/// Decides which bundles of earlier versions a new version packs anew: it copies the frames that it uses to new bundles
+/// Decides which bundles of earlier versions a new version repacks: it copies the frames that it uses to new bundles
 /// and no longer names the old ones.
 ///
 /// A pure value, equal for equal indexes and available bundles.
 struct RepackingPlan: Equatable {
-    /// The positions in the index of the bundles to pack anew, in ascending order.
+    /// The positions in the index of the bundles to repack, in ascending order.
     private(set) var bundles: [Int] = []
 
-    /// The share of a bundle's bytes, as a fraction, below which it is packed anew.
+    /// The share of a bundle's bytes, as a fraction, below which it is repacked.
     ///
     /// With one half, each copied byte allows the removal of at least one unused byte.
     static let share = (numerator: Int64(1), denominator: Int64(2))

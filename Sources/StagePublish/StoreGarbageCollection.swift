@@ -15,7 +15,7 @@ package struct StoreGarbageCollection: Equatable, Sendable {
     package struct Count: Equatable, Sendable {
         /// The number of objects.
         package var objects = 0
-        /// Their bytes.
+        /// The total size of the objects.
         package var size = ByteCount.zero
 
         mutating func add(_ size: Int64) {

@@ -11,11 +11,11 @@ import SystemPackage
 package struct StoreVerification: Equatable, Sendable {
     /// A reason why clients cannot use an object.
     package enum Fault: Equatable, Sendable {
-        /// A manifest or an index names it, and the store does not have it.
+        /// A manifest or an index names the object, and the store does not have it.
         case missing
-        /// It has other bytes than its name, an index or a manifest says.
+        /// The object has other bytes than its name, an index or a manifest says.
         case damaged
-        /// It cannot be read.
+        /// The object cannot be read.
         case unreadable(FileError)
     }
 

@@ -9,7 +9,7 @@ package import SystemPackage
 package struct StoredIndex: Equatable, Sendable {
     /// The index.
     package var index: ContentIndex
-    /// Its reference for the manifest, with the deltas in the store: those from the newest versions, within
+    /// The reference to the index for the manifest, with the deltas in the store: those from the newest versions, within
     /// the limit of a manifest.
     package var reference: PackIndex
     /// The number of older versions with deltas in the store that the reference does not name.
@@ -22,13 +22,13 @@ package struct StoredIndex: Equatable, Sendable {
 
     /// The reason why a file is not a pack's index.
     package indirect enum Fault: Error, Equatable, Sendable {
-        /// It cannot be read.
+        /// The file cannot be read.
         case file(FileError)
-        /// It is not an index.
+        /// The file is not an index.
         case notAnIndex(FilePath, reason: String)
-        /// Its name is the digest of other bytes.
+        /// The name of the file is the digest of other bytes.
         case damaged(FilePath)
-        /// It is a difference from which clients make an index, in the folder of indexes.
+        /// The file is a difference from which clients make an index, in the folder of indexes.
         case difference(FilePath)
     }
 

@@ -178,7 +178,7 @@ extension RecipeEvaluation {
     fileprivate func digests(in index: ContentIndex?) -> [Digest?] {
         var digests = [Digest?](repeating: nil, count: entries.count)
         guard let list = index?.entries else { return digests }
-        // Both have one order, but an index has no directories with entries.
+        // Entries and index have the same order, but an index has no directories with entries.
         var next = list.startIndex
         for (position, entry) in entries.enumerated() where next < list.endIndex {
             // Compares bytes: names that are canonically equivalent in Unicode are different files.

@@ -48,15 +48,15 @@ package enum SignerRequest: Hashable, Sendable {
 
 /// The way in which a signing program failed.
 package enum SignerFault: Hashable, Sendable {
-    /// It exceeded this time limit.
+    /// The program exceeded this time limit.
     case late(Duration)
-    /// It ended, or closed its output, without an answer.
+    /// The program ended, or closed its output, without an answer.
     case ended
-    /// It refused, for this reason.
+    /// The program refused, for this reason.
     case refused(String)
-    /// Its answer is not valid JSON of the protocol.
+    /// The answer is not valid JSON of the protocol.
     case malformed(String)
-    /// The signature is not by the key that it named.
+    /// The signature is not by the key that the program named.
     case wrongSignature
 }
 

@@ -45,7 +45,7 @@ extension SigningRun {
                 try files.storeDraft(document, of: role)
                 continue
             }
-            // It was moved behind a renewed root.
+            // The draft of the root was moved behind a renewed root.
             if role == .root, let root, let draft = try files.draft(.root),
                 draft.version > root.document.version
             {

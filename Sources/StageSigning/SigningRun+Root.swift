@@ -52,7 +52,7 @@ extension SigningRun {
 
     /// Returns the draft of the root after the published one; `nil` if there is none.
     ///
-    /// A draft near expiry begins anew, without signatures: clients would soon refuse the repository if it was published.
+    /// A draft near expiry restarts without signatures: clients would soon refuse the repository if it was published.
     func draftRoot(after published: RootDocument?) throws(SigningError) -> RootDocument? {
         guard let document = try files.draft(.root),
             document.version == (published?.document.version ?? 0) + 1

@@ -72,8 +72,8 @@ package final class SigningRun {
 
     /// Signs and publishes the parts that `tasks` names, and those near expiry.
     ///
-    /// Renews a published root near expiry also while a draft of the next one lacks signatures. The draft then begins
-    /// anew, without signatures, after the renewed root.
+    /// Renews a published root near expiry also while a draft of the next one lacks signatures. The draft then
+    /// restarts without signatures, after the renewed root.
     package func perform(_ tasks: SigningTasks) throws(SigningError) -> SigningReport {
         let published = try publishedRoot()
         var draft = try draftRoot(after: published)

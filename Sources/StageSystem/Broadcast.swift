@@ -2,8 +2,8 @@ import Synchronization
 
 /// Sends elements to all listeners.
 ///
-/// Buffers a limited number of elements for each listener, so that a slow listener does not delay the sender. If the buffer
-/// is full, the oldest element is dropped that a later one supersedes; if there is none, the oldest about progress, and then
+/// Buffers a limited number of elements for each listener, so that a slow listener does not delay the sender. A full buffer
+/// drops one element: the oldest one that a later element supersedes, or else the oldest of kind ``Kind/progress``, or else
 /// the oldest.
 package final class Broadcast<Element: Sendable>: Sendable {
     /// The loss to a listener if an element is dropped.

@@ -72,7 +72,7 @@ public final class ChildProcess: Sendable {
     public func waitForEnd() -> Ending {
         let (process, ending) = state.withLock { ($0.pid, $0.ending) }
         if let ending { return ending }
-        // Not reaped yet, so that the process ID is valid for calls that hold the lock.
+        // The process is not reaped yet, so that its ID is valid for calls that hold the lock.
         _ = Ending(of: process, isKept: true)
         return reap()
     }

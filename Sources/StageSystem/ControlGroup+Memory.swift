@@ -6,7 +6,7 @@ extension ControlGroup {
     /// A group that cannot be read does not count.
     static func availableMemory() -> Int64? {
         MemoryFiles.versions.compactMap { files -> Int64? in
-            // Most machines have one version only.
+            // Most machines have only one version of control groups.
             guard var path = try? pathOfThisProcess(in: files.hierarchy) else { return nil }
             var least: Int64?
             // Directories above the mount point have no such file.

@@ -55,7 +55,7 @@ extension Directory {
     private func forEachTypedName(
         _ body: (FilePath, UInt8) throws(FileError) -> Bool
     ) throws(FileError) {
-        // Opens the directory anew: duplicated descriptors share their read position.
+        // Opens the directory a second time: duplicated descriptors share their read position.
         let copy = try openFile(".", flags: O_RDONLY | O_DIRECTORY, mode: 0)
         guard let stream = unsafe fdopendir(copy.rawValue) else {
             let reason = Errno(rawValue: errno)
@@ -195,7 +195,7 @@ extension Directory {
     }
 }
 
-/// The times that directories were found with new entries after they were emptied.
+/// A counter of the directories that had new entries after they were emptied.
 private struct Refills {
     private var count = 0
 

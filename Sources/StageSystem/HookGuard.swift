@@ -4,9 +4,10 @@ import Synchronization
 
 /// A supervising process between a package manager's hook and the StagePack run of that hook.
 ///
-/// Has one thread and, once the run has begun, allocates neither memory nor descriptors. Waits for the run until its deadline, kills
-/// it with everything that it started if it does not end, and exits with status 0: the package manager never
-/// sees a run fail that has no threads, memory or descriptors (in which case runtimes trap or retry forever).
+/// Has one thread and, once the run has begun, allocates neither memory nor descriptors. Waits for the run until its
+/// deadline, and kills it with everything that it started if it does not end. Exits with status 0 unless the hook is strict
+/// (`--strict`): the package manager never sees a run fail that lacks threads, memory or descriptors, without which runtimes trap
+/// or retry forever.
 package enum HookGuard {
     /// The messages of the guard, each with its newline, and the exit statuses of a strict hook.
     ///

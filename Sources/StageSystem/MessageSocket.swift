@@ -117,7 +117,7 @@ public final class MessageSocket: Sendable {
         }
     }
 
-    /// Has the kernel refuse messages with files to this end (`SO_PASSRIGHTS`, Linux 6.16); does nothing on older
+    /// Makes the kernel refuse messages with files to this end (`SO_PASSRIGHTS`, Linux 6.16); does nothing on older
     /// kernels.
     ///
     /// The kernel releases files that are not received in the receiving thread, which waits for a TCP socket with

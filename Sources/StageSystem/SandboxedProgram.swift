@@ -6,19 +6,19 @@ package import SystemPackage
 package struct SandboxedProgram: Sendable {
     /// The absolute path of the executable.
     package var path: FilePath
-    /// Its arguments, without its name.
+    /// The arguments, without the program name.
     package var arguments: [String]
-    /// Its complete environment.
+    /// The complete environment.
     package var environment: [String: String]
-    /// Its working directory.
+    /// The working directory.
     package var directory: FilePath
-    /// The files that it may access, and its resource limits.
+    /// The files that the program may access, and its resource limits.
     package var sandbox: Sandbox
-    /// The restrictions without which it is not started.
+    /// The restrictions without which the program is not started.
     package var required: Sandbox.Restrictions
     /// The longest run time.
     package var timeLimit: Duration
-    /// The most bytes of its standard output.
+    /// The maximum number of bytes of the standard output.
     package var outputLimit: Int
 
     /// The number of bytes that are kept from the end of the program's standard error.
@@ -65,9 +65,9 @@ package struct SandboxedProgram: Sendable {
     package struct Outcome: Hashable, Sendable {
         /// The reason why the program ended.
         package var ending: Ending
-        /// Its standard output.
+        /// The standard output of the program.
         package var output: [UInt8]
-        /// The end of its standard error.
+        /// The end of the standard error of the program.
         package var errorTail: [UInt8]
         /// The restrictions that the kernel applied.
         package var restrictions: Sandbox.Restrictions

@@ -88,7 +88,7 @@ package final class UnixSocket: Sendable {
         return bytes
     }
 
-    /// Has the kernel refuse open files that others send to `socket` or, if it listens, to connections that are made to
+    /// Makes the kernel refuse open files that others send to `socket` or, if it listens, to connections that are made to
     /// it from now on (`SO_PASSRIGHTS`, Linux 6.16); does nothing on older kernels.
     package static func refuseFiles(sentTo socket: CInt) { stage_refuse_files(socket) }
 

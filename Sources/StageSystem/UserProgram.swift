@@ -9,18 +9,18 @@ package import SystemPackage
 package struct UserProgram: Sendable {
     /// The absolute path of the executable.
     package var path: FilePath
-    /// Its arguments, without its name.
+    /// The arguments, without the program name.
     package var arguments: [String]
-    /// Its complete environment.
+    /// The complete environment.
     package var environment: [String: String]
-    /// Its working directory, which the user must be allowed to enter.
+    /// The working directory, which the user must be allowed to enter.
     package var directory: FilePath
-    /// The user that it runs as, `nil` for the user of this process; another user needs the capabilities to
+    /// The user that the program runs as, `nil` for the user of this process; another user needs the capabilities to
     /// change users and groups.
     package var user: UserIdentity?
-    /// The control group that it joins before it starts, `nil` for that of this process.
+    /// The control group that the process joins before the program starts, `nil` for that of this process.
     package var controlGroup: ControlGroup?
-    /// The socket that is its standard input and output; `nil` for `/dev/null`.
+    /// The socket that is the standard input and output; `nil` for `/dev/null`.
     package var channel: MessageSocket?
 
     /// Creates a program from its parts.

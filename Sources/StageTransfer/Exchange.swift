@@ -268,7 +268,7 @@ extension Exchange {
         var final = current
         final.connection = easy?.connection
         use = receiver.receive(final)
-        // Those of the request do not count for the rate of the response.
+        // Windows that ended while the request was sent do not count for the rate of the response.
         windows = 0
         return true
     }

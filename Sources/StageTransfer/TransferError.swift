@@ -92,17 +92,17 @@ public indirect enum TransferError: Error, Equatable, Sendable {
 
     /// Fault of a server's certificate.
     public enum CertificateFault: Equatable, Sendable {
-        /// It is not valid yet: often the clock of this machine is wrong.
+        /// The certificate is not valid yet: often the clock of this machine is wrong.
         case notYetValid
-        /// It has expired, or the clock of this machine is wrong.
+        /// The certificate has expired, or the clock of this machine is wrong.
         case expired
-        /// No trusted authority has signed it; it may be self-signed.
+        /// No trusted authority has signed the certificate; it may be self-signed.
         case unknownAuthority
-        /// It is for another host.
+        /// The certificate is for another host.
         case otherHost
-        /// It could not be verified, since the file of trusted authorities cannot be loaded.
+        /// The certificate could not be verified, since the file of trusted authorities cannot be loaded.
         case unloadableAuthorities
-        /// It could not be verified for another reason.
+        /// The certificate could not be verified for another reason.
         case unverified
     }
 }
@@ -110,11 +110,11 @@ public indirect enum TransferError: Error, Equatable, Sendable {
 extension TransferError {
     /// Advice about when to retry.
     public enum RetryAdvice: Equatable, Sendable {
-        /// Soon: the failure of the network or the server is temporary.
+        /// Retry soon: the failure of the network or the server is temporary.
         case soon
-        /// After a person or the publisher has corrected the cause.
+        /// Retry after a person or the publisher has corrected the cause.
         case afterCorrection
-        /// Never with this request.
+        /// Do not retry this request.
         case never
     }
 

@@ -87,7 +87,7 @@ struct ForegroundExchange {
         if body != nil, !(task is URLSessionUploadTask), request.httpMethod == "POST",
             request.value(forHTTPHeaderField: "Content-Type") == nil
         {
-            // As on Apple's systems.
+            // Apple's systems set this field, too.
             request.setValue(
                 "application/x-www-form-urlencoded",
                 forHTTPHeaderField: "Content-Type"

@@ -26,7 +26,7 @@ extension HTTPCookie {
         self.init(properties: properties)
     }
 
-    /// Time when the object was created, in seconds; the storage creates those of an earlier process anew.
+    /// Time when the object was created, in seconds; the storage recreates those of an earlier process.
     var created: TimeInterval {
         properties?[HTTPCookiePropertyKey(rawValue: "Created")] as? TimeInterval ?? 0
     }

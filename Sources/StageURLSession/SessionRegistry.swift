@@ -27,7 +27,6 @@ enum SessionRegistry {
         sessions.withLock { $0[identifier] }
     }
 
-    /// Removes a session.
     static func remove(_ session: URLSession) {
         sessions.withLock { $0[session.link.identifier] = nil }
     }

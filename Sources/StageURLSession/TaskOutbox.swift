@@ -107,8 +107,9 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
         return lanes
     }
 
-    /// Adds a task again that a thread processes, for a request with the rest of its changes: who waits for its additions waits
-    /// for that request, too.
+    /// Queues a task again while a thread processes it, for a request with its remaining changes.
+    ///
+    /// Callers that wait for additions of the task wait for that request, too.
     mutating func addRest(of element: Element) {
         let id = ObjectIdentifier(element)
         guard var entry = entries[id], entry.isInWork else { return }

@@ -264,7 +264,7 @@ extension URLSessionTask {
     /// Records the daemon's number of the task.
     func wasCreated(as number: Int64) {
         session.state.withLock { state in
-            // Its end may have been delivered before the response to the request that created it.
+            // The end of the task may have been delivered before the response to the request that created it.
             guard state.tasks[ObjectIdentifier(self)] != nil else { return }
             state.byNumber[number] = self
         }

@@ -80,7 +80,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         self.transfer = transfer
         ownDelegate = Mutex(delegate)
         progress = withProgressLock {
-            // It becomes a child of the thread's current progress, if there is one.
+            // The new progress becomes a child of the thread's current progress, if there is one.
             let progress = Progress(totalUnitCount: record.bytesExpected ?? -1)
             progress.completedUnitCount = max(record.bytesReceived, record.bytesSent)
             return progress

@@ -89,7 +89,7 @@ extension URLSessionWebSocketTask {
         }
     }
 
-    /// Returns after a time limit; starts it anew if messages were unsent at its start, and bytes were sent since then.
+    /// Returns after a time limit; restarts it if messages were unsent at its start, and bytes were sent since then.
     private func expire(_ limit: Duration) async {
         while true {
             let (isSending, sent) = sending

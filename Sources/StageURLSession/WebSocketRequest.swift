@@ -94,7 +94,7 @@ extension Duration {
 }
 
 extension TimeInterval {
-    /// These seconds, limited to a millisecond at least and about 31 years at most, which also replace infinity and NaN.
+    /// The seconds, at least a millisecond and at most about 31 years; infinity and NaN become the maximum.
     var withinLimits: TimeInterval { isNaN ? 1e9 : Swift.min(Swift.max(self, 0.001), 1e9) }
 }
 

@@ -135,7 +135,7 @@ public struct ReconnectingWebSocketWriter: Sendable {
             do throws(WebSocketClientError) {
                 return try await writer.send(message)
             } catch .webSocket(.closed) {
-                // None of it was sent: the connection had ended, which the reader of the events may not have seen
+                // No part of the message was sent: the connection had ended, which the reader of the events may not have seen
                 // yet.
                 supervisor.remove(writer)
             }

@@ -44,7 +44,7 @@ extension WebSocketConnection {
             isAsked = true
             // A pending write to the server replaces the ping.
             if activity.isWriting { continue }
-            // It may have to wait for a long message that has begun meanwhile.
+            // The ping may have to wait for a long message that has begun meanwhile.
             _ = try? await withTimeLimit(
                 interval,
                 since: { [self] in sentBytes },

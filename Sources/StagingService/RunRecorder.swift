@@ -200,7 +200,7 @@ struct RunRecorder {
             try self.change(historyOf: application, after: record, change)
         } catch {
             if isReported || error.isHeldByOthers {
-                // Not a warning: the run reports the unusable container itself, or other runs hold the lock and record their outcome.
+                // This is no warning: the run reports the unusable container itself, or other runs hold the lock and record their outcome.
                 logger.info(
                     "The history of the run is not written",
                     metadata: ["error": "\(error)"]

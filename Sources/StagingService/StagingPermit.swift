@@ -96,7 +96,7 @@ struct StagingPermit: Sendable {
                 ? (await work(nil), .finished(resumedTask: nil)) : (StagedPacks(), .held(reasons))
         }
         let reporter = DaemonProgressReporter(of: daemonTask.id, environment: environment)
-        // Not in the group, whose end would wait for a daemon that hangs.
+        // The task is outside of the group, whose end would wait for a daemon that hangs.
         let reports = Task { await reporter.run() }
         defer { reports.cancel() }
         return await withTaskGroup(of: StagedPacks?.self) { group in
@@ -253,7 +253,7 @@ struct StagingPermit: Sendable {
         }
         var change = TransferChange()
         change.state = .cancelled
-        // Not a child of this Swift task, which is cancelled: its requests would be, too.
+        // An unstructured task: this Swift task is cancelled, and a request of a child would be cancelled with it.
         let isWithdrawn = await Task { [change] in await submit(change, to: daemonTask) }.value
         return .finished(resumedTask: isWithdrawn ? nil : daemonTask.id)
     }

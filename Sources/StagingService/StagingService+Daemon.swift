@@ -68,7 +68,7 @@ extension StagingService {
         let packs = plan.packsToStage.map(\.id)
         let permit = permit(for: order, packs: packs)
         var (staged, outcome) = await permit.perform { earlier in
-            // Of a container that cannot be read, staging the packs of the earlier plan reports the error.
+            // If the container cannot be read, staging the packs of the original plan reports the error.
             guard let earlier, let later = try? await planner.plan(after: earlier) else {
                 return await work(plan)
             }

@@ -99,10 +99,10 @@ private struct CommandPlace {
     private(set) var names: [String] = []
     /// Set if the command prints JSON as one object on each line.
     private(set) var printsJSONLines = false
-    /// The word in the position of a subcommand that does not exist.
+    /// The name of a subcommand that does not exist; `nil` if the arguments have none.
     private var unknownWord: String?
 
-    /// The failure for a word in the position of a subcommand that does not exist.
+    /// The failure if the arguments name a subcommand that does not exist; `nil` otherwise.
     var unknownCommand: CommandFailure? {
         guard let word = unknownWord else { return nil }
         var failure = CommandFailure.usage("\(name) has no command '\(word.forDisplay())'")

@@ -11,7 +11,7 @@ struct UnregisteredRemoval {
     var applications: [ApplicationID] = []
     /// The applications whose records stay, because not all of their packs could be removed.
     var remaining: [ApplicationID] = []
-    /// Those of the applications that are registered for another group now.
+    /// The applications of both lists that are now registered for another group.
     var moved: [ApplicationID] = []
     /// The registered applications whose manifest has to be stored first, since the packs may be theirs, too.
     var awaited: [ApplicationID] = []
@@ -99,7 +99,7 @@ extension Container {
     private func removeRest(besides applications: Set<ApplicationID>) throws(ContainerError) -> Bool
     {
         guard try isDeserted(besides: applications) else { return true }
-        // Before the sweep, which keeps bundles that single files of a pack may need.
+        // Removes single files first: while one exists, the sweep keeps downloads that may be its bundles.
         var removal = try removePartialContent { _ in false }
         let now = Int64(Date().timeIntervalSince1970)
         removal.add(sweep(now: now, offering: OfferedContent()))

@@ -73,13 +73,13 @@ struct StagePackCommand: AsyncParsableCommand {
         // In a hook, the rest runs in a child process, whose crash the caller of the hook does not see.
         let isHook = HookGuard.enter(SystemShortage.hookWords)
         ProcessEnvironment.clean()
-        // Before the first 'await', which starts threads.
+        // Runs before the first 'await', which starts threads.
         UnpackServiceCommand.runIfAsked()
         // A closed pipe on standard output must not end a transfer.
         signal(SIGPIPE, SIG_IGN)
         HeapMemory.limitArenas()
         SystemShortage.endIfAny(isHook: isHook)
-        // Also before the first 'await': threads inherit the confinement of the thread that starts them.
+        // Runs before the first 'await': threads inherit the confinement of the thread that starts them.
         if let worker = StagingWorker.startIfAsked() {
             Glibc.exit(await worker.run().rawValue)
         }

@@ -197,7 +197,7 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
             }
         }
         let offered = try container.reader.offeredContent()
-        // Before the sweep, which keeps bundles that single files of a pack may need.
+        // Removes single files first: while one exists, the sweep keeps downloads that may be its bundles.
         if let offered {
             attempt { () throws(ContainerError) in
                 try container.removePartialContent { offered.all.contains($0.description) }

@@ -97,7 +97,7 @@ struct LoadCommand: NetworkedSubcommand {
         guard FileStatus.exists(place) else {
             throw CommandFailure(.noSuchFile(file, .isMissing), pack: pack)
         }
-        // The same error as for a directory of a pack that is not staged.
+        // Throws the same error as for a directory of a pack that is not staged.
         guard (try? Directory.open(place)) == nil else {
             throw CommandFailure(.noSuchFile(file, .isDirectory), pack: pack)
         }

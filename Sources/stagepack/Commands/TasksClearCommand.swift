@@ -35,11 +35,11 @@ struct TasksClearCommand: ReportingSubcommand {
                     guard !ended.isEmpty else { continue }
                     let all = Acknowledgement(sequence: session.lastEvent)
                     try await client.acknowledge(all, in: session.identifier)
-                    // One that has ended since then stays.
+                    // A task that has ended since then stays.
                     let left = Set(try await client.tasks(in: session.identifier).map(\.id))
                     removed += ended.filter { !left.contains($0.task.id) }
                 } catch {
-                    // Its command may have just removed the session.
+                    // The command of the session may have just removed it.
                     if case .refused(let refusal) = error, refusal.code == .notFound { continue }
                     failure = failure ?? error
                     guard case .refused = error else { break }

@@ -68,7 +68,7 @@ struct WatchCommand: ReportingSubcommand {
             default: break
             }
             Console.say(asJSON ? event.jsonLine : event.line)
-            // Its reader has ended, or its disk is full.
+            // The reader of the output has ended, or its disk is full.
             if Console.outputHasFailed { return }
         }
         throw .lost(events.path)

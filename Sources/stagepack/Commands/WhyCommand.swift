@@ -83,7 +83,7 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
 
     /// Returns the next step for a pack about which nothing was decided.
     private func nextStep(for pack: PackID, in scopes: ContainerScopes) -> String {
-        // Of all applications, no option names one that has the pack.
+        // Without options, all applications are searched, and none of them has the pack.
         let isUnknown =
             scopes.isAll && !scopes.scopes.isEmpty
             && !scopes.scopes.contains { $0.session.knownPacks.contains(pack) }

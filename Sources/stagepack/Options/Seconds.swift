@@ -8,7 +8,7 @@ struct Seconds: ExpressibleByArgument {
     var duration: Duration { .seconds(value) }
 
     init?(argument: String) {
-        // Also refuses NaN, for which every comparison is false.
+        // NaN is refused, too, because every comparison with it is false.
         guard let value = Double(argument), value >= 0, value <= 1e9 else { return nil }
         self.value = value
     }

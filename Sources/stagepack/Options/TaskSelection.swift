@@ -22,7 +22,7 @@ struct TaskSelection: ParsableArguments {
         }
     }
 
-    /// The number of times that transfers are listed anew, since a client may create them without end.
+    /// The maximum number of listings of transfers: a client may create new ones without end.
     private static let listings = 16
 
     /// Changes the transfers, and prints their new state.

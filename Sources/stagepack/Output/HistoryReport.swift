@@ -52,9 +52,9 @@ struct HistoryReport: Encodable {
         var pin: PinStatus?
         /// The version that is staged now; `nil` if none is.
         var currentVersion: Int?
-        /// The number of the daemon's transfer of the pack, which is not complete; `nil` if there is none.
+        /// The identifier of the daemon's unfinished task for the pack; `nil` without one.
         var transfer: Int64?
-        /// True if only requests fetch the pack.
+        /// `true` if the policy of the pack is `onDemand`.
         var isOnDemand = false
 
         private enum CodingKeys: String, CodingKey {

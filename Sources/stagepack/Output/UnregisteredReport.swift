@@ -14,7 +14,7 @@ struct UnregisteredReport: Encodable, CustomStringConvertible {
     var applications: [ApplicationID] = []
     /// The applications whose records stay, because not all of their packs could be removed.
     var remaining: [ApplicationID] = []
-    /// Those of the applications that are now registered for another group.
+    /// The applications of both lists that are now registered for another group.
     var moved: [ApplicationID] = []
     /// The registered applications whose manifest has to be stored first, since the packs may be theirs, too.
     var awaited: [ApplicationID] = []
