@@ -31,7 +31,7 @@ public actor AssetPackManager {
         environment: ProcessEnvironment.current
     )
 
-    /// The most simultaneous downloads; others are queued.
+    /// The maximum number of simultaneous downloads; others are queued.
     private static let fetchLimit = 4
 
     private struct Setup {

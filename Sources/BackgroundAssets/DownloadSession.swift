@@ -19,7 +19,7 @@ final class DownloadSession: Sendable {
     private let cancelled = Mutex<Set<Int64>>([])
     /// The identifiers of the downloads that threads are scheduling, starting or cancelling.
     private let identifiersInUse = ConditionVariable<Set<String>>([])
-    /// The most downloads that are changed at a time: the daemon processes as many requests of a user.
+    /// The maximum number of downloads that are changed at a time: the daemon processes as many requests of a user.
     private static let changeLimit = 4
     let known = Mutex(KnownDownloads())
     /// The connection of the current delegate.

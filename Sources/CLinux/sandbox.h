@@ -77,7 +77,7 @@ STAGE_CHECKED static inline int stage_move_up(int file) {
 /// Closes the descriptors from `first` to `last` (close_range(2), Linux 5.9).
 static inline void stage_close_range(unsigned first, unsigned last) {
     if (syscall(SYS_close_range, first, last, 0u) == 0) return;
-    // On older kernels one by one, up to a number that processes hardly exceed.
+    // Older kernels: closes them one by one, up to a number that processes hardly exceed.
     for (unsigned file = first; file <= last && file < 4096; file++) close((int)file);
 }
 

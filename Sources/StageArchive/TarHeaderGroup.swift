@@ -5,8 +5,8 @@ struct TarHeaderGroup {
     /// The largest extended header in bytes, the same as libarchive's limit.
     static let maximumLength: Int64 = 1 << 20
 
-    /// The most bytes of a key that is compared with others: extended attributes have names of at most 255 bytes
-    /// (xattr(7)), and comparing a long key of combining characters takes hours.
+    /// The maximum number of bytes of a key that is compared with others: extended attributes have names of at most 255
+    /// bytes (xattr(7)), and comparing a long key of combining characters takes hours.
     private static let maximumKeyLength = 512
 
     /// The offset of the entry's first header.

@@ -6,7 +6,7 @@ package struct ZstandardHeader: Equatable, Sendable {
     /// The bytes of content that the decoder keeps.
     package let windowSize: UInt64
 
-    /// The most bytes of a header, including its magic number.
+    /// The maximum number of bytes of a header, including its magic number.
     package static let maximumLength = 18
 
     /// Parses the first bytes of a frame; `nil` if they are not a frame.

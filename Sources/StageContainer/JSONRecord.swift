@@ -145,9 +145,9 @@ package enum RecordLimits {
     package static let times = 0...253_402_300_799
     /// Numbers of consecutive failed runs.
     package static let failures = 0...(1 << 31)
-    /// The most bytes to transfer for a pack.
+    /// The maximum number of bytes to transfer for a pack.
     package static let downloadSize = ByteCount(1 << 50)
-    /// The most bytes that are counted before the first launch.
+    /// The maximum number of bytes that are counted before the first launch.
     package static let spent = ByteCount((1 << 60) - 1)
 }
 

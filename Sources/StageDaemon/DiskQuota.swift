@@ -92,7 +92,7 @@ struct DiskQuota {
         }
         guard more <= free - limits.reserve else { return .full }
         if limits.perUser == nil, user != limits.exempt {
-            // Denied unless the disk afterwards still has as much free space as all files of this user take.
+            // Grants space only if the disk afterwards has as much free space as all files of this user take.
             guard others <= free - limits.reserve - more - bytes else { return .later }
         }
         set(item, to: bytes, of: user)

@@ -6,7 +6,7 @@ enum LinkedDatabaseLibrary {
     static let version = readVersion() ?? "unknown"
 
     private static func readVersion() -> String? {
-        // A database in memory can always be opened, or the version is not known.
+        // Without a version, `version` is "unknown": the error is of no use.
         let queue = try? DatabaseQueue()
         return try? queue?.read { try String.fetchOne($0, sql: "SELECT sqlite_version()") }
     }

@@ -95,7 +95,7 @@ extension TransferState {
 
     /// Starts the removal of a session.
     ///
-    /// - Returns: Its unfinished tasks, which the caller forgets after their attempts have ended.
+    /// - Returns: The unfinished tasks of the session, which the caller forgets after their attempts have ended.
     mutating func beginRemoval(of id: Int64) -> [Int64] {
         sessions[id]?.isEnding = true
         return Array(scheduler.transfers[id] ?? [])

@@ -49,9 +49,9 @@ extension IndexFetch {
 extension ContentIndex {
     /// A block of common file systems.
     private static let block: Int64 = 4096
-    /// The most that an inode takes, where it holds a short symbolic link, too.
+    /// The maximum size of an inode on disk, with the short symbolic link that it may hold.
     private static let inode: Int64 = 512
-    /// The most that a directory's entry and a line of the listing take, beside the path.
+    /// The maximum size of a directory entry and a line of the listing together, without the path.
     private static let entry: Int64 = 256
     /// The length from which the target of a symbolic link takes a block.
     private static let longTarget = 60

@@ -28,7 +28,7 @@ public struct Plan: Equatable, Sendable {
         public var transferSize = ByteCount.zero
         /// `true` if ``transferSize`` is exact, `false` if it is an upper bound.
         public var isTransferSizeExact = true
-        /// The most space that staging the pack takes on the file system, which was compared with the free space; zero
+        /// The maximum space that staging the pack takes on the file system, which was compared with the free space; zero
         /// for packs that are not to be staged or are kept.
         public var space = ByteCount.zero
         /// `true` if the pack is to be staged from a generation that the container keeps, without a transfer.

@@ -83,7 +83,7 @@ extension Planner {
 
 /// The space that packs need on the file system, compared with the space that a run would find there.
 package struct SpaceComparison: Equatable, Sendable {
-    /// The most space that the packs need, without ``Planner/reserve``.
+    /// The maximum space that the packs need, without ``Planner/reserve``.
     package var needed = ByteCount.zero
     /// The result.
     package var result = Result.fits

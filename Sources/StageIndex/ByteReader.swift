@@ -97,7 +97,7 @@ extension ByteReader {
         }
     }
 
-    /// The most bytes of a table.
+    /// The maximum number of bytes of a table.
     static var tableLimit: Int { Int(ManifestLimits.deltaTableSize.rawValue) }
 }
 

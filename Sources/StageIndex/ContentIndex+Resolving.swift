@@ -23,7 +23,7 @@ extension ContentIndex {
         }
     }
 
-    /// The most links that a path may lead through, as in Linux.
+    /// The maximum number of links that a path may lead through, as in Linux.
     private static let maximumLinks = 40
 
     /// Resolves a path as the kernel does in the staged tree, following links; returns `nil` if there is

@@ -4,7 +4,7 @@ extension DeltaSet {
     /// The first bytes of a table: a name, bytes that text-mode transfers corrupt, and the format version.
     static let magic: [UInt8] = Array("SPDS".utf8) + [0x0D, 0x0A, 0x1A, 0x01]
 
-    /// The most bytes that ``Head`` reads.
+    /// The maximum number of bytes that ``Head`` reads.
     package static let headLength = magic.count + 2 * Digest.byteCount + 5
 
     /// The first fields of a delta set.

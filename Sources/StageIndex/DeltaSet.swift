@@ -119,6 +119,6 @@ package struct DeltaSet: Equatable, Sendable {
 }
 
 extension IndexLimits {
-    /// The most bytes of an older version that a delta frame refers to: about 4.7 MiB.
+    /// The maximum number of bytes of an older version that a delta frame refers to: about 4.7 MiB.
     package static let windowLength = 4_915_200
 }

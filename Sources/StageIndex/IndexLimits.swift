@@ -2,13 +2,13 @@ package import StageModel
 
 /// The limits of an index.
 package enum IndexLimits {
-    /// The most bytes of a frame's content: 1 MiB.
+    /// The maximum number of bytes of a frame's content: 1 MiB.
     package static let frameLength = 1 << 20
-    /// The most bytes of a bundle: 256 MiB.
+    /// The maximum number of bytes of a bundle: 256 MiB.
     package static let bundleSize = Int64(256 << 20)
-    /// The most bytes of an index before compression: 256 MiB.
+    /// The maximum number of bytes of an index before compression: 256 MiB.
     package static let byteCount = 256 << 20
-    /// The most bytes of all paths together after expanding shared prefixes: 256 MiB.
+    /// The maximum number of bytes of all paths together after expanding shared prefixes: 256 MiB.
     package static let pathByteCount = 256 << 20
     /// Returns the most frames of a file: one for each started 4 KiB, a quarter of the smallest chunk of
     /// ``ContentChunker``, and one more.
@@ -35,16 +35,16 @@ package struct IndexBounds: Hashable, Sendable {
         installedSize: ManifestLimits.installedSize
     )
 
-    /// The most directories, including implied parents.
+    /// The maximum number of directories, including implied parents.
     package var directories: Int { ManifestLimits.directories(fileCount: fileCount) }
-    /// The most entries: files, links, and empty directories.
+    /// The maximum number of entries: files, links, and empty directories.
     package var entries: Int { fileCount + directories }
-    /// The most frames.
+    /// The maximum number of frames.
     package var frames: Int {
         fileCount + IndexLimits.frameCount(ofSize: installedSize.rawValue)
     }
 
-    /// The most bytes of such an index before compression.
+    /// The maximum number of bytes of such an index before compression.
     package var byteCount: Int {
         // Each entry takes a path, a target, a digest and numbers; each frame two digests, numbers and a
         // bundle of its own.

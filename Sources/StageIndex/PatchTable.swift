@@ -38,7 +38,7 @@ package struct PatchTable: Equatable, Sendable {
 
         /// The number of bytes of the older version.
         package var prefixLength: Int { prefix.reduce(0) { $0 + $1.count } }
-        /// The least bytes of content for each byte of its encoded runs.
+        /// The minimum number of bytes of content for each byte of its encoded runs.
         package static let leastContentPerRunByte = 16
 
         /// Returns the most bytes that the encoded runs of some bytes of content may have, if both together have at most
@@ -56,9 +56,9 @@ package struct PatchTable: Equatable, Sendable {
     /// Creates a table from its parts.
     package init(parts: [Part] = []) { self.parts = parts }
 
-    /// The most bytes that the frame of one part decompresses to.
+    /// The maximum number of bytes that the frame of one part decompresses to.
     package var windowSize: ByteCount { ByteCount(parts.map(\.decompressedLength).max() ?? 0) }
-    /// The most bytes of the older version that one part refers to.
+    /// The maximum number of bytes of the older version that one part refers to.
     package var prefixSize: ByteCount { ByteCount(parts.map(\.prefixLength).max() ?? 0) }
 
     /// Returns the ranges of the frames in an object whose table has `size` bytes.
@@ -110,7 +110,7 @@ package struct PatchTable: Equatable, Sendable {
 extension PatchTable {
     /// The first bytes of a table: a name, bytes that text-mode transfers corrupt, and the format version.
     static let magic: [UInt8] = Array("SPPT".utf8) + [0x0D, 0x0A, 0x1A, 0x01]
-    /// The most bytes that ``size(decodingHead:)`` reads.
+    /// The maximum number of bytes that ``size(decodingHead:)`` reads.
     package static let headLength = magic.count + 5
 
     /// Returns the size of a whole table in bytes from its first ones.

@@ -4,9 +4,9 @@
 /// minutes each time. So text from outside is checked, in linear time, before it is compared. Records of StagePack and
 /// messages between its processes have a higher limit, since they quote names of up to 2,048 bytes.
 package struct CombiningSequence {
-    /// The most combining characters in a row: more than any language needs.
+    /// The maximum number of combining characters in a row: more than any language needs.
     package static let limit = 30
-    /// The most in records of StagePack and in messages between its processes: as many as a quoted name may have.
+    /// The maximum number in records of StagePack and in messages between its processes: as many as a quoted name may have.
     package static let quotationLimit = 1024
 
     private let limit: Int

@@ -86,9 +86,9 @@ public struct ContentEntry: Hashable, Sendable {
 /// Only its text is checked here; ``ContentLinks`` checks that it also stays inside when it leads through
 /// other links of the pack.
 public struct LinkTarget: Hashable, Sendable {
-    /// The most bytes of a target.
+    /// The maximum number of bytes of a target.
     public static let maximumLength = 1024
-    /// The most components of a target.
+    /// The maximum number of components of a target.
     public static let maximumDepth = 64
 
     /// The unmodified text of the link.

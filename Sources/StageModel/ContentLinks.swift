@@ -17,7 +17,7 @@ public struct ContentLinks: Sendable {
         var next: Int32
     }
 
-    /// The most links that a path may lead through, as in Linux.
+    /// The maximum number of links that a path may lead through, as in Linux.
     private static let maximumHops = 40
     /// The bytes of paths that ``firstFault()`` compares for each link, on average, and for all together: far more
     /// than links of real packs take, and few enough that prepared ones take no more than seconds.

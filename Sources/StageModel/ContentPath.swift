@@ -5,11 +5,11 @@
 /// most 1,024 bytes and 32 components in all. Therefore a path stays below the directory in which it is
 /// resolved, is the same on every system, and is safe to print.
 public struct ContentPath: Hashable, Sendable {
-    /// The most bytes of a component.
+    /// The maximum number of bytes of a component.
     public static let maximumComponentLength = 255
-    /// The most bytes of a path.
+    /// The maximum number of bytes of a path.
     public static let maximumLength = 1024
-    /// The most components of a path.
+    /// The maximum number of components of a path.
     public static let maximumDepth = 32
 
     /// The path as text.

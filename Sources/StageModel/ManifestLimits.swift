@@ -2,25 +2,25 @@
 ///
 /// They far exceed the needs of publishers, and bound the memory and time that a hostile manifest can cost.
 public enum ManifestLimits {
-    /// The most bytes of a manifest: 16 MiB.
+    /// The maximum number of bytes of a manifest: 16 MiB.
     public static let byteCount = 16 << 20
-    /// The most bytes of the records of a container's manifests together: 128 MiB.
+    /// The maximum number of bytes of the records of a container's manifests together: 128 MiB.
     public static let storedByteCount = 128 << 20
-    /// The most bytes of a registration: 1 MiB.
+    /// The maximum number of bytes of a registration: 1 MiB.
     public static let registrationByteCount = 1 << 20
-    /// The most levels of nested arrays and objects.
+    /// The maximum number of levels of nested arrays and objects.
     public static let nesting = 64
-    /// The most characters of a number.
+    /// The maximum number of characters of a number.
     public static let numberLength = 64
-    /// The most events that a policy names.
+    /// The maximum number of events that a policy names.
     public static let events = 16
-    /// The most packs of a manifest.
+    /// The maximum number of packs of a manifest.
     public static let packs = 10_000
-    /// The most mirrors of a manifest.
+    /// The maximum number of mirrors of a manifest.
     public static let baseURLs = 16
-    /// The most bytes of a URL.
+    /// The maximum number of bytes of a URL.
     public static let urlLength = 2048
-    /// The most bytes of a pack's `userInfo`, as compact JSON: 64 KiB.
+    /// The maximum number of bytes of a pack's `userInfo`, as compact JSON: 64 KiB.
     public static let userInfoLength = 64 << 10
     /// The largest archive: 1 TiB.
     public static let archiveSize = ByteCount.mebibytes(1 << 20)
@@ -35,11 +35,11 @@ public enum ManifestLimits {
     public static let patchSize = ByteCount.mebibytes(1 << 20)
     /// The largest table of a delta set or a patch: 16 MiB.
     public static let deltaTableSize = ByteCount.mebibytes(16)
-    /// The most deltas of an index.
+    /// The maximum number of deltas of an index.
     public static let deltas = 16
     /// The largest sum of a pack's file sizes: 4 TiB.
     public static let installedSize = ByteCount.mebibytes(4 << 20)
-    /// The most files and symbolic links of a pack.
+    /// The maximum number of files and symbolic links of a pack.
     public static let fileCount = 1_000_000
     /// Returns the most directories, including implied parents, of a pack with this number of files and
     /// links: 4,096, and 32, the largest depth, for each.
@@ -47,16 +47,16 @@ public enum ManifestLimits {
         let (product, overflows) = fileCount.multipliedReportingOverflow(by: 32)
         return overflows ? .max : product.addingReportingOverflow(4096).partialValue
     }
-    /// The most manifest URLs of a registration.
+    /// The maximum number of manifest URLs of a registration.
     public static let manifestURLs = 8
-    /// The most bytes of an application's version.
+    /// The maximum number of bytes of an application's version.
     public static let versionLength = 128
-    /// The most domains of a registration's allow list.
+    /// The maximum number of domains of a registration's allow list.
     public static let allowedDomains = 256
-    /// The most bytes of a file's path in a registration.
+    /// The maximum number of bytes of a file's path in a registration.
     public static let pathLength = 4096
-    /// The most arguments of a program.
+    /// The maximum number of arguments of a program.
     public static let arguments = 64
-    /// The most bytes of one argument of a program.
+    /// The maximum number of bytes of one argument of a program.
     public static let argumentLength = 4096
 }

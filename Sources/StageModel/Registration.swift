@@ -16,7 +16,7 @@ public struct Registration: Hashable, Sendable {
     public var trust: Trust
     /// Limits of transfers, sizes and hosts; `nil` for none.
     public var restrictions: Restrictions?
-    /// The most bytes of packs in the group's container; `nil` for no limit.
+    /// The maximum number of bytes of packs in the group's container; `nil` for no limit.
     ///
     /// If several applications of a group have a quota, the smallest applies.
     public var quota: ByteCount?
@@ -77,9 +77,9 @@ public struct Registration: Hashable, Sendable {
 
     /// Limits of an application's packs, named as in Apple's property list.
     public struct Restrictions: Hashable, Sendable {
-        /// The most bytes to transfer for packs that are not essential.
+        /// The maximum number of bytes to transfer for packs that are not essential.
         public var downloadAllowance: ByteCount?
-        /// The most bytes to transfer for essential packs.
+        /// The maximum number of bytes to transfer for essential packs.
         public var essentialDownloadAllowance: ByteCount?
         /// The largest installed size, in bytes, of the packs that are not essential.
         public var maxInstallSize: ByteCount?

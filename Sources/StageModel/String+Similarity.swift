@@ -21,7 +21,7 @@ extension String {
         return best?.name
     }
 
-    /// The most letters that are compared.
+    /// The maximum number of letters that are compared.
     private static let longestName = 128
 
     private static func distance(from left: [UInt8], to right: [UInt8]) -> Int {

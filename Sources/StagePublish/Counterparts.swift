@@ -8,7 +8,7 @@ struct Counterparts {
     /// Files by their names without digits: a version number in the name may have changed.
     private var byShape: [[UInt8]: [Int]] = [:]
 
-    /// The most files of the same name that are compared.
+    /// The maximum number of files of the same name that are compared.
     private static let candidates = 256
 
     init(in index: ContentIndex) {

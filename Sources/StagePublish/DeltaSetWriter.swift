@@ -21,7 +21,8 @@ package struct DeltaSetWriter: Sendable {
     var makesSets = true
     /// Indicates whether patches are created.
     package var makesPatches = true
-    /// The most bytes of each version in one part of a patch: what clients keep in memory, twice; 1 to 128 MiB.
+    /// The maximum number of bytes of each version in one part of a patch: what clients keep in memory, twice; 1 to 128
+    /// MiB.
     package var patchPartSize = ManifestLimits.windowSize
     /// The compression level of new patches, 1 to 22; `nil` to choose level 12 or 19 for each part by its size and the
     /// expected saving.

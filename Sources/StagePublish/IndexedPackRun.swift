@@ -204,7 +204,7 @@ struct IndexedPackRun: ~Copyable {
         }
         clusters[cluster].members.append((entries.count, clusters[cluster].bytes.count))
         clusters[cluster].bytes += bytes
-        // Replaced by the frame when the cluster is full.
+        // The entry gets its frame when the cluster is closed.
         return .nothing
     }
 

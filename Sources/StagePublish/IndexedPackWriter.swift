@@ -78,7 +78,8 @@ package struct IndexedPackWriter: Sendable {
     package var makesDeltas = true
     /// Indicates whether patches from older versions are created, if delta sets are.
     package var makesPatches = true
-    /// The most bytes of each version in one part of a patch: what clients keep in memory, twice; 1 to 128 MiB.
+    /// The maximum number of bytes of each version in one part of a patch: what clients keep in memory, twice; 1 to 128
+    /// MiB.
     package var patchPartSize = ManifestLimits.windowSize
     /// The compression level of new patches, 1 to 22; `nil` to choose level 12 or 19 for each part by its size and the
     /// expected saving.
@@ -98,7 +99,7 @@ package struct IndexedPackWriter: Sendable {
 
     /// Files below this size share frames with others.
     static let smallSize = Int64(64 << 10)
-    /// The most bytes of a shared frame.
+    /// The maximum number of bytes of a shared frame.
     static let clusterSize = 256 << 10
 
     /// Creates a writer that uses `width` processors.

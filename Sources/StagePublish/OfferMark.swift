@@ -12,7 +12,7 @@ import SystemPackage
 package enum OfferMark {
     /// The prefix of the names of marks.
     static let prefix = ".offered."
-    /// The most bytes of a mark, enough for the bundles of the largest index.
+    /// The maximum number of bytes of a mark, enough for the bundles of the largest index.
     private static let limit = 64 << 20
 
     /// Marks the objects of an index, with its deltas, delta sets and patches.

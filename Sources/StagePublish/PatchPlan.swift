@@ -20,7 +20,7 @@ struct PatchPlan: Sendable {
     /// - Parameters:
     ///   - content: The pieces that only the newer version has.
     ///   - source: All pieces of the older version.
-    ///   - limit: The most bytes on either side of a part; at least ``IndexLimits/frameLength``.
+    ///   - limit: The maximum number of bytes on either side of a part; at least ``IndexLimits/frameLength``.
     ///   - choice: Chooses the prefixes; `nil` if each part refers to all content that only the older version has.
     init(
         of content: PatchContent,

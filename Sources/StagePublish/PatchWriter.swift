@@ -19,7 +19,7 @@ struct PatchWriter: Sendable {
     private let version: StoredIndex
     /// The number of processors that compare the versions.
     private let width: Int
-    /// The most bytes on either side of a part.
+    /// The maximum number of bytes on either side of a part.
     private let limit: Int64
     /// The level of compression of all parts; `nil` to choose it for each.
     private let level: Int?
@@ -38,7 +38,7 @@ struct PatchWriter: Sendable {
     /// The fraction of the fast compression's size, as a divisor, that the middle level must save before a large part is
     /// compressed at the slow level.
     private static let leastGain = Int64(20)
-    /// The most bytes of a part that is compressed at the slow level without trying the middle level first.
+    /// The maximum number of bytes of a part that is compressed at the slow level without trying the middle level first.
     private static let smallPart = 8 << 20
 
     /// The smallest frame for which similar runs are searched: fewer bytes are not worth the time.
@@ -268,7 +268,7 @@ private struct PartContent {
     /// Finds runs that resemble the prefix, replaces their bytes by the differences, and puts the encoded runs before the content.
     ///
     /// - Parameters:
-    ///   - limit: The most bytes that the frame may decompress to.
+    ///   - limit: The maximum number of bytes that the frame may decompress to.
     ///   - cancellation: Ends the search.
     /// - Returns: `false` if nothing was changed: there are no runs, or too many, or the search was cancelled.
     mutating func subtractRuns(limit: Int, unless cancellation: Cancellation) -> Bool {

@@ -2,7 +2,7 @@ package import StageModel
 import SystemPackage
 
 extension Recipe {
-    /// The most bytes of a recipe: 1 MiB.
+    /// The maximum number of bytes of a recipe: 1 MiB.
     package static let byteLimit = 1 << 20
 
     /// Parses a recipe: JSON that may contain comments and trailing commas.

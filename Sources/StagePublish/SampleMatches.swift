@@ -64,9 +64,9 @@ struct SampleMatches: Sendable {
         var addresses: [Int64]
     }
 
-    /// The most locations that are kept for a sample: frequent samples carry little information.
+    /// The maximum number of locations that are kept for a sample: frequent samples carry little information.
     private static let perSample = 8
-    /// The most locations that are kept in all.
+    /// The maximum number of locations that are kept in all.
     private static let limit = 1 << 21
 
     /// The sampling rule.

@@ -8,7 +8,7 @@ import StageSystem
 /// suffixes, which would take eight times the memory of the prefix and minutes: runs in programs have such eight bytes every
 /// few instructions.
 struct SimilarRunSearch {
-    /// The most bytes that the encoded runs may have.
+    /// The maximum number of bytes that the encoded runs may have.
     let mostBytes: Int
 
     /// The number of equal bytes by which places are found.
@@ -17,22 +17,22 @@ struct SimilarRunSearch {
     ///
     /// With 8, versions of pydantic-core and Polars have so many runs that encoding the runs takes the bytes that they save.
     private static let leastGain = 12
-    /// The most bytes up to the first mismatch that are compared at another place.
+    /// The maximum number of bytes up to the first mismatch that are compared at another place.
     ///
     /// It is far above the length between mismatches in programs, and limits the time for content that repeats itself.
     private static let reach = 256
-    /// The most bytes by which a run may begin before the place where it was found.
+    /// The maximum number of bytes by which a run may begin before the place where it was found.
     ///
     /// It limits the time for content that repeats itself, each place of which is found again and again.
     private static let reachBack = 1024
-    /// The least bytes of an encoded run.
+    /// The minimum number of bytes of an encoded run.
     private static let leastRunLength = 3
     /// The positions between two checks for cancellation.
     private static let checkInterval = 1 << 20
 
     private enum Direction { case after, before }
 
-    /// The beginning of a run on both sides.
+    /// The start of a run, as offsets in the content and in the prefix.
     private struct Start {
         var content: Int
         var prefix: Int
@@ -234,7 +234,7 @@ private struct PlaceTable {
     private var places: [UInt32]
     private let shift: UInt64
 
-    /// The most bits of a hash: 128 MiB of places.
+    /// The maximum number of bits of a hash: 128 MiB of places.
     private static let mostBits = 25
 
     init(of prefix: Span<UInt8>) {

@@ -21,7 +21,7 @@ struct SolidArchive: Sendable {
 
     /// Returns the archive of a version in a store: an existing one, or a new one.
     ///
-    /// - Returns: Its reference for the manifest, with a URL relative to the store; `nil` if a first installation
+    /// - Returns: The reference to the archive for the manifest, with a URL relative to the store; `nil` if a first installation
     ///   from frames, index included, downloads at most 1/49 more bytes. An existing archive is returned anyway.
     func write(
         _ evaluation: RecipeEvaluation,

@@ -187,7 +187,7 @@ private struct UnusedObjects: Equatable {
     /// The times when objects were first found unused, in seconds since 1970, by path in the store.
     var times: [String: Int64] = [:]
 
-    /// The most bytes to read: half a million objects.
+    /// The maximum number of bytes to read: half a million objects.
     private static let limit = 64 << 20
 
     init() {}

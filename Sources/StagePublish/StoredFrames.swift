@@ -130,7 +130,7 @@ struct StoredFrames: Sendable {
 /// A cache of the last frames: neighbouring parts of a window are often in the same frames.
 private struct RecentFrames {
     private var frames: [(position: Int, content: [UInt8])] = []
-    /// The most cached frames.
+    /// The maximum number of cached frames.
     private static let limit = 8
 
     /// Returns the content of a frame; `nil` if the store lacks it.

@@ -32,7 +32,7 @@ struct ZstandardArchive: Sendable {
     ///   - evaluation: The recipe's files.
     ///   - level: The compression level, 1 to 22.
     ///   - triesFast: Whether incompressible files are compressed fast.
-    ///   - largestWindow: The most bytes of the decoder's window.
+    ///   - largestWindow: The maximum number of bytes of the decoder's window.
     ///   - width: The number of compression threads; the archive does not depend on it.
     ///   - report: Called with the bytes that were read and written.
     /// - Throws: ``PackagingError`` if a file cannot be read or has changed, or ``PackagingError/cancelled``.

@@ -115,7 +115,7 @@ private struct Exchange {
     let conversation: ConversationProgram
     let limit: Duration
 
-    /// The most bytes of an answer.
+    /// The maximum number of bytes of an answer.
     private static let longest = 64 << 10
 
     func ask(

@@ -13,7 +13,7 @@ package enum KeyFile {
         case publicKey(RepositoryKey)
     }
 
-    /// The most bytes of a key file.
+    /// The maximum number of bytes of a key file.
     private static let limit = 64 << 10
 
     /// Reads a private or public key.

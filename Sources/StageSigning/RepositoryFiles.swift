@@ -17,7 +17,7 @@ package final class RepositoryFiles {
 
     private static let metadataName: FilePath.Component = "metadata"
     private static let draftName: FilePath.Component = "metadata.draft"
-    /// The most bytes of a metadata file, equal to the clients' limit.
+    /// The maximum number of bytes of a metadata file, equal to the clients' limit.
     private static let limit = 8 << 20
 
     /// Creates a description of a repository, which need not exist yet.

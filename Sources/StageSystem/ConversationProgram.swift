@@ -70,7 +70,7 @@ package final class ConversationProgram {
     ///
     /// - Parameters:
     ///   - line: The line, without its newline.
-    ///   - limit: The most bytes of the answer.
+    ///   - limit: The maximum number of bytes of the answer.
     ///   - time: The time limit for sending and receiving together.
     /// - Returns: The answer, without its newline.
     /// - Throws: ``Fault`` if the program gives no answer; after that, it gives no further answers.

@@ -11,7 +11,7 @@ extension File {
     ///
     /// - Parameters:
     ///   - source: The file to copy.
-    ///   - limit: The most bytes that `source` may have, holes included; `nil` for no limit.
+    ///   - limit: The maximum number of bytes that `source` may have, holes included; `nil` for no limit.
     /// - Throws: ``FileError`` with `EFBIG` if it has more.
     public func copyContent(
         of source: borrowing File,

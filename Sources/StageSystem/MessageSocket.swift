@@ -6,9 +6,9 @@ public import SystemPackage
 ///
 /// `SOCK_SEQPACKET` preserves message boundaries: a message arrives whole or not at all.
 public final class MessageSocket: Sendable {
-    /// The most bytes of a message.
+    /// The maximum number of bytes of a message.
     public static let maximumLength = 64 << 10
-    /// The most file descriptors of a message.
+    /// The maximum number of file descriptors of a message.
     public static let maximumFiles = Int(STAGE_MESSAGE_FILES)
 
     /// The socket, owned by this value.

@@ -43,7 +43,7 @@ public struct Sandbox: Equatable, Sendable {
         try writable.map { path throws(FileError) in try SpaceReserve(at: path) }
     }
 
-    /// The most open files of a process.
+    /// The maximum number of open files of a process.
     static let openFiles: UInt64 = 256
 
     /// The restrictions that the kernel applied to a program.

@@ -65,7 +65,7 @@ struct Envelope: JSONReadable {
 
     private enum Member: String, CodingKey { case signed, signatures }
 
-    /// The most signatures of one file.
+    /// The maximum number of signatures of one file.
     private static let signatureLimit = 1024
 
     private struct Signature: JSONReadable {

@@ -6,7 +6,7 @@ package struct MetadataFile: Hashable, Sendable {
     package let role: RoleName
     /// The path of the file on the server, percent-encoded: append it to the metadata base URL.
     package let path: String
-    /// The most bytes to read; a longer file is rejected.
+    /// The maximum number of bytes to read; a longer file is rejected.
     package let maximumLength: ByteCount
 
     /// Creates the description of a file, with the version in its name unless it is `nil`.

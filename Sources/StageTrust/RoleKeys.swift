@@ -88,7 +88,7 @@ public struct RoleKeys: Hashable, Sendable {
 
     private enum Member: String, CodingKey { case keyids, threshold }
 
-    /// The most keys of one role.
+    /// The maximum number of keys of one role.
     private static let limit = 1024
 
     /// Checks that enough keys have signed; returns the shortage otherwise.

@@ -17,7 +17,7 @@ public struct RoleName: ExactText {
     /// The role that names targets, or delegates them.
     public static let targets = RoleName(known: "targets")
 
-    /// The most bytes of a file name, without version and extension.
+    /// The maximum number of bytes of a file name, without version and extension.
     private static let lengthLimit = 200
 
     private init(known text: String) { self.text = text }

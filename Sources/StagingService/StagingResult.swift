@@ -224,8 +224,8 @@ public struct PackResult: Sendable {
     public let transferSize: ByteCount
     /// Set if ``transferSize`` is exact, and not an upper bound.
     public let isTransferSizeExact: Bool
-    /// The most space that staging the pack takes on the file system, which the plan compared with the free space; zero if
-    /// the plan does not stage it.
+    /// The maximum space that staging the pack takes on the file system, which the plan compared with the free space;
+    /// zero if the plan does not stage it.
     public let space: ByteCount
     /// Set if the container has the version to stage, from before a rollback.
     public let isKept: Bool

@@ -26,7 +26,7 @@ struct HookRun: Sendable {
     static func timeLimit(option: Double?, environment: [String: String]) -> Duration {
         let limits = 0...1e9
         if let option, limits.contains(option) { return .seconds(option) }
-        // A file that cannot be used fails the runs of the applications, each with its line.
+        // The runs of the applications report a configuration file that cannot be used, and fail.
         let usual = (try? SettingsFile.settings())?.hookTimeLimit ?? .seconds(60)
         var timeLimit = usual
         if let text = environment["STAGEPACK_HOOK_DEADLINE"], !text.isEmpty {

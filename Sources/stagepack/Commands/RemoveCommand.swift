@@ -252,7 +252,7 @@ private struct PackRemoval {
         }
     }
 
-    /// The most time that the worker of a cancelled transfer takes to end.
+    /// The maximum time that the worker of a cancelled transfer takes to end.
     private static let workerTimeout = Duration.seconds(15)
 
     private func location(_ position: Int) -> ContainerLocation? {

@@ -148,7 +148,7 @@ struct PackReport: Encodable {
     var transferSize: ByteCount?
     /// Set if ``transferSize`` is exact, and not an upper bound.
     var isTransferSizeExact: Bool?
-    /// The most disk space that staging the pack takes; `nil` unless it is planned.
+    /// The maximum disk space that staging the pack takes; `nil` unless it is planned.
     var diskSpace: ByteCount?
     /// True for a planned pack of which the container has the version from before a rollback; `nil` otherwise.
     var isKept: Bool?
