@@ -10,7 +10,7 @@ extension MetricsText {
         MetricsText([
             Metric(
                 "stagepack_daemon_build_info",
-                help: "The versions of the daemon and of its libraries; always 1."
+                help: "The versions of the daemon and of its libraries, in labels; the value is 1."
             ),
             Metric(
                 "stagepack_daemon_start_time_seconds",

@@ -100,7 +100,7 @@ extension PackStoreError: CustomStringConvertible {
         case .timedOut(let id, let duration):
             "pack '\(id)' did not arrive within \(duration.inWords)"
         case .fileNotFound(let path):
-            "no pack that was looked in has a file at '\(path.forDisplay())'"
+            "none of the searched packs has a file at '\(path.forDisplay())'"
         case .unreadable(let path, let errno):
             "cannot read '\(path)': \(errno)"
         case .container(let error):

@@ -83,7 +83,7 @@ extension SigningError: CustomStringConvertible {
         case .signer(let program, let request, let fault):
             "signing program '\(program.forDisplay())', asked \(request), \(fault)"
         case .noSigner(let role, let expected, let given):
-            "no key that was given signs for \(role.map { "'\($0.rawValue)'" } ?? "any role"): expected "
+            "none of the given keys signs for \(role.map { "'\($0.rawValue)'" } ?? "any role"): expected "
                 + Self.list(expected, none: "no key") + ", found " + Self.list(given, none: "none")
         case .threshold(let role, let threshold, let keys):
             "role '\(role.rawValue)' would have \(keys) \(keys == 1 ? "key" : "keys"), and "

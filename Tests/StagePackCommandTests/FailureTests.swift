@@ -116,7 +116,7 @@ struct FailureTests {
             """
             stagepack: error: pack 'aurora': expected 20217 bytes from \
             'SERVER/packs/aurora-2.tar.zst', found 999
-            hint: tell the publisher: the file on the server is not the manifest's
+            hint: tell the publisher: the file on the server differs from the one in the manifest
 
             """
         ),
@@ -170,7 +170,7 @@ struct FailureTests {
             """
             stagepack: error: pack 'aurora': the content from 'SERVER/packs/aurora-2.tar.zst' \
             is not the expected one: expected the SHA-256 digest DIGEST, found DIGEST
-            hint: tell the publisher: the file on the server is not the manifest's
+            hint: tell the publisher: the file on the server differs from the one in the manifest
 
             """
         ) { pack in
@@ -182,7 +182,7 @@ struct FailureTests {
             """
             stagepack: error: pack 'aurora': expected 100 bytes from \
             'SERVER/packs/aurora-2.tar.zst', found 20217
-            hint: tell the publisher: the file on the server is not the manifest's
+            hint: tell the publisher: the file on the server differs from the one in the manifest
 
             """
         ) { $0.archive?.size = ByteCount(100) },
@@ -192,7 +192,7 @@ struct FailureTests {
             """
             stagepack: error: pack 'aurora': expected 20218 bytes from \
             'SERVER/packs/aurora-2.tar.zst', found 20217
-            hint: tell the publisher: the file on the server is not the manifest's
+            hint: tell the publisher: the file on the server differs from the one in the manifest
 
             """
         ) { $0.archive?.size += ByteCount(1) },
@@ -316,7 +316,7 @@ struct FailureTests {
             error: """
                 stagepack: error: the manifest has no pack 'borealis'
                 hint: run 'stagepack plan --manifest SERVER/manifest.json --container \
-                DIRECTORY/container' to see the packs that there are
+                DIRECTORY/container' to see all packs
 
                 """,
             arguments: ["fetch", "borealis"]

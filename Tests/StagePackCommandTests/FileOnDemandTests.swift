@@ -151,8 +151,8 @@ struct FileOnDemandTests {
         let (publisher, _) = try await publisher(world)
         _ = try await publisher.package(version: 1)
         for (path, words) in [
-            ("d", "no pack that was looked in has a file at 'd'"),
-            ("b/d", "no pack that was looked in has a file at 'b/d'"),
+            ("d", "none of the searched packs has a file at 'd'"),
+            ("b/d", "none of the searched packs has a file at 'b/d'"),
             ("a", "pack 'levels': 'a' is a directory, and files are fetched one by one"),
         ] {
             let found = await storeError { try await store.contents(at: path, inPack: .levels) }

@@ -70,7 +70,7 @@ struct SigningStatusTests {
         try write(try text(of: FilePath(manifest)) + "\n")
         let refused = try await run("sign", "online")
         #expect(refused.status == 31, "\(refused)")
-        #expect(refused.error.contains("no key that was given signs for 'targets'"), "\(refused)")
+        #expect(refused.error.contains("none of the given keys signs for 'targets'"), "\(refused)")
         for _ in 1...2 {
             let half = try await run("sign", "a")
             #expect(half.status == 0, "\(half)")
@@ -83,7 +83,7 @@ struct SigningStatusTests {
         _ = try KeyFile.generate(.ed25519, at: file("stranger"), passphrase: nil)
         let stranger = try await run("sign", "stranger")
         #expect(stranger.status == 31, "\(stranger)")
-        #expect(stranger.error.contains("no key that was given signs for any role"))
+        #expect(stranger.error.contains("none of the given keys signs for any role"))
         #expect(try timestamp == before)
         #expect(try await run("sign", "b", "online").status == 0)
         #expect(try await run("manifest lint").status == 0)

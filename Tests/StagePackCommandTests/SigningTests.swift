@@ -261,7 +261,7 @@ struct SigningTests: PublisherSuite {
         try write("manifest.json", manifest + "\n")
         let refused = try await run("sign manifest.json --key ../online.pem")
         #expect(refused.status == 31)
-        #expect(refused.error.contains("no key that was given signs for 'targets'"))
+        #expect(refused.error.contains("none of the given keys signs for 'targets'"))
     }
 
     /// Returns the first digits of the id of a key; that of the first one in the metadata of a manifest.

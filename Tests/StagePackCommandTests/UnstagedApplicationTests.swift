@@ -49,7 +49,7 @@ struct UnstagedApplicationTests {
     @Test func aPackThatNoApplicationHasIsLookedForInTheListOfPacks() async throws {
         let ending = try await installed.run("why", "volcano")
         #expect(ending.status == 13, "\(ending)")
-        let hint = "run 'stagepack ls --missing' to see the packs that there are"
+        let hint = "run 'stagepack ls --missing' to see all packs"
         #expect(ending.error.hasSuffix("hint: \(hint)\n"), "\(ending)")
     }
 

@@ -7,7 +7,7 @@ import SystemPackage
 struct AppShowCommand: ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "show",
-        abstract: "Print the registration that holds for an application."
+        abstract: "Print the registration that applies to an application."
     )
 
     @Argument(help: "The application.", completion: ApplicationCompletion.kind) var id: String

@@ -91,7 +91,7 @@ private struct UnregistrationReport: Encodable, CustomStringConvertible {
     var inForce: String?
 
     var description: String {
-        let rest = inForce.map { "; the registration '\($0)' holds now" } ?? ""
+        let rest = inForce.map { "; the registration '\($0)' applies now" } ?? ""
         return "\(application): removed '\(removed.forDisplay())'\(rest)"
     }
 }

@@ -38,7 +38,7 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
     )
     var quota: ByteCount?
 
-    @Flag(help: "Say what would be removed, and why; downloads are not looked at.")
+    @Flag(help: "Print what would be removed, and why; downloads are not examined.")
     var dryRun = false
 
     @Flag(

@@ -18,13 +18,13 @@ struct FetchCommand: NetworkedSubcommand {
     )
     var packs: [PackID] = []
 
-    @Flag(help: "Instead of packs: ask for the manifest and keep it.")
+    @Flag(help: "Download and store the manifest instead of packs.")
     var manifestOnly = false
 
     @Option(
         help: ArgumentHelp(
-            "Another container that readers search, where --container names one: no pack is staged "
-                + "that readers would not get because of the copy there.",
+            "With --container: another container that readers search. A pack is not staged if readers "
+                + "would still use the copy there.",
             valueName: "dir"
         ),
         completion: .directory,

@@ -15,8 +15,8 @@ struct ManifestCreateCommand: StagePackSubcommand {
     @Option(
         name: .customLong("base-url"),
         help: ArgumentHelp(
-            "What the URLs of archives are relative to. Given more than once, the others are "
-                + "mirrors; without it, they are relative to the manifest.",
+            "The base of relative URLs of archives. Given more than once, the others are mirrors. "
+                + "Default: the URL of the manifest.",
             valueName: "url"
         )
     )

@@ -28,18 +28,18 @@ struct ManifestLintCommand: ReportingSubcommand {
     @Argument(help: "The manifests' files.")
     var files: [String]
 
-    @Flag(help: "Ask the servers of the archives, too.") var online = false
+    @Flag(help: "Check the servers of the packs, too.") var online = false
 
     @Option(
         help: ArgumentHelp(
-            "Where the manifest is going to be, for URLs that are relative to it; their files are then "
-                + "not looked for beside the manifest here.",
+            "The future URL of the manifest, for relative URLs; their files are then not looked for "
+                + "beside the manifest.",
             valueName: "url"
         )
     )
     var manifestURL: String?
 
-    @Flag(help: "Let warnings count as errors for the exit status.") var strict = false
+    @Flag(help: "Count warnings as errors for the exit status.") var strict = false
     @Flag(help: "Print the findings as JSON.") var json = false
     @OptionGroup(title: "Network") var network: NetworkOptions
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
@@ -90,7 +90,7 @@ struct ManifestLintCommand: ReportingSubcommand {
         guard interruption == nil else {
             throw CommandFailure(
                 status: .interrupted,
-                message: "the servers were not all asked",
+                message: "not all servers were checked",
                 hint: nil,
                 retryAdvice: .now
             )

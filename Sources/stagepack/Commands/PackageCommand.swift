@@ -68,7 +68,7 @@ struct PackageCommand: ReportingSubcommand {
         help: ArgumentHelp(
             "With '--indexed': the index of the version before, as 'package' named it, or a manifest "
                 + "that has it. May be given more than once: content is reused from the first, and "
-                + "updates from each get a delta set or a patch; of more than 16 the newest.",
+                + "updates from each, at most the newest 16, get a delta set or a patch.",
             valueName: "file"
         ),
         completion: .file()
@@ -207,8 +207,8 @@ struct PackageCommand: ReportingSubcommand {
             let report = PackageReport(file: file, try result.get())
             if let replaced, replaced != report.sha256 {
                 Console.note(
-                    "stagepack: warning: '\(file.forDisplay())' had other content before: a manifest that names it "
-                        + "needs the new one as a new version"
+                    "stagepack: warning: '\(file.forDisplay())' had other content before: add the new content "
+                        + "to manifests as a new version"
                 )
             }
             return report
@@ -275,7 +275,7 @@ struct RecipeFile {
                 retryAdvice: .never
             )
             if case .invalid = error {
-                failure.hint = "'stagepack template' prints a recipe that says what there is"
+                failure.hint = "'stagepack template' prints a recipe that describes all members"
             }
             throw failure
         }

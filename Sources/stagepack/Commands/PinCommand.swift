@@ -19,12 +19,12 @@ struct PinCommand: SourcedSubcommand, ReportingSubcommand {
     )
 
     @Argument(
-        help: "The pack; without it, the packs that are held are listed.",
+        help: "The pack. Default: list the pinned packs.",
         transform: PackArgument.parse
     )
     var pack: PackID?
 
-    @Argument(help: "The version that has to be the one that is staged.")
+    @Argument(help: "The version that the staged pack must have.")
     var version: Int?
 
     @Flag(help: "Release the pin, so that runs update the pack again.")

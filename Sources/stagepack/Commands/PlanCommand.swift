@@ -9,7 +9,7 @@ struct PlanCommand: NetworkedSubcommand {
         abstract: "Show what prefetch would do with each pack, and why."
     )
 
-    @Flag(help: "Plan for the packs that are essential only.")
+    @Flag(help: "Plan for essential packs only.")
     var essential = false
 
     @Option(

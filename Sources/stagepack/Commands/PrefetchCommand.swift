@@ -19,10 +19,10 @@ struct PrefetchCommand: NetworkedSubcommand {
             """
     )
 
-    @Flag(help: "Stage only the packs that are essential.")
+    @Flag(help: "Stage essential packs only.")
     var essential = false
 
-    @Flag(help: "Do it for every application that is registered.")
+    @Flag(help: "Stage the packs of all registered applications.")
     var all = false
 
     @Option(

@@ -7,7 +7,7 @@ import StagingService
 struct RepairCommand: NetworkedSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "repair",
-        abstract: "Verify staged packs and stage those again that are damaged.",
+        abstract: "Verify staged packs and stage damaged packs again.",
         discussion: """
             The damaged generation is served until the new one takes its place. Of an application, only \
             packs that it offers are staged again: ends with status 3, and names the others, if packs of \
@@ -16,7 +16,7 @@ struct RepairCommand: NetworkedSubcommand {
     )
 
     @Argument(
-        help: "The packs; all staged ones if none is named.",
+        help: "The packs. Default: all staged packs.",
         completion: PackCompletion.kind,
         transform: PackArgument.parse
     )

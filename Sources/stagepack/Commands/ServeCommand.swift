@@ -27,7 +27,7 @@ struct ServeCommand: StagePackSubcommand {
 
     @Option(
         help: ArgumentHelp(
-            "The bytes a second to send at most, as 500kB, 4MB or 4MiB.",
+            "The maximum rate of sending in bytes per second, as 500kB, 4MB or 4MiB.",
             valueName: "rate"
         ),
         transform: ByteRate.parse

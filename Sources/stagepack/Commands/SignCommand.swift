@@ -89,8 +89,8 @@ struct RotateCommand: ReportingSubcommand {
 
     @Option(
         help: ArgumentHelp(
-            "Add a key to a role; without one to the roles that --remove takes keys from, or, without --remove, "
-                + "to all roles. A private or public key in PEM, 'exec:' and the path of a signing program, or the "
+            "Add a key to a role. Default: the roles that --remove takes keys from, or, without --remove, "
+                + "all roles. A private or public key in PEM, 'exec:' and the path of a signing program, or the "
                 + "'pkcs11:' URI of a key in a token.",
             valueName: "[role=]key"
         ),

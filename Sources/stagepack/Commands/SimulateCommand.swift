@@ -38,7 +38,10 @@ struct SimulateCommand: StagePackSubcommand {
     var registration: String?
 
     @Option(
-        help: ArgumentHelp("What is wrong: no-space, no-network or metered.", valueName: "fault")
+        help: ArgumentHelp(
+            "The simulated fault: no-space, no-network or metered.",
+            valueName: "fault"
+        )
     )
     var fault: Fault?
 

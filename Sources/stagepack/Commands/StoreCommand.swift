@@ -49,7 +49,7 @@ struct StoreCollectCommand: ReportingSubcommand {
     )
     var keep = RetentionPeriod(seconds: 30 * 24 * 60 * 60)
 
-    @Flag(help: "Say what would be removed, and change nothing.") var dryRun = false
+    @Flag(help: "Print what would be removed, and change nothing.") var dryRun = false
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 

@@ -19,8 +19,8 @@ struct TasksListCommand: ReportingSubcommand {
         discussion: "'stagepack tasks' is the same."
     )
 
-    @Argument(help: "The numbers of transfers; without any, all.") var tasks: [Int64] = []
-    @Flag(help: "Those of all users, for the superuser.") var all = false
+    @Argument(help: "The numbers of transfers. Default: all.") var tasks: [Int64] = []
+    @Flag(help: "As the superuser: list the transfers of all users.") var all = false
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 

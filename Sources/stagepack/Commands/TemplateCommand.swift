@@ -6,7 +6,7 @@ struct TemplateCommand: StagePackSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "template",
         abstract: "Write a packaging recipe to begin with.",
-        discussion: "The comments in it say what there is; 'stagepack package' reads it."
+        discussion: "The comments in it describe all members; 'stagepack package' reads it."
     )
 
     @OptionGroup var file: NewFileOptions

@@ -18,7 +18,7 @@ struct VerifyCommand: ScopedSubcommand, ReportingSubcommand {
     )
 
     @Argument(
-        help: "The packs; all staged ones if none is named.",
+        help: "The packs. Default: all staged packs.",
         completion: PackCompletion.kind,
         transform: PackArgument.parse
     )

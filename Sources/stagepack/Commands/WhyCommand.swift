@@ -19,7 +19,7 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
     )
 
     @Argument(
-        help: "The pack; without it, every pack.",
+        help: "The pack. Default: every pack.",
         completion: PackCompletion.kind,
         transform: PackArgument.parse
     )
@@ -88,7 +88,7 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
             scopes.isAll && !scopes.scopes.isEmpty
             && !scopes.scopes.contains { $0.session.knownPacks.contains(pack) }
         return isUnknown
-            ? "run 'stagepack ls --missing' to see the packs that there are" : Self.nextStep
+            ? "run 'stagepack ls --missing' to see all packs" : Self.nextStep
     }
 
     /// The commands that decide about packs.

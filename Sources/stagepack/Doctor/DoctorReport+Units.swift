@@ -20,7 +20,7 @@ extension DoctorReport {
                 .note,
                 subject: "timer",
                 finding:
-                    "systemd does not run: nothing completes, updates and clears up packs by itself",
+                    "systemd does not run: packs are not completed, updated and cleaned up automatically",
                 hint: "run 'stagepack prefetch --all --event periodic' four times a day"
             )
             return
@@ -47,7 +47,7 @@ extension DoctorReport {
                 .problem,
                 subject: "timer",
                 finding:
-                    "'\(Self.timer)' is not installed: nothing completes and updates packs by itself",
+                    "'\(Self.timer)' is not installed: packs are not completed and updated automatically",
                 hint:
                     "install the package, or in its source run 'sudo make install install-service PREFIX=/usr'"
             )

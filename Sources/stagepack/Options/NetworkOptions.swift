@@ -15,7 +15,7 @@ struct NetworkOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The bytes a second that all transfers together may take, as 500kB, 4MB or 4MiB.",
+            "The maximum rate of all transfers together in bytes per second, as 500kB, 4MB or 4MiB.",
             valueName: "rate"
         ),
         transform: ByteRate.parse
@@ -24,7 +24,7 @@ struct NetworkOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "How often all mirrors are tried, without new bytes, before giving up.",
+            "The number of attempts at all mirrors, without new bytes, before giving up.",
             valueName: "count"
         )
     )

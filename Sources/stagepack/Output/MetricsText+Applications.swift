@@ -4,10 +4,13 @@ extension MetricsText {
     /// A text of the metrics of registered applications, without samples.
     static var applications: MetricsText {
         MetricsText([
-            Metric("stagepack_build_info", help: "The version of StagePack; always 1."),
+            Metric(
+                "stagepack_build_info",
+                help: "The version of StagePack, in a label; the value is 1."
+            ),
             Metric(
                 "stagepack_application_readable",
-                help: "Whether the application's container could be read."
+                help: "1 if the application's container could be read, else 0."
             ),
             Metric("stagepack_packs", help: "Packs by policy and state."),
             Metric(
@@ -27,7 +30,7 @@ extension MetricsText {
             Metric("stagepack_last_run_timestamp_seconds", help: "The end of the last run."),
             Metric(
                 "stagepack_last_run_failed",
-                help: "Whether the last run failed, or a pack of it."
+                help: "1 if the last run or one of its packs failed, else 0."
             ),
             Metric(
                 "stagepack_last_success_timestamp_seconds",
@@ -36,11 +39,11 @@ extension MetricsText {
             ),
             Metric(
                 "stagepack_pending_event",
-                help: "Whether an installation or update is not complete."
+                help: "1 if an installation or update is not complete, else 0."
             ),
             Metric(
                 "stagepack_pack_failures",
-                help: "Runs in a row that could not stage a pack."
+                help: "The number of successive runs that could not stage a pack."
             ),
         ])
     }

@@ -59,7 +59,7 @@ extension StagingAdvice {
                 ?? pack.map {
                     "run \(HintSource.quoted(["load", $0.text])) with --app ID or --manifest URL to fetch it"
                 }
-        case .listPacks: source.staging("plan").map { "run \($0) to see the packs that there are" }
+        case .listPacks: source.staging("plan").map { "run \($0) to see all packs" }
         case .listFiles: load.map { "run \($0) to see what it has" }
         case .nameFileInDirectory: load.map { "name a file in it, or load the whole pack: \($0)" }
         case .loadWholePack: load.map { "load the whole pack: \($0)" }
@@ -87,7 +87,7 @@ extension StagingFailure {
         }
         let other = folders.registration(besides: file)
         return "correct the file, or remove it"
-            + (other.map { ": then '\($0.string.escapedForDisplay)' holds" } ?? "")
+            + (other.map { ": then '\($0.string.escapedForDisplay)' applies" } ?? "")
     }
 
     /// The pack that the failure concerns, if any.

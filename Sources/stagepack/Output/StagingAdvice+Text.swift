@@ -105,10 +105,10 @@ extension StagingAdvice {
             "check this machine's clock with 'date'; if it is right, tell the publisher to renew the "
                 + "metadata"
         case .distrustServer:
-            "tell the publisher: the server does not have what was signed"
+            "tell the publisher: the server does not have the signed files"
         case .compareRoot:
-            "compare the root with the publisher's; if it is the same, tell the publisher that the server has what "
-                + "its keys did not sign"
+            "compare the root with the publisher's; if it is the same, tell the publisher that the server has "
+                + "files that its keys did not sign"
         case .fetchManifestAnew:
             "run again with the network, which replaces the stored manifest"
         case .nameRoot: "pass --app ID, or --root FILE"
@@ -121,7 +121,7 @@ extension StagingAdvice {
             "tell the publisher: only a local manifest may name local files"
         case .tellPublisherOfRevision: "tell the publisher: a manifest's revision must not decrease"
         case .tellPublisherOfOtherFile:
-            "tell the publisher: the file on the server is not the manifest's"
+            "tell the publisher: the file on the server differs from the one in the manifest"
         case .tellPublisherOfMissingFile: "tell the publisher: the server does not have the file"
         case .tellPublisherOfRefusal: "tell the publisher: the server refuses to send the file"
         case .tellPublisherOfServer: "tell the publisher: the address or the server must be changed"

@@ -42,7 +42,7 @@ extension StagingReason {
         case .missing: "not staged yet"
         case .outdated(let version): "version \(version) is staged"
         case .contentChanged: "other content is staged under this version"
-        case .damaged: "what is staged is damaged"
+        case .damaged: "the staged content is damaged"
         case .upToDate: "staged and up to date"
         case .onDemand: "downloaded when the application asks for it"
         case .otherEvents(let events):
