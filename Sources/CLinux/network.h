@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
-/// Returns whether the system has a route to an address: to connect a datagram socket sends nothing. `true` if it
-/// cannot be told.
+/// Returns whether the system has a route to an address; `true` if that is unknown. Connecting a datagram socket sends
+/// nothing.
 static inline bool stage_has_route(const struct sockaddr *address, socklen_t size) {
     int file = socket(address->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (file < 0) return errno != EAFNOSUPPORT;

@@ -69,7 +69,7 @@ enum ConditionNeed: Hashable, CaseIterable {
     case inexpensiveNetwork
     /// External power.
     case mainsPower
-    /// No power saver.
+    /// A power saver that is off.
     case fullPower
 }
 

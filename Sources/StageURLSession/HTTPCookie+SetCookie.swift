@@ -94,7 +94,7 @@ private struct SetCookie {
         }
     }
 
-    /// Parses the value of `Max-Age`, of which no more than 2³¹ seconds count.
+    /// Parses the value of `Max-Age`, and limits it to 2³¹ seconds.
     private static func seconds(_ text: String) -> TimeInterval? {
         let digits = text.hasPrefix("-") ? text.dropFirst() : text[...]
         guard !digits.isEmpty, digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else {

@@ -66,7 +66,7 @@ struct DeltaReport: Encodable, CustomStringConvertible {
             case (_, .disabled):
                 "no delta set and no patch, as the options say; \(transfers)"
             case (.empty, .empty), (.disabled, .empty):
-                "no delta set, since no changed part is like one of that version; \(transfers)"
+                "no delta set, since no changed part resembles a part of that version; \(transfers)"
             }
         return "\(from.forDisplay()): \(text)"
     }
