@@ -179,8 +179,8 @@ extension Container {
     }
 
     func makeUniqueName(_ prefix: String) throws(FileError) -> FilePath.Component {
-        let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
-        guard let name = FilePath.Component("\(prefix.prefix(64)).\(mark)") else {
+        let suffix = String(UInt64.random(in: 0...UInt64.max), radix: 36)
+        guard let name = FilePath.Component("\(prefix.prefix(64)).\(suffix)") else {
             throw FileError("create", path: staging.path, errno: .invalidArgument)
         }
         return name

@@ -64,7 +64,7 @@ extension DeltaSet {
         let count = try reader.number("the number of parts of a window", in: 1...parts)
         var segments: [Segment] = []
         segments.reserveCapacity(count)
-        var room = IndexLimits.windowLength
+        var remaining = IndexLimits.windowLength
         for _ in 0..<count {
             let step = try reader.difference("the file of a window")
             let (entry, isTooFar) = next.addingReportingOverflow(step)
@@ -74,9 +74,9 @@ extension DeltaSet {
             next = entry + 1
             let most = UInt64(ManifestLimits.installedSize.rawValue)
             let offset = try reader.number("where a window begins", in: 0...most)
-            guard room > 0 else { throw reader.fault("a window is too large") }
-            let length = try reader.number("the length of a part of a window", in: 1...room)
-            room -= length
+            guard remaining > 0 else { throw reader.fault("a window is too large") }
+            let length = try reader.number("the length of a part of a window", in: 1...remaining)
+            remaining -= length
             segments.append(Segment(entry: Int(entry), offset: Int64(offset), length: length))
         }
         return Window(segments: segments)

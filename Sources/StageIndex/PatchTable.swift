@@ -153,15 +153,15 @@ extension PatchTable {
         var prefix: [Range<Int64>] = []
         prefix.reserveCapacity(count)
         var end: Int64 = 0
-        var room = limit
+        var remaining = limit
         for _ in 0..<count {
             let most = ManifestLimits.installedSize.rawValue - end
             guard most >= 0 else { throw reader.fault("a prefix refers to impossible bytes") }
             let gap = try reader.number("where a range of a prefix begins", in: 0...UInt64(most))
             let start = end + Int64(gap)
-            guard room > 0 else { throw reader.fault("a prefix is too large") }
-            let length = try reader.number("the length of a range of a prefix", in: 1...room)
-            room -= length
+            guard remaining > 0 else { throw reader.fault("a prefix is too large") }
+            let length = try reader.number("the length of a range of a prefix", in: 1...remaining)
+            remaining -= length
             end = start + Int64(length)
             prefix.append(start..<end)
         }

@@ -105,10 +105,10 @@ package struct SimilarRunDecoder: ~Copyable {
             run = SimilarRun(content: end..<end, prefixOffset: end + shift)
             return
         }
-        let room = part.contentLength - end
-        let gap = try reader.number("the bytes before a run", in: 0...room)
-        guard gap < room else { throw reader.fault("a run begins behind the content") }
-        let length = try reader.number("the length of a run", in: 1...room - gap)
+        let remaining = part.contentLength - end
+        let gap = try reader.number("the bytes before a run", in: 0...remaining)
+        guard gap < remaining else { throw reader.fault("a run begins behind the content") }
+        let length = try reader.number("the length of a run", in: 1...remaining - gap)
         let step = try reader.difference("where a run begins in the prefix")
         let (start, isTooFar) = Int64(end + gap + shift).addingReportingOverflow(step)
         let last = Int64(prefixLength - length)

@@ -28,9 +28,9 @@ struct PatchPlan: Sendable {
         limit: Int64,
         by choice: PrefixChoice?
     ) {
-        // Leaves room for the runs of a part (``PatchTable/Part/mostRunBytes(forContentOf:limit:)``).
-        let room = limit / Int64(PatchTable.Part.leastContentPerRunByte)
-        let most = max(limit - room, Int64(IndexLimits.frameLength))
+        // Reserves bytes for the runs of a part (``PatchTable/Part/mostRunBytes(forContentOf:limit:)``).
+        let reserved = limit / Int64(PatchTable.Part.leastContentPerRunByte)
+        let most = max(limit - reserved, Int64(IndexLimits.frameLength))
         parts = Self.cut(content, limit: most).map { pieces in
             let all = [0..<source.changedSize].filter { !$0.isEmpty }
             return Part(

@@ -143,7 +143,7 @@ struct PatchWriter: Sendable {
             let frame = compress(
                 both,
                 fastSize: trial.size,
-                room: limit - draft.size - promise,
+                remaining: limit - draft.size - promise,
                 unless: cancellation
             )
             if cancellation.isRequested { return (.empty, nil) }
@@ -197,15 +197,15 @@ extension PatchWriter {
     /// Compresses a part at the level of the writer, or at level 12 or 19 if it has none.
     ///
     /// - Parameters:
-    ///   - part: Both sides of the part.
+    ///   - part: The old and the new content of the part.
     ///   - fastSize: The bytes that the fast compression leaves.
-    ///   - room: The number of bytes below which the patch can still be kept.
+    ///   - remaining: The number of bytes below which the patch can still be kept.
     ///   - cancellation: Ends the compression after the current step.
     /// - Returns: The frame.
     private func compress(
         _ part: PartContent,
         fastSize: Int64,
-        room: Int64,
+        remaining: Int64,
         unless cancellation: Cancellation
     ) -> [UInt8] {
         if let level { return Self.compress(part, level: level) }
@@ -214,7 +214,7 @@ extension PatchWriter {
         }
         let frame = Self.compress(part, level: Self.middleLevel)
         let size = Int64(frame.count)
-        let isEnough = fastSize - size <= fastSize / Self.leastGain && size < room
+        let isEnough = fastSize - size <= fastSize / Self.leastGain && size < remaining
         if isEnough || cancellation.isRequested { return frame }
         let smaller = Self.compress(part, level: Self.slowLevel)
         return smaller.count < frame.count ? smaller : frame

@@ -106,9 +106,9 @@ struct PlaceChoice {
 
     /// Adds addresses while the window has space.
     private func insert(_ range: Range<Int64>, into found: inout AddressSet) {
-        let room = Int64(IndexLimits.windowLength) - found.count
-        guard room > 0 else { return }
-        found.insert(range.lowerBound..<min(range.upperBound, range.lowerBound + room))
+        let remaining = Int64(IndexLimits.windowLength) - found.count
+        guard remaining > 0 else { return }
+        found.insert(range.lowerBound..<min(range.upperBound, range.lowerBound + remaining))
     }
 
     /// Returns the clusters of samples, those with the most samples first; among equals, those that overlap the

@@ -55,11 +55,11 @@ struct PrefixChoice {
         let ranked = found.indices.sorted {
             (-densities[$0], found[$0]) < (-densities[$1], found[$1])
         }
-        var (chosen, room): ([Int], Int64) = ([], limit)
+        var (chosen, remaining): ([Int], Int64) = ([], limit)
         for piece in ranked.lazy.map({ found[$0] })
-        where Int64(source.pieces[piece].length) <= room {
+        where Int64(source.pieces[piece].length) <= remaining {
             chosen.append(piece)
-            room -= Int64(source.pieces[piece].length)
+            remaining -= Int64(source.pieces[piece].length)
         }
         return merged(chosen.sorted())
     }

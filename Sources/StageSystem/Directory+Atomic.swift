@@ -51,12 +51,12 @@ extension Directory {
 
     /// Returns a unique name for a temporary file beside `name`, which ``isTemporary(_:)`` recognises.
     public func temporaryName(for name: FilePath.Component) -> FilePath {
-        let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
-        return FilePath(".\(name.string).\(mark).tmp")
+        let randomPart = String(UInt64.random(in: 0...UInt64.max), radix: 36)
+        return FilePath(".\(name.string).\(randomPart).tmp")
     }
 
     /// Returns whether a text can be the random part of a ``temporaryName(for:)``, and not a word of a user's file name.
-    static func isMark(_ text: Substring) -> Bool {
+    static func isRandomPart(_ text: Substring) -> Bool {
         // Shorter numbers are rare, and leftovers with one do no harm.
         (11...13).contains(text.count)
             && text.allSatisfy { $0.isASCII && ($0.isNumber || $0.isLowercase) }

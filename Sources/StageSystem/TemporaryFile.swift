@@ -68,7 +68,7 @@ package struct TemporaryFile: ~Copyable, Sendable {
         let (prefix, suffix) = (".\(name.string).", ".tmp")
         let text = path.string
         guard text.hasPrefix(prefix), text.hasSuffix(suffix) else { return false }
-        return Directory.isMark(text.dropFirst(prefix.count).dropLast(suffix.count))
+        return Directory.isRandomPart(text.dropFirst(prefix.count).dropLast(suffix.count))
     }
 }
 

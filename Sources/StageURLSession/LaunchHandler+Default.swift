@@ -10,12 +10,12 @@ import SystemPackage
 
 extension LaunchHandler {
     /// Prefix of the version of default handlers, which no configuration names.
-    private static let mark = "default "
+    private static let defaultPrefix = "default "
     /// `true` after the warning that this process's executable is not launched.
     private static let hasWarned = Mutex(false)
 
     /// `true` if a process created the handler because its session's configuration names none.
-    var isDefault: Bool { version?.hasPrefix(Self.mark) ?? false }
+    var isDefault: Bool { version?.hasPrefix(Self.defaultPrefix) ?? false }
 
     /// Creates the handler of a session whose configuration names none.
     ///
@@ -56,7 +56,7 @@ extension LaunchHandler {
             }
             self.init(command: [executable.string])
         }
-        version = Self.mark + Self.identity(of: command[0])
+        version = Self.defaultPrefix + Self.identity(of: command[0])
     }
 
     /// Returns text that differs between versions of a program: its inode, size and modification time.

@@ -18,11 +18,11 @@ extension SessionLink {
     }
 
     /// Returns the current position, for ``whenSent(since:_:)``.
-    func mark() -> Int { outbox.change { $0.mark() } }
+    func takePosition() -> Int { outbox.change { $0.takePosition() } }
 
     /// Calls `body` once the daemon has been informed of everything queued since a position.
-    func whenSent(since mark: Int = 0, _ body: @escaping @Sendable () -> Void) {
-        outbox.change { $0.wait(since: mark, acceptsFailure: false, body) }
+    func whenSent(since position: Int = 0, _ body: @escaping @Sendable () -> Void) {
+        outbox.change { $0.wait(since: position, acceptsFailure: false, body) }
         callWaiters()
     }
 

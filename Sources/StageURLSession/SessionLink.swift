@@ -56,9 +56,9 @@ final class SessionLink: Sendable {
     func finish(_ sequence: Int64?) { connection.finish(sequence) }
 
     /// Acknowledges an event that the delegate has handled, once the daemon has the tasks that the delegate has
-    /// created since `mark`: after a kill, the next process finds either the event or these tasks.
-    func finish(_ sequence: Int64?, afterSendingSince mark: Int) {
-        whenSent(since: mark) { [self] in finish(sequence) }
+    /// created since `position`: after a kill, the next process finds either the event or these tasks.
+    func finish(_ sequence: Int64?, afterSendingSince position: Int) {
+        whenSent(since: position) { [self] in finish(sequence) }
     }
 
     /// Returns whether the daemon may deliver a finished download at this path.

@@ -43,7 +43,7 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
     private var queues: [Lane: Queue] = [:]
     private var lastNumber = 0
     /// Last number when a position was last taken: a queued task that is added again after that gets a further number.
-    private var lastMark = 0
+    private var lastPosition = 0
     /// Numbers of the additions that were not sent yet, with the waiters for each.
     private var unsent: [Int: [Int]] = [:]
     private var waiters: [Int: Waiter] = [:]
@@ -64,8 +64,8 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
             return start(lane)
         }
         if entry.isInWork {
-            if entry.next.last ?? 0 <= lastMark { entry.next.append(giveNumber()) }
-        } else if entry.numbers.last ?? 0 <= lastMark {
+            if entry.next.last ?? 0 <= lastPosition { entry.next.append(giveNumber()) }
+        } else if entry.numbers.last ?? 0 <= lastPosition {
             entry.numbers.append(giveNumber())
         }
         entries[id] = entry
@@ -158,26 +158,26 @@ struct TaskOutbox<Element: AnyObject & Sendable> {
     }
 
     /// Returns the current position, for a waiter.
-    mutating func mark() -> Int {
-        lastMark = lastNumber
-        return lastMark
+    mutating func takePosition() -> Int {
+        lastPosition = lastNumber
+        return lastPosition
     }
 
     /// Makes ``takeDueWaiters(hasCalled:)`` return `body` once everything added since a position was sent.
     ///
     /// - Parameters:
-    ///   - mark: The position.
+    ///   - position: The position; 0 for everything that was added.
     ///   - acceptsFailure: `true` to be called also if the daemon cannot be reached.
     ///   - body: The waiter.
     mutating func wait(
-        since mark: Int = 0,
+        since position: Int = 0,
         acceptsFailure: Bool,
         _ body: @escaping @Sendable () -> Void
     ) {
-        lastMark = lastNumber
+        lastPosition = lastNumber
         lastWaiter += 1
         var left = 0
-        let range = mark + 1..<lastNumber + 1
+        let range = position + 1..<lastNumber + 1
         let numbers = range.count < unsent.count ? Array(range) : unsent.keys.filter(range.contains)
         for number in numbers where unsent[number] != nil {
             unsent[number]?.append(lastWaiter)

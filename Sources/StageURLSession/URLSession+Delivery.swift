@@ -83,10 +83,10 @@ extension URLSession {
             delegateCalls.add { [self] in reportChallenge(event, of: task) }
         case .completed, .failed, .cancelled:
             delegateCalls.add { [self] in
-                let mark = link.mark()
-                reportEnd(event, of: task, since: mark)
+                let position = link.takePosition()
+                reportEnd(event, of: task, since: position)
                 // From here on the daemon may forget the event and remove the file.
-                if relay == nil { link.finish(event.sequence, afterSendingSince: mark) }
+                if relay == nil { link.finish(event.sequence, afterSendingSince: position) }
                 endIfDone()
             }
         default:
@@ -179,9 +179,9 @@ extension URLSession {
                 ? question.authorization(for: .useCredential, credential: fallback?.value)
                 : answered?.authorization
             task.record.withLock { $0.answered = answered }
-            let mark = link.mark()
+            let position = link.takePosition()
             task.answer(with: value, disposition: disposition)
-            link.finish(event.sequence, afterSendingSince: mark)
+            link.finish(event.sequence, afterSendingSince: position)
         }
         let challenge = URLAuthenticationChallenge(
             question,
@@ -203,7 +203,7 @@ extension URLSession {
     }
 
     /// Notifies the delegate of a task's end, by an event.
-    private func reportEnd(_ event: SessionEvent, of task: URLSessionTask, since mark: Int) {
+    private func reportEnd(_ event: SessionEvent, of task: URLSessionTask, since position: Int) {
         reportProgress(task)
         if event.kind == .completed {
             task.storeCredential(
@@ -257,7 +257,7 @@ extension URLSession {
         }
         complete(task, error: error, resumeData: resumeData)
         relay?.add(.completed(task, metrics, error)) { [self] in
-            link.finish(event.sequence, afterSendingSince: mark)
+            link.finish(event.sequence, afterSendingSince: position)
         }
     }
 

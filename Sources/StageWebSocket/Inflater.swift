@@ -80,9 +80,9 @@ import CZlib
                 let code = unsafe CZlib.inflate(stream, flush)
                 return (code, unsafe output.count - Int(stream.pointee.avail_out))
             }
-            let room = limits.messageSize - message.count
-            message += scratch[..<min(count, room)]
-            guard count <= room else { throw .tooLarge(limit: limits.messageSize) }
+            let remaining = limits.messageSize - message.count
+            message += scratch[..<min(count, remaining)]
+            guard count <= remaining else { throw .tooLarge(limit: limits.messageSize) }
             switch code {
             case Z_OK:
                 let isDone = unsafe stream.pointee.avail_in == 0 && stream.pointee.avail_out != 0

@@ -91,9 +91,9 @@ final class PassphraseSource {
         var buffer = [UInt8](repeating: 0, count: Self.limit)
         defer { buffer.wipe() }
         while content.count < Self.limit {
-            let room = Self.limit - content.count
+            let remaining = Self.limit - content.count
             let count = unsafe buffer.withUnsafeMutableBytes { bytes in
-                unsafe Glibc.read(file.rawValue, bytes.baseAddress, min(room, bytes.count))
+                unsafe Glibc.read(file.rawValue, bytes.baseAddress, min(remaining, bytes.count))
             }
             if count < 0 {
                 if errno == EINTR { continue }

@@ -112,9 +112,9 @@ struct TaskOutboxTests {
         outbox.wait(acceptsFailure: false) { called.add("all") }
         let one = outbox.take(.requests, atMost: 1)
         // Earlier waiters do not wait for a change that is made while its task is being sent.
-        let mark = outbox.mark()
+        let position = outbox.takePosition()
         _ = outbox.add(items[0], to: .requests)
-        outbox.wait(since: mark, acceptsFailure: false) { called.add("the change") }
+        outbox.wait(since: position, acceptsFailure: false) { called.add("the change") }
         _ = outbox.finish(one) { _ in .requests }
         #expect(call(&outbox) == [])
         let other = outbox.take(.requests, atMost: 1)
@@ -132,11 +132,11 @@ struct TaskOutboxTests {
         var outbox = TaskOutbox<Item>()
         let called = called
         _ = outbox.add(items[0], to: .requests)
-        let mark = outbox.mark()
+        let position = outbox.takePosition()
         _ = outbox.add(items[0], to: .requests)
-        outbox.wait(since: mark, acceptsFailure: false) { called.add("resumed") }
+        outbox.wait(since: position, acceptsFailure: false) { called.add("resumed") }
         let taken = outbox.take(.requests, atMost: 1)
-        let next = outbox.mark()
+        let next = outbox.takePosition()
         _ = outbox.add(items[0], to: .requests)
         outbox.wait(since: next, acceptsFailure: false) { called.add("changed") }
         outbox.giveBack(taken, asLast: false)
