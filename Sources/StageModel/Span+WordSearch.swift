@@ -90,8 +90,8 @@ extension Span<UInt8> {
 extension Substring {
     /// Returns the index of the first byte of the text in UTF-8 that is equal to `byte`, or `nil` if there is none.
     ///
-    /// A tenth of the instructions of `utf8.firstIndex(of:)`, which names of generations and URLs are searched with
-    /// thousands of times in a run.
+    /// Takes a tenth of the instructions of `utf8.firstIndex(of:)`: a run searches names of generations and URLs thousands of
+    /// times.
     package func firstIndex(ofByte byte: UInt8) -> Index? {
         utf8.span.firstOffset(of: byte).map { utf8.index(startIndex, offsetBy: $0) }
     }

@@ -12,7 +12,7 @@ import SystemPackage
 struct SolidArchive: Sendable {
     /// The compression level, 1 to 22.
     var level: Int
-    /// Whether incompressible files are compressed fast.
+    /// `true` to compress incompressible files fast.
     var triesFast: Bool
     /// The number of compression threads.
     var width: Int

@@ -196,7 +196,7 @@ private struct StoredObject: Sendable {
     private let kind: StoreObjectKind
     private let name: StoreObjectName
 
-    /// Whether the object is the delta of an index from an older one.
+    /// `true` if the object is the delta of an index from an older one.
     var isDelta: Bool { kind == .index && name.digest == nil }
 
     /// Returns the objects of a store, in the order of their paths.

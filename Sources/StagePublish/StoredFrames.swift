@@ -13,7 +13,7 @@ struct StoredFrames: Sendable {
     /// The temporary files of the last bundles, if these are not published yet.
     var temporaryNames: [FilePath.Component] = []
 
-    /// Returns a frame's stored bytes; `nil` if the store lacks its bundle or that is too short.
+    /// Returns a frame's stored bytes; `nil` if the store lacks its bundle or the bundle is too short.
     func stored(_ position: Int) throws(FileError) -> [UInt8]? {
         let frame = index.frames[position]
         guard let file = try bundles.file(reading: name(of: frame.bundle)) else { return nil }

@@ -19,7 +19,7 @@ struct ZstandardArchive: Sendable {
 
     /// The decoder's window in bytes, a power of two.
     let window: Int
-    /// Whether all of the content but a fiftieth is incompressible.
+    /// `true` if at most a fiftieth of the content is compressible.
     let isIncompressible: Bool
     private let first: Frame
     private let second: Frame?

@@ -8,7 +8,7 @@ extension Planner {
         return pending.union([request])
     }
 
-    /// Returns those of the events of which packs are missing.
+    /// Returns the events for which packs are missing.
     ///
     /// Makes a plan for each event.
     func incomplete(_ events: Set<ContentRequest>) -> Set<ContentRequest> {

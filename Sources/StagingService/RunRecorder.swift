@@ -172,7 +172,7 @@ struct RunRecorder {
         return run
     }
 
-    /// Returns those of the events of which packs or files are still missing.
+    /// Returns the events for which packs or files are still missing.
     private func pending(
         of events: Set<ContentRequest>,
         planner before: Planner,

@@ -18,7 +18,7 @@ struct CollectedDownload: Sendable {
     /// The request for the daemon's task, as far as this command knows its result.
     let addition = Addition()
 
-    /// Whether the daemon has the task of a download, as far as the command knows that was interrupted.
+    /// Knowledge of an interrupted command about whether the daemon has the task of its download.
     final class Addition: Sendable {
         /// The progress of the request.
         enum State: Sendable {

@@ -104,7 +104,9 @@ struct AppValidateCommand: ReportingSubcommand {
             FilePath(text).removingLastComponent() == path.absolute.removingLastComponent(),
             text.hasSuffix(".json")
         {
-            texts.append("trust.root: beside it, a file that ends in '.json' is a registration")
+            texts.append(
+                "trust.root: a file that ends in '.json' in the directory of registrations counts as a registration"
+            )
         }
         texts += faults(of: registration, isInstalled: isInstalled)
         return texts.map {

@@ -69,7 +69,7 @@ struct RepairCommand: NetworkedSubcommand {
         }
     }
 
-    /// Returns those of the damaged packs that only other applications of the group offer, and prints how to repair them.
+    /// Returns the damaged packs that only other applications of the group offer, and prints how to repair them.
     private func unrepairedPacks(
         among damaged: Set<PackID>,
         in container: ContainerReader,

@@ -43,7 +43,7 @@ struct StoreCollectCommand: ReportingSubcommand {
 
     @Option(
         help: ArgumentHelp(
-            "The time for which an object stays without use, as 12h or 30d.",
+            "The time for which an unused object is kept, as 12h or 30d.",
             valueName: "time"
         )
     )

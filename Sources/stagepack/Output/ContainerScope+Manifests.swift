@@ -12,7 +12,7 @@ extension ContainerScope {
         }
     }
 
-    /// Returns those of the stored manifests that the options select.
+    /// Returns the stored manifests that the options select.
     func selected(_ stored: [AcceptedRecord]) -> [AcceptedRecord] {
         let only = session.target.registration?.application
         let urls = session.target.manifests

@@ -18,7 +18,7 @@ struct DeltaReport: Encodable, CustomStringConvertible {
     var patchBytes: ByteCount?
     /// The bytes that the update transfers, including the index.
     var downloadSize: ByteCount
-    /// The bytes that the update would transfer with neither.
+    /// The bytes that the update would transfer without a delta set and without a patch.
     var downloadSizeWithoutSet: ByteCount
 
     /// The reason why an older version has no delta set when the number of versions exceeds the manifest's
