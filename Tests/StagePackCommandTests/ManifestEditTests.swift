@@ -125,7 +125,7 @@ struct ManifestEditTests: PublisherSuite {
         #expect(added.status == 0)
         let warning = """
             stagepack: warning: 'dist/a.tar' is not in the manifest's directory, where clients will ask for 'a.tar'
-            hint: put it there, or pass its place with --url
+            hint: move it there, or pass its URL with --url
 
             """
         #expect(added.error == warning)

@@ -146,7 +146,7 @@ struct SharingTests {
             let finding = "problem: packs: \(conflict)\n  hint: \(hint)\n"
             #expect(doctor.output.contains(finding), "\(doctor)")
         }
-        // A manifest of an application that is not registered any more counts for no run.
+        // A manifest of an application that is no longer registered counts for no run.
         try Directory.open(installed.folder).remove("net.example.second.json")
         #expect(try await installed.run("status").error == "")
     }
