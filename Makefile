@@ -1,23 +1,22 @@
-# 'make demo' and 'make test' need Swift, git and make; what else is missing they install (Debian, Ubuntu).
+# 'make demo' and 'make test' need Swift, git and make; they install the other packages that are missing (Debian, Ubuntu).
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PREFIX ?= /usr/local
 DESTDIR ?=
-# For example '--static-swift-stdlib': a program that needs no Swift on the machine it is installed on.
+# For example '--static-swift-stdlib', for a program that needs no Swift on the target machine.
 SWIFT_FLAGS ?=
-# The command that runs the compiler, with its arguments.
+# A prefix for the build command, such as 'env …' or 'setarch …'.
 RUN ?=
-# The programs name no folder of the machine that they were built on.
+# Removes the build machine's paths from the programs.
 RELEASE_FLAGS = -Xcc '-ffile-prefix-map=$(CURDIR)=.' $(SWIFT_FLAGS)
 BIN := $(DESTDIR)$(PREFIX)/bin
 SHARE := $(DESTDIR)$(PREFIX)/share
 SOURCES := Sources Tests Benchmarks Examples Package.swift Fuzzing/Package.swift Fuzzing/Sources/fuzz
 RELEASE := .build/release
-# The libraries under test are optimised, as what is shipped is, and the tests themselves are not: the optimiser has
-# compiled functions wrongly that were right without it. They are built in a folder of their own, since '@testable'
-# needs an argument that nothing shipped is compiled with. 'CONFIGURATION=debug' tests the debug build of '.build',
-# which is quicker to build again after a change.
+# The libraries under test are optimised, as the released ones are; the tests themselves are not, because the optimiser has
+# miscompiled correct test functions. They have a build folder of their own, since '@testable' needs '-enable-testing', which
+# releases are built without. 'CONFIGURATION=debug' tests the debug build in '.build', which rebuilds faster after a change.
 CONFIGURATION ?= release
 ifeq ($(CONFIGURATION),debug)
 TESTS := .build/debug
@@ -26,9 +25,9 @@ else
 TESTS := .build/tests/release
 TEST_FLAGS := -c release --scratch-path .build/tests -Xswiftc -enable-testing
 endif
-# Scripts take the tests, programs and modules of this folder.
+# Scripts use the tests, programs and modules of this folder.
 export STAGEPACK_TEST_BUILD := $(TESTS)
-# What 'stagepack version' prints; a source tree without history has none.
+# The commit that 'stagepack version' prints; empty in a source tree without a repository.
 export STAGEPACK_COMMIT ?= $(shell git rev-parse --verify --quiet HEAD 2>/dev/null)
 PROGRAMS := stagepack stagepackd
 STRIP ?= strip
@@ -39,7 +38,7 @@ PACKAGES := .build/deploy
 .PHONY: help demo test build-tests build bench bench-daemon bench-instructions bench-updates bench-signatures bench-scale format check docs install \
     install-documentation install-service uninstall dependencies deb sample-deb test-deploy test-release load torture fuzz
 
-help: ## Show what there is to make.
+help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 demo: dependencies ## Install sample packs from a web server on this machine.
@@ -50,23 +49,23 @@ test: build-tests ## Build and run the tests.
 	Scripts/symbols --compile
 	Scripts/test
 
-build-tests: dependencies ## Build the tests, and run none.
+build-tests: dependencies ## Build the tests without running them.
 	swift build $(TEST_FLAGS) --build-tests
 
 build: dependencies ## Build the programs for use.
 	$(RUN) swift build -c release --product stagepack $(RELEASE_FLAGS)
 	ln -sfn stagepack $(RELEASE)/stagepackd
 
-bench: build ## Measure against curl, aria2 and wget2 with bsdtar (some 15 GB of disk).
+bench: build ## Compare with curl, aria2 and wget2 with bsdtar (some 15 GB of disk).
 	swift build -c release --product LoadPackBenchmark $(RELEASE_FLAGS)
 	Scripts/dependencies aria2 curl libarchive-tools wget2
 	Benchmarks/run
 
-bench-daemon: build ## Measure the daemon beside aria2 and curl: small files, long queues, idleness, recovery.
+bench-daemon: build ## Compare the daemon with aria2 and curl: small files, long queues, idleness, recovery.
 	Scripts/dependencies aria2 curl dbus-daemon strace
 	Benchmarks/daemon
 
-bench-updates: build ## Measure updates of packs beside zsync, zchunk, casync and ostree (some 40 GB of disk).
+bench-updates: build ## Compare updates of packs with zsync, zchunk, casync and ostree (some 40 GB of disk).
 	Scripts/dependencies bsdiff casync curl libarchive-tools ostree xdelta3 zchunk zsync
 	Benchmarks/updates
 
@@ -82,7 +81,7 @@ bench-scale: build ## Measure what staging costs with 10 to 10,000 packs, and wi
 format: ## Format the sources in place.
 	swift format format --in-place --parallel -r $(SOURCES)
 
-check: ## Check the formatting, the order of the house, the links of the documentation, and pages that are made.
+check: ## Check the formatting, house rules, links of the documentation, and generated pages.
 	swift package resolve
 	swift format lint --strict --parallel -r $(SOURCES)
 	.ci/check-house
@@ -115,7 +114,7 @@ install: ## Install the programs, their completions and manuals (PREFIX, DESTDIR
 	    complete $$program fish $(SHARE)/fish/vendor_completions.d/$$program.fish || exit; \
 	done
 
-# Pages, and the files that they link to: schemas, samples, configurations of web servers.
+# Installs the pages, and the files that they link to: schemas, samples, configurations of web servers.
 install-documentation: ## Install the documentation (PREFIX, DESTDIR).
 	find *.md LICENSE Manifests docs deploy \( -path Manifests/invalid -o -path deploy/man -o -path 'deploy/test/[!R]*' -o -name __pycache__ \) -prune -o \
 	    \( -name '*.md' -o -path 'Manifests/*' -o -path 'docs/*' -o -path 'deploy/grafana/*' -o -path 'deploy/server/nginx/*' -o -name LICENSE \) \
@@ -139,9 +138,9 @@ uninstall: ## Remove what 'make install' and 'make install-documentation' instal
 	        $(SHARE)/zsh/site-functions/_$$program $(SHARE)/fish/vendor_completions.d/$$program.fish; \
 	done
 
-# The compiler orders some code by the addresses of its own objects, which the size of its environment moves, and by the seed of its
-# hash tables. Debug information, which is stripped from the package, has the times of headers. One job at a time, so that each finds the same
-# C modules in the cache of the build.
+# Settings that make the compiler's output reproducible. The compiler orders some code by addresses of its own objects, which the size of
+# its environment moves, and by the seed of its hash tables. Debug information, which is stripped from the package, contains the times of
+# headers. One job at a time compiles the C modules in the same order in every build, so that each job finds the same ones in the cache.
 SAME_EACH_TIME := env --ignore-environment PATH='$(PATH)' HOME='$(HOME)' LC_ALL=C.UTF-8 SWIFT_DETERMINISTIC_HASHING=1 \
     STAGEPACK_COMMIT='$(STAGEPACK_COMMIT)' \
     $(shell setarch --addr-no-randomize true 2>/dev/null && echo setarch --addr-no-randomize)
@@ -156,7 +155,7 @@ deb: dependencies ## Make the Debian package, which needs no Swift where it is i
 sample-deb: ## Make the package of a sample application.
 	deploy/sample/build --output $(PACKAGES)
 
-test-deploy: deb ## Check what deploy/ has, and install the packages where everything goes wrong (root).
+test-deploy: deb ## Check the files in deploy/, and install the packages under fault conditions (root).
 	deploy/test/all $(PACKAGES)
 
 test-release: deb ## Run the tests against the programs of the package, as CI does.
@@ -164,19 +163,19 @@ test-release: deb ## Run the tests against the programs of the package, as CI do
 
 SECONDS_OF_LOAD ?= 600
 
-load: build ## Let hostile clients loose on the daemon for SECONDS_OF_LOAD (root).
+load: build ## Run hostile clients against the daemon for SECONDS_OF_LOAD (root).
 	deploy/test/load --seconds $(SECONDS_OF_LOAD)
 
-# Of each scenario: power cuts on each file system, and system calls that fail.
-# Also 'cuts' or 'calls'.
+# PARTS: 'both', 'cuts' or 'calls'. For each scenario, CUTS is the number of power cuts on each file system, and POINTS the number of
+# failed system calls.
 PARTS ?= both
 CUTS ?= 100
 POINTS ?= 200
 
-# Of processes that stage, for each kind of pack.
+# The number of kills of staging processes, for each kind of pack.
 KILLS ?= 100
 
-torture: ## Have disks lose power (CUTS), system calls fail (POINTS) and processes killed (KILLS), and check what is left (root).
+torture: ## Cut the power of disks (CUTS), fail system calls (POINTS), kill processes (KILLS), and check the remaining files (root).
 	Scripts/dependencies btrfs-progs e2fsprogs gcc libc6-dev mount python3 strace util-linux xfsprogs
 	swift build $(TEST_FLAGS) --product stagepack
 	Tests/torture/run $(PARTS) --count $(CUTS) --points $(POINTS) $(if $(SEED),--seed $(SEED))
@@ -189,7 +188,7 @@ endif
 SECONDS_EACH ?= 600
 TARGETS ?=
 
-fuzz: dependencies ## Let libFuzzer loose on the parsers, SECONDS_EACH a target (TARGETS; all of them).
+fuzz: dependencies ## Run libFuzzer on the parsers, SECONDS_EACH for each target (TARGETS; default: all).
 	Fuzzing/run --seconds $(SECONDS_EACH) $(TARGETS)
 
 dependencies:
